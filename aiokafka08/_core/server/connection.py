@@ -170,6 +170,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._requests_held = False  # by the handler
         self._ends = False  # close after the last request: after FIN, an invalid size, or `close()`
         self._closes = False  # `close()` was called
+        self._half_closed = False  # the client's FIN has come
         self._mute = False  # the client gets no more responses
         self._lost = False  # the requests that have come are still handled, but not those that wait
         self._ended = False
@@ -200,7 +201,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reading.received(self, nbytes)
 
     def eof_received(self) -> bool:
-        self._ends = True
+        self._ends = self._half_closed = True
         if self._half_close is not HalfClosePolicy.ANSWER:
             return False
         self._advance()
@@ -250,6 +251,11 @@ class ServerConnection(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         """Whether the client can't get a response any more."""
         return self._transport.is_closing()
+
+    @property
+    def is_half_closed(self) -> bool:
+        """Whether the client's FIN has come behind its last request."""
+        return self._half_closed
 
     @property
     def is_lost(self) -> bool:

@@ -64,7 +64,7 @@ _OUT_OF_RESOURCES: Final = frozenset(
 )
 """Errors of this machine, which tell nothing of the broker."""
 
-WALKED_BYTES: Final = 256 << 10
+WALKED_BYTES: Final = 64 << 10
 """To walk over the fields of a larger frame takes so long that it is done in the worker thread."""
 
 _OFFSET_FOR_LEADER_EPOCH: Final = 23

@@ -7,7 +7,8 @@ again. `handler` has one `TranslatedRequests` for each connection.
 Invariants:
 
 - While a request is done whose steps are exclusive, none of the client's later ones is begun.
-- What takes long runs in the worker thread, whatever the sizes in a frame say (`Budget`).
+- What takes long runs in the worker thread, whatever the sizes in a frame say (`Budget`), and
+  not for a client that has gone.
 - A connection to another broker ends with that of the client; if it is lost during a request, the
   client's ends too.
 """
@@ -26,12 +27,14 @@ from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
 from aiokafka08._tools.gateway.translator import Translator
 from aiokafka08._tools.gateway.upstream import CONNECT_ERRORS, Upstream, connect, respond
+from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
+_ACKS_0: Final = b"\0\0"
 QUICK_BYTES: Final = 32 << 10
 """A larger frame may have so many items that it is translated in the worker thread."""
 
@@ -76,7 +79,14 @@ class TranslatedRequests:
             KafkaProtocolError: the request isn't whole, or that of a replica.
         """
         translate = self._translator.translate
-        step = yield from _quick_or_apart(len(frame), lambda budget: translate(head, frame, budget))
+        acks = bytes(frame[head.body_at : head.body_at + 2])
+        expects_response = head.key != ApiKey.PRODUCE or acks != _ACKS_0
+        step = yield from self._quick_or_apart(
+            len(frame), lambda budget: translate(head, frame, budget), expects_response
+        )
+        if step is None:
+            exchange.end()
+            return
         if step.is_exclusive:
             self._exclusive = exchange
             self._hold(True)
@@ -114,10 +124,15 @@ class TranslatedRequests:
     def _send(
         self, upstream: Upstream, head: RequestHead, step: Translation, exchange: Exchange
     ) -> None:
-        respond_to = step.respond
+        respond_to, expects_response = step.respond, step.expects_response
 
         def answer(frame: memoryview) -> Work[list[Buffer] | None]:
-            made = yield from _quick_or_apart(len(frame), lambda budget: respond_to(frame, budget))
+            made = yield from self._quick_or_apart(
+                len(frame), lambda budget: respond_to(frame, budget), expects_response
+            )
+            if made is None:
+                exchange.end()
+                return None
             if isinstance(made, Translation):
                 self._begin(head, made, exchange)
                 return None
@@ -182,12 +197,22 @@ class TranslatedRequests:
             return
         self._send(other, head, step, exchange)
 
+    def _quick_or_apart(
+        self, size_bytes: int, function: Callable[[Budget], T], expects_response: bool
+    ) -> Work[T | None]:
+        """Return the result of a pure function: quickly, or from the worker thread.
 
-def _quick_or_apart(size_bytes: int, function: Callable[[Budget], T]) -> Work[T]:
-    """Return the result of a pure function: quickly, or from the worker thread."""
-    if size_bytes <= QUICK_BYTES:
-        try:
-            return function(Budget(is_quick=True))
-        except TakesLongError:
-            pass
-    return (yield from offload(lambda: function(Budget())))
+        None: when it was the request's turn in the thread, the client has gone, and expects a
+        response. Clients that close the connection behind a request without acknowledgement don't.
+        """
+        if size_bytes <= QUICK_BYTES:
+            try:
+                return function(Budget(is_quick=True))
+            except TakesLongError:
+                pass
+
+        def run() -> T | None:
+            has_gone = expects_response and self._connection.is_half_closed
+            return None if has_gone else function(Budget())
+
+        return (yield from offload(run))

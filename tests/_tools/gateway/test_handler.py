@@ -242,6 +242,18 @@ async def test_hostile_response_ends_the_connection(
     assert reason in caplog.text
 
 
+async def test_more_addresses_than_any_cluster_has_end_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        broker.answer = lambda frame: frame[4:8] + broker.metadata(dict.fromkeys(range(10_001), 1))
+        async with connected(broker.address) as (gateway, client):
+            client.send_request(MetadataRequest([]), 1)
+            assert await client.is_closed()
+            assert list(gateway.ports) == [0]
+    assert "MetadataResponse version 1: more than 10000 addresses" in caplog.text
+
+
 async def test_response_over_the_limit_ends_the_connection() -> None:
     async with (
         ScriptedBroker(lambda frame: frame[4:8] + bytes(10_000)) as broker,

@@ -12,7 +12,7 @@ import pytest
 from aiokafka08 import TopicPartition
 from aiokafka08._tools.gateway.headers import read_head
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
-from aiokafka08._tools.gateway.translation import Translation
+from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Topic, decode_response, encode_request
 from aiokafka08.protocol.compression import BatchCodec, Codec, compress
@@ -166,6 +166,42 @@ def test_first_message_comes_whatever_its_size(codec: BatchCodec) -> None:
         0, batch(rows(0, value=bytes(5000)), codec=codec) + batch(rows(1))
     )
     assert fetched.values == [(0, bytes(5000))]
+
+
+def test_partitions_take_turns_when_they_want_more_than_the_target_is_asked_for() -> None:
+    """Below version 3 clients expect some of each partition, and send the same order each time."""
+    topics = [
+        Topic(topic, [FetchPartition(number, 0, 30 << 20) for number in range(2)])
+        for topic in ("a", "b")
+    ]
+    request = FetchRequest(-1, 100, 1, topics)
+    positions, firsts = FetchPositions(), []
+    for _ in range(8):
+        frame = memoryview(b"".join(encode_request(request, 1, 7, "me")[1:]))
+        step = translate_fetch(read_head(frame), frame, positions, is_read_committed=False)
+        assert step.request is not None
+        data = b"".join(step.request)
+        topic, number = data[43:44], int.from_bytes(data[48:52], "big")
+        firsts.append((topic.decode(), number))
+    assert firsts[:4] == firsts[4:]
+    assert sorted(firsts[:4]) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+
+
+def test_all_sets_of_a_response_share_what_may_be_decompressed() -> None:
+    """A batch that is too much for this response comes with a later one, whose first it is."""
+    data = batch(rows(0, value=bytes(100 << 20)), codec=BatchCodec.GZIP)
+    client = Client(1, LARGE)
+    for asked_of in ((0, 1), (1,)):
+        partitions = [FetchPartition(one, 0, LARGE) for one in asked_of]
+        request = FetchRequest(-1, 100, 1, [Topic("t", partitions)])
+        frame = memoryview(b"".join(encode_request(request, 1, 7, "me")[1:]))
+        step = translate_fetch(read_head(frame), frame, client.positions, is_read_committed=False)
+        answer = response({("t", one): (0, 9, data) for one in asked_of})
+        with pytest.raises(TakesLongError):
+            step.respond(memoryview(answer), Budget(is_quick=True))
+        found = decode_response(FetchRequest, 1, responded(step, answer))
+        sizes = [len(one.partitions[0].message_set) > 0 for one in found.topics]
+        assert sizes == [True, False][: len(asked_of)]
 
 
 def test_size_of_all_sets_is_limited_from_version_3_on() -> None:

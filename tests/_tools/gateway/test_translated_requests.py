@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.api import Topic, encode_request
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.committed_offsets import (
@@ -66,6 +66,24 @@ async def test_small_request_with_much_inside_does_not_hold_the_loop() -> None:
             await other.call(ListOffsetsRequest(-1, []), 0)
             overtaken += 1
         assert overtaken >= 3
+
+
+async def test_work_for_clients_that_have_gone_ends() -> None:
+    """Each of these bombs takes some hundred milliseconds in the worker thread."""
+    parts = [ProducePartition(0, bomb(Codec.GZIP, 40 * MIB))]
+    frame = b"".join(encode_request(ProduceRequest(1, 1000, [Topic("t", parts)]), 0, 1, "gone"))
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + bytes(8)) as broker,
+        running(broker.address) as gateway,
+    ):
+        for _ in range(50):
+            async with await RawClient.connect(first_port(gateway)) as gone:
+                gone.writer.write(frame)
+                await gone.writer.drain()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.writer.write(frame)
+            await client.frame()
+        assert len([one for one in broker.requests if one[:4] == b"\0\0\0\3"]) < 10
 
 
 # --- memory ---------------------------------------------------------------------------------------
