@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
@@ -51,6 +52,8 @@ STOP_S: Final = 5.0
 """How long requests in flight may take when the gateway ends."""
 
 _RETRY_S: Final = 1.0
+_SWITCH_S: Final = 0.00005
+"""For so long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
 _MAX_METADATA_BYTES: Final = 16 << 20
 _METADATA_VERSION: Final = 1
@@ -79,6 +82,7 @@ class Gateway:
         self._upstreams = Upstreams()
         self._facts = TargetFacts()
         self._is_stopping = False  # no broker is added
+        self._switch_s = sys.getswitchinterval()
         self._problem = ""  # the last one with a new broker; it is logged once
 
     @property
@@ -111,6 +115,7 @@ class Gateway:
         """
         found = await find_brokers(self._options.targets)
         self._table.add(found)
+        sys.setswitchinterval(_SWITCH_S)
         try:
             for node_id, address in found.items():
                 broker = _BrokerListener(self, node_id, address)
@@ -128,6 +133,7 @@ class Gateway:
                 flight aren't answered, and what a broker hasn't read is lost.
         """
         self._is_stopping = True
+        sys.setswitchinterval(self._switch_s)
         for broker in self._brokers.values():
             broker.end()
         try:

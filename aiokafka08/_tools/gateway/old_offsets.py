@@ -13,7 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._tools.gateway.coordinators import Coordinators, GroupRequest, ask_coordinator
 from aiokafka08._tools.gateway.error_codes import old_code
@@ -47,6 +47,8 @@ from aiokafka08.protocol.requests.list_offsets import (
     ListOffsetsResponse,
 )
 from aiokafka08.protocol.types import Buffer
+
+_NOTHING_COMMITTED: Final = -1
 
 
 class ListedVersions:
@@ -199,7 +201,7 @@ def translate_offset_fetch(
         for topic in topics:
             for one in topic.partitions:
                 one.error_code = old_code(head.key, head.version, one.error_code)
-                if not one.error_code and one.offset < 0:
+                if not one.error_code and one.offset == _NOTHING_COMMITTED:
                     one.error_code = UnknownTopicOrPartitionError.errno
         return write_response(head, OffsetFetchResponse(topics))
 

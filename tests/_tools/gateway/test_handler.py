@@ -135,6 +135,9 @@ async def test_offsets_are_committed_and_fetched_in_all_old_versions() -> None:
             assert [one.error_code for one in topic.partitions] == [0, 0]
             assert await fetched(0) == [(0, offset, "at"), (0, 9, "")]
             assert await fetched(1) == await fetched(0)
+        odd = OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, -5, -1, "")])])
+        await client.call(odd, 0)
+        assert (await fetched(0))[0] == (0, -5, "")
 
 
 async def test_versions_are_the_targets_and_the_translated_ones() -> None:
