@@ -89,6 +89,7 @@ async def difference_of(pair: Pair, case: Case, patience: Patience) -> Differenc
         await real.run(case),
         embedded_records,
         (_view(pair.real, real), _view(pair.embedded, embedded)),
+        passes=pair.passes,
         answers_after_fin=pair.line.responds_after_fin,
     )
 
