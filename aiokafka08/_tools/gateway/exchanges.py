@@ -30,6 +30,10 @@ class WrappedExchange(Exchange):
         """See `Exchange.end`."""
         self.inner.end()
 
+    def release(self) -> None:
+        """See `Exchange.release`."""
+        self.inner.release()
+
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """See `Exchange.run`."""
         return self.inner.run(work, ended)

@@ -25,6 +25,7 @@ from typing import Final, TypeVar
 
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
+from aiokafka08._core.server.memory_limit import MemoryLimit
 from aiokafka08._core.server.work import Work, finish, offload
 from aiokafka08._tools.gateway import api_versions
 from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
@@ -45,8 +46,17 @@ from aiokafka08._tools.gateway.headers import (
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.limited_log import LimitedLog
 from aiokafka08._tools.gateway.measurements import MeasuredTranslator, Measurements
+from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import refuse_replica
-from aiokafka08._tools.gateway.upstream import Answer, Upstream, Upstreams, respond
+from aiokafka08._tools.gateway.translator import TargetFacts
+from aiokafka08._tools.gateway.upstream import (
+    CONNECT_ERRORS,
+    Answer,
+    Upstream,
+    Upstreams,
+    connect,
+    respond,
+)
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -55,19 +65,13 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
-CONNECT_TIMEOUT_S: Final = 10.0
-CONNECT_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError)
-"""What opening a connection raises; the last two are for hosts and ports that can't be any."""
-
 _OUT_OF_RESOURCES: Final = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 )
 """Errors of this machine, which tell nothing of the broker."""
 
-TRANSLATED_BYTES: Final = 64 << 10
-WALKED_BYTES: Final = 256 << 10
-"""To translate, or to walk over the fields of, a larger frame takes so long that it is done in the
-worker thread."""
+WALKED_BYTES: Final = 64 << 10
+"""To walk over the fields of a larger frame takes so long that it is done in the worker thread."""
 
 _SHOWN_CHARACTERS: Final = 255  # of a client id
 
@@ -92,6 +96,8 @@ class BrokerRoute:
         unreachable: called when a connection to the broker couldn't be opened.
         tasks: has the tasks that open connections.
         upstreams: has the connections to brokers.
+        memory: what all connections hold.
+        facts: what is known of the target.
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
         clients: where requests are counted.
@@ -107,6 +113,8 @@ class BrokerRoute:
     unreachable: Callable[[], None]
     tasks: set[asyncio.Task[None]]
     upstreams: Upstreams
+    memory: MemoryLimit
+    facts: TargetFacts
     max_response_bytes: int
     is_read_committed: bool
     clients: ClientTable
@@ -122,17 +130,20 @@ class GatewayHandler(ConnectionHandler):
         self._connection = connection
         self._route = route
         self._access = ConnectionAccess(route.access)
-        self._translator = MeasuredTranslator(
-            route.measurements, is_read_committed=route.is_read_committed
+        self._holding: set[str] = set()  # why no requests are begun
+        self._upstream = self._new_upstream(f"node {route.node_id}", self._upstream_lost)
+        self._translated = TranslatedRequests(
+            connection,
+            MeasuredTranslator(
+                route.measurements, route.facts, is_read_committed=route.is_read_committed
+            ),
+            self._upstream,
+            self._new_upstream,
+            lambda holds: self._hold("exclusive", holds),
+            self._refuse,
+            self._warn,
         )
-        self._upstream = Upstream(
-            f"node {route.node_id}",
-            route.upstreams,
-            route.max_response_bytes,
-            self._writable,
-            self._upstream_lost,
-        )
-        connection.hold_requests()
+        self._hold("connecting", True)
         self._connecting = asyncio.create_task(self._connect())
         route.tasks.add(self._connecting)
         self._connecting.add_done_callback(route.tasks.discard)
@@ -141,10 +152,8 @@ class GatewayHandler(ConnectionHandler):
 
     async def _connect(self) -> None:
         host, port = self._route.address()
-        loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await loop.create_connection(lambda: self._upstream, host, port)
+            await connect(self._upstream, (host, port))
         except CONNECT_ERRORS as error:
             self._warn(
                 f"no connection to node {self._route.node_id} at {address_text((host, port))}: "
@@ -155,13 +164,28 @@ class GatewayHandler(ConnectionHandler):
             if not (isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES):
                 self._route.unreachable()
             return
-        self._connection.resume_requests()
+        self._hold("connecting", False)
 
-    def _writable(self, is_writable: bool) -> None:
-        if is_writable:
-            self._connection.resume_requests()
-        else:
+    def _new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
+        """Return a connection to a broker that isn't open yet."""
+        return Upstream(
+            name,
+            self._route.upstreams,
+            self._route.memory,
+            self._route.max_response_bytes,
+            lambda is_writable: self._hold(name, not is_writable),
+            lost,
+        )
+
+    def _hold(self, reason: str, holds: bool) -> None:
+        """Begin no requests while one reason holds."""
+        if holds:
+            self._holding.add(reason)
             self._connection.hold_requests()
+        else:
+            self._holding.discard(reason)
+            if not self._holding:
+                self._connection.resume_requests()
 
     def _upstream_lost(self, error: Exception | None) -> None:
         if error is not None:
@@ -195,6 +219,8 @@ class GatewayHandler(ConnectionHandler):
 
     def lost(self) -> None:
         self._connecting.cancel()
+        self._connection.abort()  # so that no work goes on for it
+        self._translated.close()
         self._upstream.close()
 
     # --- requests ---------------------------------------------------------------------------------
@@ -243,7 +269,7 @@ class GatewayHandler(ConnectionHandler):
         changed = read_head(frame)
         if api_versions.is_translated(head.key, head.version):
             self._count(head, Fate.TRANSLATED)
-            yield from self._translate(changed, frame, exchange)
+            yield from self._translated.run(changed, frame, exchange)
         else:
             self._count(head, Fate.PASSED)
             yield from self._pass(api, changed, frame, exchange)
@@ -325,6 +351,7 @@ class GatewayHandler(ConnectionHandler):
             self._replaced(api, head.version) if has_addresses(api, head.version) else None,
             expects_response=expects_response,
         )
+        exchange.release()
 
     def _replaced(self, api: Api, version: int) -> Answer:
         """Return what replaces the addresses in a response."""
@@ -332,35 +359,13 @@ class GatewayHandler(ConnectionHandler):
         is_quorum = api.key == _DESCRIBE_QUORUM
         address_of = self._route.known_address_of if is_quorum else self._route.address_of
 
-        def replaced(answer: memoryview) -> Work[list[Buffer]]:
+        def replaced(answer: memoryview) -> Work[list[Buffer] | None]:
             places = yield from _apart(
                 len(answer), WALKED_BYTES, lambda: find_addresses(api, version, answer)
             )
             return replace_addresses(api, version, answer, places, address_of)
 
         return replaced
-
-    def _translate(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> Work[None]:
-        translate = self._translator.translate
-        translation = yield from _apart(
-            len(frame), TRANSLATED_BYTES, lambda: translate(head, frame)
-        )
-        if translation.request is not None:
-            self._upstream.send(
-                head.correlation_id,
-                translation.request,
-                exchange,
-                lambda answer: _apart(
-                    len(answer), TRANSLATED_BYTES, lambda: translation.respond(answer)
-                ),
-                expects_response=translation.expects_response,
-            )
-        elif translation.expects_response:
-            respond(exchange, translation.respond(memoryview(b"")))
-        else:
-            exchange.end()
-        if translation.failure is not None:
-            self._refuse(head, translation.failure)
 
     def _refuse(self, head: RequestHead | None, reason: str, *, closes: bool = True) -> None:
         api = None if head is None else apis().get(head.key)

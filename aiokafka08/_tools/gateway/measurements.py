@@ -14,8 +14,8 @@ from typing import Final
 
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import apis
-from aiokafka08._tools.gateway.translation import Translation
-from aiokafka08._tools.gateway.translator import Translator
+from aiokafka08._tools.gateway.translation import Budget, Translation
+from aiokafka08._tools.gateway.translator import TargetFacts, Translator
 from aiokafka08.protocol.types import Buffer
 
 
@@ -42,21 +42,27 @@ class MeasuredTranslator(Translator):
 
     Args:
         measurements: where it is noted.
+        facts: see `Translator`.
         is_read_committed: see `Translator`.
     """
 
-    def __init__(self, measurements: Measurements, *, is_read_committed: bool) -> None:
-        super().__init__(is_read_committed=is_read_committed)
+    def __init__(
+        self, measurements: Measurements, facts: TargetFacts, *, is_read_committed: bool
+    ) -> None:
+        super().__init__(facts, is_read_committed=is_read_committed)
         self._measurements = measurements
 
-    def translate(self, head: RequestHead, frame: memoryview) -> Translation:
+    def translate(self, head: RequestHead, frame: memoryview, budget: Budget) -> Translation:
         """See `Translator.translate`."""
         api = apis()[head.key].name
         with self._measurements.converting(api, len(frame)):
-            translation = super().translate(head, frame)
+            translation = super().translate(head, frame, budget)
+        return self._measured(api, translation)
 
-        def respond(answer: memoryview) -> list[Buffer]:
+    def _measured(self, api: str, step: Translation) -> Translation:
+        def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
             with self._measurements.converting(api, len(answer)):
-                return translation.respond(answer)
+                made = step.respond(answer, budget)
+            return self._measured(api, made) if isinstance(made, Translation) else made
 
-        return replace(translation, respond=respond)
+        return replace(step, respond=respond)

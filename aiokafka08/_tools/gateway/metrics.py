@@ -58,9 +58,9 @@ class PrometheusMetrics(Measurements):
         began = time.perf_counter()
         try:
             yield
-        finally:
-            self._conversion_seconds.labels(api).inc(time.perf_counter() - began)
             self._conversion_bytes.labels(api).inc(size_bytes)
+        finally:  # what takes too long is done again, elsewhere
+            self._conversion_seconds.labels(api).inc(time.perf_counter() - began)
 
     def upstream_failed(self, node_id: int, kind: str) -> None:
         """See `Measurements`."""
