@@ -176,6 +176,7 @@ class TranslatedRequests:
             if self._others.get(broker) is other:
                 del self._others[broker]
             if is_needed:
+                self._translator.forget_coordinators_at(broker)
                 self._connection.close_unanswered()
 
         other = self._new_upstream(name, lost)

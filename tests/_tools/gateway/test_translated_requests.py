@@ -35,6 +35,7 @@ from tests._tools.gateway.test_handler import (
     request,
     send_acks_0,
 )
+from tests.brokers.ports import free_port
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
@@ -51,10 +52,10 @@ def bomb(codec: Codec, plain_bytes: int) -> bytes:
 
 async def test_small_request_with_much_inside_does_not_hold_the_loop() -> None:
     """The time isn't asserted, the machine may be busy: others are served meanwhile."""
-    message_set = bomb(Codec.GZIP, 40 * MIB)
+    message_set = bomb(Codec.GZIP, 20 * MIB)
     produce = ProduceRequest(1, 1000, [Topic("t", [ProducePartition(0, message_set)])])
     async with (
-        ScriptedBroker(lambda frame: frame[4:8] + bytes(4)) as broker,
+        ScriptedBroker(lambda frame: frame[4:8] + bytes(8)) as broker,
         connected(broker.address) as (gateway, client),
         await RawClient.connect(first_port(gateway)) as other,
     ):
@@ -70,7 +71,7 @@ async def test_small_request_with_much_inside_does_not_hold_the_loop() -> None:
 
 async def test_work_for_clients_that_have_gone_ends() -> None:
     """Each of these bombs takes some hundred milliseconds in the worker thread."""
-    parts = [ProducePartition(0, bomb(Codec.GZIP, 40 * MIB))]
+    parts = [ProducePartition(0, bomb(Codec.GZIP, 20 * MIB))]
     frame = b"".join(encode_request(ProduceRequest(1, 1000, [Topic("t", parts)]), 0, 1, "gone"))
     async with (
         ScriptedBroker(lambda frame: frame[4:8] + bytes(8)) as broker,
@@ -184,3 +185,80 @@ async def test_coordinator_that_moves_is_found_again() -> None:
         *[(1, 8), (2, 16)],
         *[(1, 8), (2, 10), (0, 8), (2, 16)],
     ]
+
+
+async def test_coordinator_that_dies_ends_the_connection_and_is_looked_for_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def own(frame: bytes) -> bytes:
+        if frame[1] == 10:
+            return frame[4:8] + struct.pack(">hih9si", 0, 0, 9, b"127.0.0.1", others[0].port)
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 16)
+
+    def committed(frame: bytes) -> bytes:
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 0)
+
+    others = [ScriptedBroker(lambda frame: None), ScriptedBroker(committed)]
+    commit = OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, 1, -1, "")])])
+    async with (
+        ScriptedBroker(own) as broker,
+        others[0],
+        others[1],
+        running(broker.address) as gateway,
+    ):
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send_request(commit, 0)
+            assert await client.is_closed()
+        assert f"connection to broker 127.0.0.1:{others[0].port} lost: closed" in caplog.text
+        others.pop(0)
+        async with await RawClient.connect(first_port(gateway)) as client:
+            (topic,) = (await client.call(commit, 0)).topics
+            assert topic.partitions[0].error_code == 0
+
+
+async def test_coordinator_that_cannot_be_reached_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    port = free_port()
+
+    def own(frame: bytes) -> bytes:
+        if frame[1] == 10:
+            return frame[4:8] + struct.pack(">hih9si", 0, 0, 9, b"127.0.0.1", port)
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 16)
+
+    commit = OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, 1, -1, "")])])
+    async with ScriptedBroker(own) as broker, connected(broker.address) as (_, client):
+        client.send_request(commit, 0)
+        assert await client.is_closed()
+    assert f"no connection to broker 127.0.0.1:{port}: " in caplog.text
+
+
+@pytest.mark.parametrize(("code", "old"), [(30, 16), (24, -1)])
+async def test_error_of_the_look_up_is_that_of_each_partition(code: int, old: int) -> None:
+    def own(frame: bytes) -> bytes:
+        if frame[1] == 10:
+            return frame[4:8] + struct.pack(">hihi", code, -1, 0, -1)
+        return frame[4:8] + struct.pack(">ih1siiqhh", 1, 1, b"t", 1, 0, -1, 0, 16)
+
+    async with ScriptedBroker(own) as broker, connected(broker.address) as (_, client):
+        asked = OffsetFetchRequest("g", [Topic("t", [0, 7])])
+        (topic,) = (await client.call(asked, 0)).topics
+        assert [(one.partition, one.error_code) for one in topic.partitions] == [(0, old), (7, old)]
+
+
+async def test_target_without_its_topic_of_offsets_gets_time_to_create_it() -> None:
+    asked: list[int] = []
+
+    def own(frame: bytes) -> bytes:
+        asked.append(frame[1])
+        if frame[1] == 10:
+            code = 15 if asked.count(10) == 1 else 0
+            return frame[4:8] + struct.pack(">hih9si", code, 0, 9, b"127.0.0.1", broker.port)
+        code = 0 if asked.count(8) > 1 else 15
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, code)
+
+    commit = OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, 1, -1, "")])])
+    async with ScriptedBroker(own) as broker, connected(broker.address) as (_, client):
+        (topic,) = (await client.call(commit, 0)).topics
+        assert topic.partitions[0].error_code == 0
+    assert asked == [8, 10, 10, 8]
