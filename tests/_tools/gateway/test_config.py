@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from aiokafka08._tools.gateway.config import OPTIONS, read_settings
-from aiokafka08._tools.gateway.options import flag
+from aiokafka08._tools.gateway.config import read_settings
+from aiokafka08._tools.gateway.option_table import OPTIONS, flag
 from aiokafka08.errors import IllegalArgumentError
 from tests.support.paths import ROOT
 
