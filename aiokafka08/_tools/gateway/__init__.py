@@ -3,8 +3,8 @@
 A connection of a client has one connection to a broker. Frames go from one to the other in order.
 What the broker would refuse is translated, and addresses of brokers are replaced by the gateway's.
 
-- `gateway` has a listener for each broker of the target; `config` reads the options, `options`
-  checks them, `port_table` says at which port.
+- `gateway` has a listener for each broker of the target; `option_table` has the options, `config`
+  reads them, `options` checks them, `port_table` says at which port.
 - `handler` decides what becomes of a request, `upstream` is the connection to the broker. The
   client's connection is that of the server kit; `exchanges` change responses on their way to it.
 - `access` says what clients may use, and `answers` makes what they get instead.

@@ -7,7 +7,7 @@ options need allowed networks, or say that it is open.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,11 +15,11 @@ from typing import Final
 from aiokafka08._core.net.config import Address, parse_bootstrap_servers
 from aiokafka08._core.properties import shorten
 from aiokafka08._tools.gateway.access import ALL, Access
+from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, flag
 from aiokafka08.errors import IllegalArgumentError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 MAX_REQUEST_BYTES: Final = 100 << 20
 """The default of brokers (socket.request.max.bytes)."""
 MAX_RESPONSE_BYTES: Final = 256 << 20
@@ -66,19 +66,6 @@ class GatewayOptions:
         if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
             address = address.ipv4_mapped
         return any(address in network for network in self.allowed)
-
-
-_FLAGS: Final[Mapping[str, str]] = {
-    "topics.include": "--topics",
-    "topics.exclude": "--exclude-topics",
-    "groups.include": "--groups",
-    "groups.exclude": "--exclude-groups",
-}
-
-
-def flag(key: str) -> str:
-    """Return the flag of an option, whose key in a file is given."""
-    return _FLAGS.get(key, f"--{key.replace('_', '-')}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,13 +24,13 @@ from aiokafka08._tools.cli.declare import (
 from aiokafka08._tools.cli.main import DONE, FAILED, fail
 from aiokafka08._tools.cli.notes import note
 from aiokafka08._tools.cli.signals import Terminated
-from aiokafka08._tools.gateway.config import OPTIONS, GatewaySettings, read_settings
-from aiokafka08._tools.gateway.options import flag
+from aiokafka08._tools.gateway.option_table import OPTIONS, flag
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
 if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
     from aiokafka08._tools.findings import CodedFinding
+    from aiokafka08._tools.gateway.config import GatewaySettings
     from aiokafka08._tools.gateway.gateway import Gateway
     from aiokafka08._tools.gateway.metrics import PrometheusMetrics
 
@@ -115,7 +115,7 @@ def gateway(context: click.Context, given: Mapping[str, Any]) -> int:
     with these options.
     """
     if context.invoked_subcommand is None:
-        return _run(read_settings(None, given))
+        return _run(None, given)
     for key, value in given.items():
         if value not in (None, False, ()):
             raise IllegalArgumentError(
@@ -149,7 +149,7 @@ def run_(file: Path | None, given: Mapping[str, Any]) -> int:
     FILE has the options as TOML; those of the command line override it. Before it listens it looks
     at the target and the ports, as 'gateway check' does, but not at topics and settings.
     """
-    return _run(read_settings(file, given))
+    return _run(file, given)
 
 
 @command(
@@ -173,6 +173,7 @@ def check_(file: Path | None, given: Mapping[str, Any], format: str | None) -> i
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.findings import write_findings
+    from aiokafka08._tools.gateway.config import read_settings
 
     settings = read_settings(file, given)
     log_to_stderr("error")
@@ -236,8 +237,11 @@ def _fetch_clients(url: str) -> list[dict[str, Any]]:
 # --- running --------------------------------------------------------------------------------------
 
 
-def _run(settings: GatewaySettings) -> int:
+def _run(file: Path | None, given: Mapping[str, Any]) -> int:
     from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.gateway.config import read_settings
+
+    settings = read_settings(file, given)
 
     _require_crc32c()
     log_to_stderr(settings.log_level)
