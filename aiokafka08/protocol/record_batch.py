@@ -94,6 +94,7 @@ __all__ = [
     "Wrapper",
     "control_type",
     "convert_batch",
+    "convert_plain",
     "convert_records",
     "crc32c",
     "open_wrapper",
@@ -193,6 +194,28 @@ def convert_batch(
     if header.is_control:
         return ConvertedMessages(b"", 0, -1, -1, header.next_offset)
     plain = plain_records(data, header, max_decompressed_bytes=max_decompressed_bytes)
+    return convert_plain(
+        header,
+        plain,
+        magic,
+        first_offset=first_offset,
+        limit_bytes=limit_bytes,
+        at_least=at_least,
+        codec=codec,
+    )
+
+
+def convert_plain(
+    header: BatchHeader,
+    plain: Buffer,
+    magic: int,
+    *,
+    first_offset: int = 0,
+    limit_bytes: int = MAX_BATCH_BYTES,
+    at_least: int = 0,
+    codec: Codec | None = None,
+) -> ConvertedMessages:
+    """Do what `convert_batch` does, with what `plain_records` has returned for the batch."""
     if codec is None:
         codec = Codec.SNAPPY if header.codec == BatchCodec.ZSTD else Codec(header.codec)
     relative_to = header.base_offset if codec and magic else 0

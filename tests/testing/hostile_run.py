@@ -1,4 +1,4 @@
-"""The embedded cluster as a process that `hostile_peers` attack; its memory, and a good client.
+"""The embedded cluster and the gateway as processes that `hostile_peers` attack; a good client.
 
 The test of hostile peers and `tests.tools.bench.hostile` use it.
 """
@@ -29,8 +29,8 @@ PING_PAUSE_S = 0.02
 
 
 @dataclass
-class ClusterProcess:
-    """`python -m aiokafka08.testing`, with its log in a file."""
+class AttackedProcess:
+    """A server's process, with its log in a file; the first line ends with its address."""
 
     process: subprocess.Popen[bytes]
     log: Path
@@ -47,23 +47,40 @@ class ClusterProcess:
 
 
 @contextmanager
-def cluster_process(*options: str, directory: Path = ROOT) -> Iterator[ClusterProcess]:
+def cluster_process(*options: str, directory: Path = ROOT) -> Iterator[AttackedProcess]:
     """Run a cluster of the checkout in `directory`, with 16 MiB in the topic `FULL_TOPIC`."""
-    command = [sys.executable, "-m", "aiokafka08.testing", "--port=0", f"--topic={FULL_TOPIC}"]
+    command = ["aiokafka08.testing", "--port=0", f"--topic={FULL_TOPIC}", *options]
+    with _process(command, directory) as cluster:
+        _fill(cluster.address)
+        yield cluster
+
+
+@contextmanager
+def gateway_process(*options: str, directory: Path = ROOT) -> Iterator[AttackedProcess]:
+    """Run a gateway of the checkout in `directory`, to a target that has 16 MiB in `FULL_TOPIC`."""
+    with _process(["tests.testing.attacked_gateway", *options], directory) as gateway:
+        yield gateway
+
+
+SERVERS = {"cluster": cluster_process, "gateway": gateway_process}
+"""What runs a server in a process. They take `--quiet`."""
+
+
+@contextmanager
+def _process(command: Sequence[str], directory: Path) -> Iterator[AttackedProcess]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                [*command, *options],
+                [sys.executable, "-m", *command],
+                stdin=subprocess.DEVNULL,
                 stderr=errors,
                 cwd=directory,
                 env=_environment(directory),
             )
         try:
-            wait_for(lambda: b"\n" in log.read_bytes(), 20, "the cluster has started")
-            cluster = ClusterProcess(process, log)
-            _fill(cluster.address)
-            yield cluster
+            wait_for(lambda: b"\n" in log.read_bytes(), 60, "the server has started")
+            yield AttackedProcess(process, log)
         finally:
             process.kill()
             process.wait()

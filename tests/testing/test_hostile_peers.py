@@ -1,7 +1,8 @@
-"""The embedded cluster with hostile clients: its memory is bounded, and good clients are served.
+"""Servers with hostile clients: their memory is bounded, and good clients are served.
 
-The first tests let one attack at a time run in this process, so that they can be exact. The last
-one runs them all against a cluster in a process of its own, and measures its memory.
+The first tests let one attack at a time run in this process on an embedded cluster, so that they
+can be exact. The last one runs them all against a server in a process of its own, and measures its
+memory: the embedded cluster, and the gateway.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ from tests.conformance.contract.wire.requests import (
 )
 from tests.conformance.contract.wire.wire_client import WireClient
 from tests.testing.hostile_peers import ATTACKS
-from tests.testing.hostile_run import attacked, cluster_process, ping
+from tests.testing.hostile_run import SERVERS, attacked, ping
 
 MIB = 1 << 20
 PING = ListOffsetsRequest(-1, [])
@@ -295,23 +296,37 @@ def test_names_that_no_topic_has_hold_nobody_up() -> None:
 # --- all attacks together -------------------------------------------------------------------------
 
 
+LIMITS = {
+    "cluster": (
+        f"--max-buffered-bytes={64 * MIB}",
+        [f"max_buffered_bytes={64 * MIB}", f"more than {MAX_REQUEST_ITEMS} items"],
+    ),
+    "gateway": (
+        f"--max-held-bytes={64 * MIB}",
+        [f"max_held_bytes={64 * MIB}", "is refused: a request of 0 bytes"],
+    ),
+}
+"""By server: the option that limits its memory, and what it logs about the attacks."""
+
+
 @linux
 @pytest.mark.timeout(180)
-def test_attacked_cluster_keeps_its_limits_and_serves_others() -> None:
+@pytest.mark.parametrize("server", SERVERS)
+def test_attacked_server_keeps_its_limits_and_serves_others(server: str) -> None:
     attacks = [name for name in ATTACKS if name not in ("fetch many offsets", "send bomb")]
-    expected = [f"max_buffered_bytes={64 * MIB}", f"more than {MAX_REQUEST_ITEMS} items"]
-    with cluster_process(f"--max-buffered-bytes={64 * MIB}") as cluster:
+    limit, expected = LIMITS[server]
+    with SERVERS[server](limit) as attacked_one:
         ends = time.monotonic() + 120
 
         def enough() -> bool:
-            log = cluster.log.read_text()
+            log = attacked_one.log.read_text()
             return all(text in log for text in expected) or time.monotonic() > ends
 
-        with attacked(cluster.address, 100, attacks):
-            ping(cluster.address, enough, timeout_s=30)
-            ping(cluster.address, iter([False] * 20 + [True]).__next__, timeout_s=30)
-        log = cluster.log.read_text()
+        with attacked(attacked_one.address, 100, attacks):
+            ping(attacked_one.address, enough, timeout_s=30)
+            ping(attacked_one.address, iter([False] * 20 + [True]).__next__, timeout_s=30)
+        log = attacked_one.log.read_text()
         assert [text for text in expected if text not in log] == []
         assert "Traceback" not in log
-        assert cluster.process.poll() is None
-        assert cluster.memory_bytes("VmHWM") < 500 * MIB
+        assert attacked_one.process.poll() is None
+        assert attacked_one.memory_bytes("VmHWM") < 500 * MIB

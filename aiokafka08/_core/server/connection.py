@@ -114,6 +114,10 @@ class Exchange:
         """Go on without a response."""
         self.connection.complete(self, [])
 
+    def release(self) -> None:
+        """Note that the request's frame isn't held in memory any more."""
+        self.connection.release(self)
+
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """Do more work for the request, when it is the connection's turn; then call `ended`."""
         return self.connection.run(work, ended)
@@ -166,6 +170,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._requests_held = False  # by the handler
         self._ends = False  # close after the last request: after FIN, an invalid size, or `close()`
         self._closes = False  # `close()` was called
+        self._half_closed = False  # the client's FIN has come
         self._mute = False  # the client gets no more responses
         self._lost = False  # the requests that have come are still handled, but not those that wait
         self._ended = False
@@ -196,7 +201,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._reading.received(self, nbytes)
 
     def eof_received(self) -> bool:
-        self._ends = True
+        self._ends = self._half_closed = True
         if self._half_close is not HalfClosePolicy.ANSWER:
             return False
         self._advance()
@@ -246,6 +251,11 @@ class ServerConnection(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         """Whether the client can't get a response any more."""
         return self._transport.is_closing()
+
+    @property
+    def is_half_closed(self) -> bool:
+        """Whether the client's FIN has come behind its last request."""
+        return self._half_closed
 
     @property
     def is_lost(self) -> bool:
@@ -309,6 +319,15 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._close_now()
         if not self._scheduler.works_for(self._account):  # else it advances after this step
             self._advance()
+
+    def release(self, exchange: Exchange) -> None:
+        """See `Exchange.release`."""
+        if exchange.response is None:
+            self._hold(exchange, 0)
+
+    def cancel(self, job: Job) -> None:
+        """End work that `run` has begun."""
+        self._scheduler.cancel(job)
 
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """See `Exchange.run`."""

@@ -25,13 +25,22 @@ def has_addresses(api: Api, version: int) -> bool:
     return api.response(version, ROLES).has_roles
 
 
+MAX_PLACES: Final = 3 * 10_000
+"""Replacing more would hold up the event loop; an address has three places."""
+
+
 def find_addresses(api: Api, version: int, frame: memoryview) -> list[Place]:
     """Return where addresses stand in the frame of a response. It may take long.
 
     Raises:
-        KafkaProtocolError: the frame isn't such a response.
+        KafkaProtocolError: the frame isn't such a response, or has more than `MAX_PLACES`.
     """
-    return api.response(version, ROLES).find(frame, response_body_at(api, version, frame))
+    places = api.response(version, ROLES).find(frame, response_body_at(api, version, frame))
+    if len(places) > MAX_PLACES:
+        raise KafkaProtocolError(
+            f"{api.name}Response version {version}: more than {MAX_PLACES // 3} addresses"
+        )
+    return places
 
 
 def replace_addresses(

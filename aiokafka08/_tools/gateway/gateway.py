@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
@@ -34,16 +35,14 @@ from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
-from aiokafka08._tools.gateway.handler import (
-    CONNECT_ERRORS,
-    CONNECT_TIMEOUT_S,
-    BrokerRoute,
-    GatewayHandler,
-)
+from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
+from aiokafka08._tools.gateway.limited_log import LimitedLog
+from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
-from aiokafka08._tools.gateway.upstream import Upstreams
+from aiokafka08._tools.gateway.translator import TargetFacts
+from aiokafka08._tools.gateway.upstream import CONNECT_ERRORS, CONNECT_TIMEOUT_S, Upstreams
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import encode_request
 from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
@@ -55,6 +54,8 @@ STOP_S: Final = 5.0
 """How long requests in flight may take when the gateway ends."""
 
 _RETRY_S: Final = 1.0
+_SWITCH_S: Final = 0.00005
+"""For so long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
 _MAX_METADATA_BYTES: Final = 16 << 20
 _METADATA_VERSION: Final = 1
@@ -66,23 +67,38 @@ class Gateway:
     Args:
         options: the options.
         table: the listeners' indices.
+        measurements: what is measured (default: nothing).
 
     Attributes:
         clients: the clients that were seen.
     """
 
-    def __init__(self, options: GatewayOptions, table: PortTable) -> None:
+    def __init__(
+        self,
+        options: GatewayOptions,
+        table: PortTable,
+        measurements: Measurements = NO_MEASUREMENTS,
+    ) -> None:
         self.clients = ClientTable(lambda: environment.wall_time_ms() / 1000)
         self._options = options
         self._table = table
+        self._measurements = measurements
+        self._limited_log = LimitedLog(_log)
         self._resources = ServerResources(
             options.max_held_bytes, "max_held_bytes", _nothing_changes
         )
         self._brokers: dict[int, _BrokerListener] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._upstreams = Upstreams()
+        self._facts = TargetFacts()
         self._is_stopping = False  # no broker is added
+        self._switch_s = sys.getswitchinterval()
         self._problem = ""  # the last one with a new broker; it is logged once
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether at least one listener is open; may be called in any thread."""
+        return any(not broker.is_away for broker in list(self._brokers.values()))
 
     @property
     def ports(self) -> dict[int, int]:
@@ -114,6 +130,7 @@ class Gateway:
         """
         found = await find_brokers(self._options.targets)
         self._table.add(found)
+        sys.setswitchinterval(_SWITCH_S)
         try:
             for node_id, address in found.items():
                 broker = _BrokerListener(self, node_id, address)
@@ -131,6 +148,7 @@ class Gateway:
                 flight aren't answered, and what a broker hasn't read is lost.
         """
         self._is_stopping = True
+        sys.setswitchinterval(self._switch_s)
         for broker in self._brokers.values():
             broker.end()
         try:
@@ -149,6 +167,7 @@ class Gateway:
         self._upstreams.abort()
         await self._upstreams.wait_lost()
         await self._resources.close()
+        self._limited_log.close()
 
     def address_of(self, node_id: int, host: str, port: int) -> Address:
         """Return the address that clients use for a broker, whose own address is given.
@@ -193,14 +212,22 @@ class Gateway:
             broker.leave,
             self._tasks,
             self._upstreams,
+            self._resources.memory,
+            self._facts,
             self._options.max_response_bytes,
             self._options.is_read_committed,
             self.clients,
+            self._options.access,
+            self._limited_log,
+            self._measurements,
         )
 
         def handler(connection: ServerConnection) -> ConnectionHandler:
             if not self._options.is_allowed(connection.host):
-                _log.warning("%s: not in a network that --allow names", connection.peer)
+                self._limited_log.report(
+                    (connection.host, "network"),
+                    f"{connection.peer}: not in a network that --allow names",
+                )
                 connection.reset()
                 return _NoHandler()
             return GatewayHandler(connection, route)

@@ -22,9 +22,11 @@ from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.translation import (
     CORRELATION_BYTES,
+    Budget,
     Translation,
     read_body,
     refuse_replica,
+    request_end,
     write_request,
     write_response,
 )
@@ -34,9 +36,8 @@ from aiokafka08.errors import (
     NoError,
     OffsetOutOfRangeError,
 )
-from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.api import Topic, by_topic
 from aiokafka08.protocol.message_set import (
-    DEFAULT_MAX_DECOMPRESSED_BYTES,
     MessageSetReader,
     encode_entry,
     summarize_set,
@@ -47,7 +48,7 @@ from aiokafka08.protocol.record_batch import (
     ControlType,
     MessageRun,
     control_type,
-    convert_batch,
+    convert_plain,
     parts_of,
     plain_records,
     read_records,
@@ -142,6 +143,7 @@ class FetchPositions:
     """
 
     def __init__(self) -> None:
+        self._turn = 0
         self._next: dict[tuple[str, int], tuple[int, int]] = {}
 
     def next_offset(self, topic: str, partition: int, offset: int) -> int:
@@ -154,6 +156,14 @@ class FetchPositions:
         if len(self._next) >= MAX_POSITIONS:
             self._next.clear()
         self._next[topic, partition] = (offset, next_offset)
+
+    def in_turn(self, keys: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        """Return the partitions of a request that may not get all they want, another one first.
+
+        The target fills a response in the order of the request.
+        """
+        self._turn = (self._turn + 1) % max(len(keys), 1)
+        return keys[self._turn :] + keys[: self._turn]
 
     def forget(self, topic: str, partition: int) -> None:
         """Note that nothing is known any more: the log may have been cut, or be a new one."""
@@ -183,40 +193,34 @@ def translate_fetch(
     asked_from = {
         key: positions.next_offset(*key, part.fetch_offset) for key, part in wanted.items()
     }
+    max_bytes = min(request.max_bytes, MAX_FETCH_BYTES)
+    is_much = (
+        head.version < _MAX_BYTES_SINCE
+        and sum(part.max_bytes for part in wanted.values()) > MAX_FETCH_BYTES
+    )
+    in_turn = [
+        (key[0], _FetchPartition10(key[1], -1, asked_from[key], -1, wanted[key].max_bytes))
+        for key in (positions.in_turn(list(wanted)) if is_much else wanted)
+    ]
     asked = _FetchRequest10(
         -1,
         request.max_wait_ms,
         request.min_bytes,
-        min(request.max_bytes, MAX_FETCH_BYTES),
+        max_bytes,
         is_read_committed,
         0,
         -1,
-        [
-            Topic(
-                topic.topic,
-                [
-                    _FetchPartition10(
-                        part.partition,
-                        -1,
-                        asked_from[topic.topic, part.partition],
-                        -1,
-                        part.max_bytes,
-                    )
-                    for part in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
+        by_topic(in_turn),
         [],
     )
 
-    def respond(answer: memoryview) -> list[Buffer]:
+    def respond(answer: memoryview, budget: Budget) -> list[Buffer]:
         response: _FetchResponse10 = read_body(
             _FetchResponse10, TARGET_VERSION, answer, CORRELATION_BYTES
         )
         if response.error_code:
             raise KafkaProtocolError(f"FetchResponse: error {response.error_code}; expected 0")
-        converter = _Converter(head, request.max_bytes, positions)
+        converter = _Converter(head, max_bytes, positions, budget)
         topics = [
             Topic(
                 topic.topic,
@@ -236,7 +240,8 @@ def translate_fetch(
         throttle_ms = response.throttle_time_ms if head.version else 0
         return write_response(head, FetchResponse(throttle_ms, topics))
 
-    return Translation(write_request(head, frame, TARGET_VERSION, asked), respond)
+    frame_10 = write_request(head.key, TARGET_VERSION, request_end(head, frame), asked)
+    return Translation(frame_10, respond)
 
 
 class _Converter:
@@ -246,13 +251,17 @@ class _Converter:
         head: the header of the request.
         max_bytes: the limit of all sets together.
         positions: the client's.
+        budget: what all sets may take when decompressed.
     """
 
-    def __init__(self, head: RequestHead, max_bytes: int, positions: FetchPositions) -> None:
+    def __init__(
+        self, head: RequestHead, max_bytes: int, positions: FetchPositions, budget: Budget
+    ) -> None:
         self._head = head
         self._magic = int(head.version >= _FORMAT_1_SINCE)
         self._left_bytes = max_bytes
         self._positions = positions
+        self._budget = budget
         self._must_have_message = True
 
     def converted(
@@ -276,7 +285,12 @@ class _Converter:
         if code:
             return FetchedPartition(partition, code, fetched.high_watermark, b"")
         result = _SetBuilder(
-            TopicPartition(topic, partition), self._magic, offset, self._room(wanted), asked_from
+            TopicPartition(topic, partition),
+            self._magic,
+            offset,
+            self._room(wanted),
+            asked_from,
+            self._budget,
         )
         try:
             result.add_all(fetched.records, fetched.aborted or ())
@@ -302,7 +316,7 @@ class _Converter:
     def _room(self, wanted: FetchPartition) -> tuple[int, int]:
         """Return how many bytes a set may have, and how many messages whatever their size."""
         if self._head.version < _MAX_BYTES_SINCE:
-            return wanted.max_bytes, 1
+            return min(wanted.max_bytes, max(self._left_bytes, 0)), 1
         return min(wanted.max_bytes, self._left_bytes), int(self._must_have_message)
 
 
@@ -322,6 +336,7 @@ class _SetBuilder:
         first_offset: int,
         room: tuple[int, int],
         next_offset: int,
+        budget: Budget,
     ) -> None:
         self.data = bytearray()
         self.next_offset = next_offset
@@ -330,6 +345,7 @@ class _SetBuilder:
         self._magic = magic
         self._first_offset = first_offset
         self._max_bytes, self._at_least = room
+        self._budget = budget
 
     def add_all(self, records: Buffer, aborted: Sequence[_AbortedTransaction]) -> None:
         """Convert parts until the set is full.
@@ -337,7 +353,7 @@ class _SetBuilder:
         Raises:
             CorruptRecordException: a part is damaged; those before it are converted.
         """
-        filter_ = _AbortedFilter(records, aborted)
+        filter_ = _AbortedFilter(records, aborted, self._budget)
         for part in parts_of(records):
             if part.next_offset <= self._first_offset:
                 continue
@@ -353,11 +369,18 @@ class _SetBuilder:
     def _add_batch(self, records: Buffer, header: BatchHeader) -> None:
         room = max(self._max_bytes - len(self.data), 0)
         at_least = 0 if self.data else self._at_least
-        converted = convert_batch(
-            records,
+        was_used = self._budget.is_used
+        try:
+            plain = _opened(records, header, self._budget)
+        except CorruptRecordException as error:
+            if not (self._budget.exceeds(error) and was_used):
+                raise
+            self.is_full = True  # the client gets it with a later request, whose first it is
+            return
+        converted = convert_plain(
             header,
+            plain,
             self._magic,
-            max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
             first_offset=self._first_offset,
             # A wrapper is whole, or the client couldn't tell where the next one begins.
             limit_bytes=MAX_BATCH_BYTES if header.codec else room,
@@ -376,35 +399,52 @@ class _SetBuilder:
         room = max(self._max_bytes - len(self.data), 0)
         messages = memoryview(records).cast("B")[run.start : run.stop]
         if run.magic > self._magic:
-            messages = memoryview(self._downgraded(messages))
+            messages, is_whole = self._downgraded(messages, room)
+            self.is_full = not is_whole
         whole_bytes = summarize_set(messages[:room]).whole_bytes
         if not whole_bytes and not self.data and self._at_least:
             whole_bytes = 12 + int.from_bytes(messages[8:12], "big")
         self.data += messages[:whole_bytes]
-        self.is_full = whole_bytes < len(messages)
+        self.is_full = self.is_full or whole_bytes < len(messages)
         if not self.is_full:
             self.next_offset = run.next_offset
 
-    def _downgraded(self, messages: memoryview) -> bytes:
-        """Return messages of format 1 in format 0, without their wrappers."""
+    def _downgraded(self, messages: memoryview, room: int) -> tuple[memoryview, bool]:
+        """Return messages of format 1 in format 0, without wrappers, and whether these are all.
+
+        There are more than `room` bytes if there are more messages.
+        """
+        self._budget.require_thread()
         reader = MessageSetReader(
             self._partition,
             messages,
             self._first_offset,
-            max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+            max_decompressed_bytes=self._budget.left_bytes,
         )
         out = bytearray()
         while found := reader.read(_DOWNGRADED):
             for record in found:
                 out += encode_entry(record.offset, record.key, record.value)
-        return bytes(out)
+            if len(out) > room:
+                return memoryview(out), False
+        return memoryview(out), True
+
+
+def _opened(records: Buffer, header: BatchHeader, budget: Budget) -> Buffer:
+    plain = plain_records(records, header, max_decompressed_bytes=budget.left_bytes)
+    if header.codec:
+        budget.use(len(plain))
+    return plain
 
 
 class _AbortedFilter:
     """Which batches have messages for the client, in the order of the log."""
 
-    def __init__(self, records: Buffer, aborted: Sequence[_AbortedTransaction]) -> None:
+    def __init__(
+        self, records: Buffer, aborted: Sequence[_AbortedTransaction], budget: Budget
+    ) -> None:
         self._records = records
+        self._budget = budget
         self._aborted = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
         self._producers: set[int] = set()  # whose transaction that is read now was aborted
 
@@ -419,7 +459,9 @@ class _AbortedFilter:
         return not (header.is_transactional and header.producer_id in self._producers)
 
     def _ends_aborted(self, header: BatchHeader) -> bool:
-        plain = plain_records(
-            self._records, header, max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES
-        )
+        try:
+            plain = _opened(self._records, header, self._budget)
+        except CorruptRecordException as error:
+            self._budget.exceeds(error)
+            raise
         return any(control_type(one) is ControlType.ABORT for one in read_records(header, plain))

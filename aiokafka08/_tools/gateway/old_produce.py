@@ -1,9 +1,12 @@
 """Produce 0 to 2, with sets of messages, by version 3, with one record batch per partition.
 
 A set becomes one batch, as in brokers up to 3.9: it keeps its codec, keys, values and timestamps,
-and is stored as a whole or not at all. Those brokers refuse a set of several wrappers, of wrappers
-beside plain messages, and of both formats; here it becomes one batch too. A cut-off message at the
-end is left out, as they do.
+and is stored as a whole or not at all, unless the batch is larger than the target takes: then it is
+split, and its parts are sent one after the other (`batch_limits`). Meanwhile the client's later
+requests wait, and acks=0 is acks=1 for the target. The first error ends it.
+
+Those brokers refuse a set of several wrappers, of wrappers beside plain messages, and of both
+formats; here it becomes one batch too. A cut-off message at the end is left out, as they do.
 
 A set that is damaged never reaches the target. Its partition is answered here, and the answer is
 merged with the target's for the others; without acknowledgements (acks=0) the connection ends, as
@@ -12,22 +15,38 @@ brokers do it.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08._tools.gateway.batch_limits import (
+    CONFIGS_VERSION,
+    DESCRIBE_CONFIGS,
+    BatchLimits,
+    describe_limits,
+    record_count,
+    split_batch,
+)
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.translation import (
     CORRELATION_BYTES,
+    Budget,
     Translation,
     read_body,
+    request_end,
     write_request,
     write_response,
 )
-from aiokafka08.errors import CorruptRecordException, InvalidTimestampError, NoError
+from aiokafka08.errors import (
+    CorruptRecordException,
+    InvalidTimestampError,
+    MessageSizeTooLargeError,
+    NoError,
+)
 from aiokafka08.protocol.api import Topic, by_topic
 from aiokafka08.protocol.message_format import LOG_APPEND_TIME
-from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka08.protocol.record_batch import BatchCodec, RecordBatchBuilder, Stop, open_wrapper
 from aiokafka08.protocol.requests.produce import (
     ProducedPartition,
@@ -37,7 +56,13 @@ from aiokafka08.protocol.requests.produce import (
 )
 from aiokafka08.protocol.types import Buffer, Int16, Int32, NullableString
 
+_log: Final = logging.getLogger("aiokafka08.gateway")
+
 TARGET_VERSION: Final = 3
+_TOO_LARGE: Final = MessageSizeTooLargeError.errno
+_MAX_PARTS: Final = 1000
+_Key = tuple[str, int]
+"""A topic and a partition."""
 _SAME_RESPONSE: Final = 2
 """The response of version 3 has the layout of this version."""
 
@@ -54,92 +79,256 @@ class InvalidTimestampTypeError(Exception):
     """A message says that its timestamp is the broker's."""
 
 
-def translate_produce(head: RequestHead, frame: memoryview) -> Translation:
+def translate_produce(
+    head: RequestHead, frame: memoryview, limits: BatchLimits, budget: Budget
+) -> Translation:
     """Translate a request.
 
     Raises:
         KafkaProtocolError: the request isn't whole; so does the function for the response.
+        TakesLongError: see `Budget`.
     """
     request: ProduceRequest = read_body(ProduceRequest, head.version, frame, head.body_at)
-    asked: list[Topic[ProducePartition]] = []
-    answered: dict[tuple[str, int], ProducedPartition] = {}
-    left_bytes = DEFAULT_MAX_DECOMPRESSED_BYTES
+    produce = _Produce(head, frame, request, limits)
     for topic in request.topics:
-        parts = []
         for part in topic.partitions:
-            try:
-                batch, opened_bytes = batch_of(part.message_set, left_bytes)
-            except (CorruptRecordException, InvalidTimestampTypeError) as error:
-                is_damaged = isinstance(error, CorruptRecordException)
-                code = (CorruptRecordException if is_damaged else InvalidTimestampError).errno
-                code = old_code(head.key, head.version, code)
-                answered[topic.topic, part.partition] = ProducedPartition(part.partition, code, -1)
-                continue
-            left_bytes -= opened_bytes
-            if batch:
-                parts.append(ProducePartition(part.partition, batch))
-            else:
-                nothing = ProducedPartition(part.partition, NoError.errno, -1)
-                answered.setdefault((topic.topic, part.partition), nothing)
-        if parts:
-            asked.append(Topic(topic.topic, parts))
+            produce.add((topic.topic, part.partition), part.message_set, budget)
+    return produce.first_step(budget)
 
-    def respond(answer: memoryview) -> list[Buffer]:
-        response = ProduceResponse([])
-        if answer:
-            response = read_body(ProduceResponse, _SAME_RESPONSE, answer, CORRELATION_BYTES)
-        # A partition that comes twice is in both: the client has to know of the error.
-        failed = {key: one for key, one in answered.items() if one.error_code}
+
+class _Produce:
+    """A request on its way: its batches, and the results so far.
+
+    Args:
+        head: the header of the request.
+        frame: its frame; nothing of it is kept.
+        request: the request.
+        limits: the sizes that the target takes.
+    """
+
+    def __init__(
+        self, head: RequestHead, frame: memoryview, request: ProduceRequest, limits: BatchLimits
+    ) -> None:
+        self._head = head
+        self._header_end = request_end(head, frame)
+        self._acks, self._timeout_ms = request.required_acks, request.timeout_ms
+        self._in_order = [
+            (topic.topic, part.partition) for topic in request.topics for part in topic.partitions
+        ]
+        self._limits = limits
+        self._is_exclusive = False
+        self._knows_limits = False
+        self._waiting: dict[_Key, list[bytes]] = {}  # the batches that aren't stored, in order
+        self._sent: dict[_Key, tuple[int, int]] = {}  # bytes and records of the batch that was sent
+        self._stored: dict[_Key, tuple[ProducedPartition, int]] = {}  # the first batch; records
+        self._results: dict[_Key, ProducedPartition] = {}  # of those that are done
+        self._throttle_ms = 0
+
+    def add(self, key: _Key, message_set: Buffer, budget: Budget) -> None:
+        """Add the set of a partition.
+
+        A partition may come twice: its batches are then one after the other.
+        """
+        try:
+            batch = batch_of(message_set, budget)
+        except (CorruptRecordException, InvalidTimestampTypeError) as error:
+            is_damaged = isinstance(error, CorruptRecordException)
+            code = (CorruptRecordException if is_damaged else InvalidTimestampError).errno
+            self._end(key, code)
+            return
+        if batch:
+            self._waiting.setdefault(key, []).append(batch)
+        else:
+            self._results.setdefault(key, ProducedPartition(key[1], NoError.errno, -1))
+
+    def first_step(self, budget: Budget) -> Translation:
+        """Return the first step.
+
+        Raises:
+            TakesLongError: see `Budget`.
+        """
+        for key, batches in list(self._waiting.items()):
+            accepted, refused = self._limits.accepted(key[0]), self._limits.refused(key[0])
+            if all(len(one) <= accepted or record_count(one) == 1 for one in batches):
+                self._is_exclusive |= len(batches) > 1
+                continue
+            self._is_exclusive = True
+            if any(len(one) >= refused for one in batches):
+                budget.require_thread()
+                parts = [self._parts(key[0], one) for one in batches]
+                if all(parts):
+                    batches[:] = [one for some in parts for one in some]
+                else:
+                    self._end(key, _TOO_LARGE, ProducedPartition(key[1], _TOO_LARGE, -1))
+        damaged = [key for key, one in self._results.items() if one.error_code]
+        if not self._waiting:
+            return Translation(
+                None,
+                lambda answer, budget: self._response(),
+                expects_response=self._acks != 0,
+                failure=self._failure(damaged),
+            )
+        return self._next_step(self._failure(damaged))
+
+    def _failure(self, damaged: list[_Key]) -> str | None:
+        if self._acks or not damaged:
+            return None
+        names = [f"{topic}-{number}" for topic, number in damaged[:3]]
+        return f"acks=0, and damaged or too large messages for {', '.join(names)}"
+
+    def _next_step(self, failure: str | None = None) -> Translation:
+        """Return the step that sends the next batch of each partition."""
+        # Without a response from the target nobody would know whether the next batch may be sent.
+        acks = 1 if self._is_exclusive and not self._acks else self._acks
+        self._sent = {
+            key: (len(batches[0]), record_count(batches[0]))
+            for key, batches in self._waiting.items()
+        }
+        sent = [
+            (topic, ProducePartition(number, batches[0]))
+            for (topic, number), batches in self._waiting.items()
+        ]
+        upgraded = _ProduceRequest3(None, acks, self._timeout_ms, by_topic(sent))
+        if not self._is_exclusive:
+            self._waiting = {key: [] for key in self._waiting}  # they needn't stay in memory
+        return Translation(
+            write_request(self._head.key, TARGET_VERSION, self._header_end, upgraded),
+            self._respond,
+            expects_response=self._acks != 0,
+            is_answered=acks != 0,
+            is_exclusive=self._is_exclusive,
+            failure=failure,
+        )
+
+    def _respond(self, answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
+        response: ProduceResponse = read_body(
+            ProduceResponse, _SAME_RESPONSE, answer, CORRELATION_BYTES
+        )
         stored = {
             (topic.topic, one.partition): one
             for topic in response.topics
             for one in topic.partitions
         }
-        results = answered | stored | failed
-        in_order = [
-            (topic.topic, _old_result(head, results[topic.topic, part.partition]))
-            for topic in request.topics
-            for part in topic.partitions
-            if (topic.topic, part.partition) in results
-        ]
-        throttle_ms = response.throttle_time_ms if head.version else 0
-        return write_response(head, ProduceResponse(by_topic(in_order), throttle_ms))
+        if self._is_exclusive and any(one.error_code == _TOO_LARGE for one in stored.values()):
+            if not self._knows_limits:
+                return self._look_up_limits(stored)
+            budget.require_thread()
+        self._throttle_ms = max(self._throttle_ms, response.throttle_time_ms)
+        return self._noted(stored)
 
-    made = None
-    if asked:
-        upgraded = _ProduceRequest3(None, request.required_acks, request.timeout_ms, asked)
-        made = write_request(head, frame, TARGET_VERSION, upgraded)
-    damaged = [f"{topic}-{number}" for (topic, number), one in answered.items() if one.error_code]
-    return Translation(
-        made,
-        respond,
-        expects_response=request.expects_response,
-        failure=(
-            f"acks=0, and damaged messages for {', '.join(damaged[:3])}"
-            if damaged and not request.expects_response
-            else None
-        ),
-    )
+    def _look_up_limits(self, stored: Mapping[_Key, ProducedPartition]) -> Translation:
+        """Return the step that asks for the limits of the topics that were refused."""
+
+        def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
+            budget.require_thread()
+            self._limits.note_configs(answer)
+            return self._noted(stored)
+
+        self._knows_limits = True
+        topics = {topic for (topic, _), one in stored.items() if one.error_code == _TOO_LARGE}
+        request = describe_limits(sorted(topics))
+        frame = write_request(DESCRIBE_CONFIGS, CONFIGS_VERSION, self._header_end, request)
+        return Translation(frame, respond, self._acks != 0)
+
+    def _noted(self, stored: Mapping[_Key, ProducedPartition]) -> list[Buffer] | Translation:
+        """Return what follows when the target has answered for a batch of each partition."""
+        for key, batches in list(self._waiting.items()):
+            result = stored.get(key)
+            if result is None:
+                self._waiting.pop(key)
+            elif not batches:
+                size, count = self._sent[key]
+                if result.error_code == _TOO_LARGE and count > 1:
+                    self._limits.note_refused(key[0], size)
+                self._end(key, result.error_code, result)
+            elif not result.error_code:
+                self._limits.note_accepted(key[0], len(batches[0]))
+                first, count = self._stored.get(key, (result, 0))
+                self._stored[key] = first, count + record_count(batches.pop(0))
+                if not batches:
+                    self._end(key, NoError.errno, first)
+            elif result.error_code == _TOO_LARGE and self._split(key, batches):
+                pass
+            else:
+                self._end(key, result.error_code, result)
+        if self._waiting:
+            return self._next_step()
+        return self._response() if self._acks else self._ended()
+
+    def _split(self, key: _Key, batches: list[bytes]) -> bool:
+        """Split the first batch, which was too large; return False if that doesn't help."""
+        topic, batch = key[0], batches[0]
+        if record_count(batch) == 1:
+            return False
+        if len(batch) < self._limits.refused(topic):  # else the target has said so already
+            self._limits.note_refused(topic, len(batch))
+        parts = self._parts(topic, batch)
+        batches[:1] = parts or [batch]
+        return bool(parts)
+
+    def _parts(self, topic: str, batch: bytes) -> list[bytes]:
+        """Return a batch in parts that the target may take; an empty list if it can't be split."""
+        if len(batch) < self._limits.refused(topic):
+            return [batch]
+        parts = split_batch(batch, self._limits.part_bytes(topic))
+        too_large = any(len(one) >= self._limits.refused(topic) for one in parts)
+        return [] if too_large or len(parts) > _MAX_PARTS else parts
+
+    def _end(self, key: _Key, code: int, result: ProducedPartition | None = None) -> None:
+        """Note the result of a partition; the first error stays."""
+        left = self._waiting.pop(key, None) if result is not None else None
+        known = self._results.get(key)
+        if known is not None and known.error_code:
+            return
+        if code and key in self._stored:
+            first, count = self._stored[key]
+            _log.warning(
+                "client id %r: %s-%d: error %d in the middle of a set that the target takes in "
+                "parts: %d messages are stored, from offset %d on; %d aren't",
+                self._head.client_id,
+                *key,
+                code,
+                count,
+                first.offset,
+                sum(map(record_count, left or ())),
+            )
+        code = old_code(self._head.key, self._head.version, code)
+        offset, timestamp = (-1, -1) if result is None else (result.offset, result.timestamp)
+        if self._head.version < _SAME_RESPONSE:
+            timestamp = -1
+        self._results[key] = ProducedPartition(key[1], code, offset, timestamp)
+
+    def _response(self) -> list[Buffer]:
+        in_order = [(key[0], self._results[key]) for key in self._in_order if key in self._results]
+        throttle_ms = self._throttle_ms if self._head.version else 0
+        return write_response(self._head, ProduceResponse(by_topic(in_order), throttle_ms))
+
+    def _ended(self) -> Translation:
+        """Return the end of a request without acknowledgement that the target has answered."""
+        failed = {key: one.error_code for key, one in self._results.items() if one.error_code}
+        failure = f"acks=0, and errors {failed}" if failed else None
+        return Translation(None, lambda answer, budget: [], expects_response=False, failure=failure)
 
 
-def batch_of(message_set: Buffer, max_decompressed_bytes: int) -> tuple[bytes, int]:
-    """Return the record batch of a set, and how many bytes its wrappers had when opened.
-
-    The batch is b"" if the set has no whole message.
+def batch_of(message_set: Buffer, budget: Budget) -> bytes:
+    """Return the record batch of a set; b"" if it has no whole message.
 
     Raises:
         CorruptRecordException: a message is damaged, or its wrappers hold more than the limit.
         InvalidTimestampTypeError: a message says that its timestamp is the broker's.
+        TakesLongError: see `Budget`.
     """
     data = memoryview(message_set).cast("B")
     builder = RecordBatchBuilder()
-    attributes = opened_bytes = 0
+    attributes = 0
     pos, stop = builder.extend_from_messages(data)
     while stop is Stop.WRAPPER:
-        wrapper = open_wrapper(
-            data, pos, max_decompressed_bytes=max_decompressed_bytes - opened_bytes
-        )
-        opened_bytes += len(wrapper.messages)
+        try:
+            wrapper = open_wrapper(data, pos, max_decompressed_bytes=budget.left_bytes)
+        except CorruptRecordException as error:
+            budget.exceeds(error)
+            raise
+        budget.use(len(wrapper.messages))
         if wrapper.magic:
             attributes |= wrapper.attributes
         if not builder.codec:  # the first wrapper: all that is before it is compressed like it
@@ -156,13 +345,4 @@ def batch_of(message_set: Buffer, max_decompressed_bytes: int) -> tuple[bytes, i
         pos, stop = builder.extend_from_messages(data, wrapper.stop)
     if (attributes | builder.seen_attributes) & LOG_APPEND_TIME:
         raise InvalidTimestampTypeError
-    return builder.build(), opened_bytes
-
-
-def _old_result(head: RequestHead, result: ProducedPartition) -> ProducedPartition:
-    return ProducedPartition(
-        result.partition,
-        old_code(head.key, head.version, result.error_code),
-        result.offset,
-        result.timestamp if head.version >= _SAME_RESPONSE else -1,
-    )
+    return builder.build()

@@ -1,6 +1,7 @@
-"""What the translations of old versions share: a request for the target, and the way back.
+"""What the translations of old versions share: requests for the target, and the way back.
 
 `old_offsets` and others translate one API each. They are pure: from bytes to bytes, in any thread.
+`translated_requests` carries out what they return.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.headers import RequestHead
-from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
+from aiokafka08.protocol.compression import DecompressedTooLarge
+from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka08.protocol.types import Buffer, compiled, read_limited
 
 CORRELATION_BYTES: Final = 4
@@ -19,23 +23,83 @@ MAX_ITEMS: Final = 100_000
 """How many topics and partitions a translated request may have: in memory an item takes much more
 than in the frame."""
 
+_QUICK_BYTES: Final = 256 << 10
+
+
+class TakesLongError(Exception):
+    """A translation takes too long for the event loop; nothing has changed."""
+
+
+class Budget:
+    """How much one translation may decompress.
+
+    A small frame may hold much, and no length in it can be trusted. So it is first translated with
+    `is_quick`; when that ends with `TakesLongError` it is translated again, in a thread.
+
+    Args:
+        is_quick: whether to end with `TakesLongError` rather than hold the event loop for long.
+
+    Attributes:
+        left_bytes: what may still be decompressed.
+    """
+
+    def __init__(self, *, is_quick: bool = False) -> None:
+        self.is_quick = is_quick
+        self.left_bytes = _QUICK_BYTES if is_quick else DEFAULT_MAX_DECOMPRESSED_BYTES
+        self._all_bytes = self.left_bytes
+
+    @property
+    def is_used(self) -> bool:
+        """Whether something was decompressed."""
+        return self.left_bytes < self._all_bytes
+
+    def use(self, size_bytes: int) -> None:
+        """Note that so much was decompressed."""
+        self.left_bytes -= size_bytes
+
+    def exceeds(self, error: CorruptRecordException) -> bool:
+        """Return whether data count as corrupt only because they are larger than what is left.
+
+        Raises:
+            TakesLongError: they are, and the translation has to be quick.
+        """
+        is_too_large = isinstance(error.__context__, DecompressedTooLarge)
+        if is_too_large and self.is_quick:
+            raise TakesLongError
+        return is_too_large
+
+    def require_thread(self) -> None:
+        """Raise `TakesLongError` in the event loop."""
+        if self.is_quick:
+            raise TakesLongError
+
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A translated request.
+    """A step of a translated request: what is sent, and what follows.
 
     Attributes:
-        request: the frame for the target, without its size; None: the target isn't asked.
-        respond: makes the client's response, without its size, from the target's; both are frames
-            with a correlation id. It gets an empty frame if the target isn't asked.
+        request: the frame for a broker, without its size; None: none is asked.
+        respond: makes the client's response, without its size, from the broker's, or returns the
+            next step. Both are frames with a correlation id. It gets an empty frame if no broker is
+            asked. `TakesLongError`: it has to be called again in a thread.
         expects_response: whether the client waits for a response.
+        is_answered: whether the broker responds to the request.
         failure: why the connection ends when the request is sent; None: it goes on.
+        is_exclusive: whether the client's later requests wait until this one is done; the first
+            step says so.
+        broker: which broker is asked; None: the one that the client has chosen.
+        after_s: how long to wait before, in seconds.
     """
 
     request: list[Buffer] | None
-    respond: Callable[[memoryview], list[Buffer]]
+    respond: Callable[[memoryview, Budget], list[Buffer] | Translation]
     expects_response: bool = True
+    is_answered: bool = True
     failure: str | None = None
+    is_exclusive: bool = False
+    broker: Address | None = None
+    after_s: float = 0.0
 
 
 def read_body(struct_class: Any, version: int, frame: Buffer, pos: int) -> Any:
@@ -62,9 +126,14 @@ def refuse_replica(replica_id: int) -> None:
         raise KafkaProtocolError(f"replica id {replica_id}: only brokers have one; expected -1")
 
 
-def write_request(head: RequestHead, frame: Buffer, version: int, request: Any) -> list[Buffer]:
-    """Return the frame of a request in another version, from the same client."""
-    out: list[Buffer] = [struct.pack(">hh", head.key, version), frame[4 : head.body_at]]
+def request_end(head: RequestHead, frame: Buffer) -> bytes:
+    """Return the header of a request behind its version: correlation id and client id."""
+    return bytes(frame[4 : head.body_at])
+
+
+def write_request(key: int, version: int, header_end: bytes, request: Any) -> list[Buffer]:
+    """Return the frame of a request, from the client that `request_end` has been called for."""
+    out: list[Buffer] = [struct.pack(">hh", key, version), header_end]
     compiled(type(request), version).write(request, out)
     return out
 

@@ -9,29 +9,44 @@ Invariants:
   connections.
 - While a response is worked on, or the client doesn't read, no further one is read.
 - After `close()` what was sent still goes to the broker, since acks=0 has no answer; but a broker
-  that doesn't read it within `CLOSE_S` loses it, or its clients could fill the memory.
+  that doesn't read it within `CLOSE_S` loses it. No response is worked on any more.
+- What waits for the broker counts in the memory of all connections, until it is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
+from aiokafka08._core.net.config import Address
 from aiokafka08._core.server import transports
 from aiokafka08._core.server.connection import Exchange
+from aiokafka08._core.server.memory_limit import MemoryLimit
+from aiokafka08._core.server.scheduler import Job
 from aiokafka08._core.server.work import Work
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import decode_correlation_id
 from aiokafka08.protocol.frame import FrameReader
 from aiokafka08.protocol.types import Buffer
 
+_log: Final = logging.getLogger("aiokafka08.gateway")
+
+CONNECT_TIMEOUT_S: Final = 10.0
+CONNECT_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError)
+"""What opening a connection raises; the last two are for hosts and ports that can't be any."""
+
 CLOSE_S: Final = 30.0
 """How long a broker may take to read what a client that has gone sent before."""
 
-Answer = Callable[[memoryview], Work[list[Buffer]]]
-"""From the frame of a broker's response to that of the client's, without sizes."""
+_FEW_BYTES: Final = 64 << 10
+"""Fewer bytes that wait for a broker don't count."""
+
+Answer = Callable[[memoryview], Work[list[Buffer] | None]]
+"""From the frame of a broker's response to that of the client's, without sizes; None if the
+exchange goes on."""
 
 
 class _Pending(NamedTuple):
@@ -77,6 +92,7 @@ class Upstream(asyncio.BufferedProtocol):
     Args:
         name: the broker's, for errors.
         others: has it while its connection is open.
+        memory: what all connections hold.
         max_frame_bytes: a larger response ends the connection.
         writable: called with False when the broker doesn't read, and with True when it does again.
         lost: called once at the end, with what ended it if that wasn't `close()`.
@@ -86,18 +102,22 @@ class Upstream(asyncio.BufferedProtocol):
         self,
         name: str,
         others: Upstreams,
+        memory: MemoryLimit,
         max_frame_bytes: int,
         writable: Callable[[bool], None],
         lost: Callable[[Exception | None], None],
     ) -> None:
         self._name = name
         self._others = others
+        self._memory = memory
+        self._waiting_bytes = 0  # as reported
         self._frames = FrameReader(max_frame_bytes, name)
         self._writable = writable
         self._on_lost = lost
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
         self._working = 0  # responses that are worked on
+        self._jobs: list[tuple[Exchange, Job]] = []  # the work, and some that has ended
         self._client_paused = False
         self._reading_paused = False
         self._closed = False
@@ -131,6 +151,7 @@ class Upstream(asyncio.BufferedProtocol):
             self._pending.append(_Pending(correlation_id, exchange, answer))
         size = sum(map(len, frame))
         transports.write_all(self._transport, [size.to_bytes(4, "big"), *frame])
+        self._report()
         if not expects_response:
             exchange.end()
 
@@ -144,9 +165,17 @@ class Upstream(asyncio.BufferedProtocol):
         self._client_paused = False
         self._pause_or_resume()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is unanswered."""
+        return not (self._pending or self._working)
+
     def close(self) -> None:
         """Send what is written, then close the connection; responses on their way are dropped."""
         self._closed = True
+        for exchange, job in self._jobs:
+            exchange.connection.cancel(job)
+        self._jobs.clear()
         if self._transport is not None and self._giving_up is None:
             self._transport.close()
             self._giving_up = asyncio.get_running_loop().call_later(CLOSE_S, self._give_up)
@@ -156,6 +185,17 @@ class Upstream(asyncio.BufferedProtocol):
         self._closed = True
         if self._transport is not None:
             self._transport.abort()
+
+    # --- what `MemoryLimit` calls -----------------------------------------------------------------
+
+    def drop_kept(self) -> int:
+        """See `memory_limit.MemoryHolder`."""
+        return 0
+
+    def evict(self, reason: str) -> None:
+        """See `memory_limit.MemoryHolder`."""
+        _log.warning("connection to %s closed, %s", self._name, reason)
+        self.abort()
 
     # --- asyncio ----------------------------------------------------------------------------------
 
@@ -180,12 +220,14 @@ class Upstream(asyncio.BufferedProtocol):
         self._writable(False)
 
     def resume_writing(self) -> None:
+        self._report()
         self._writable(True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
         self._transport = None
         self._others.remove(self)
+        self._memory.forget(self)
         if self._giving_up is not None:
             self._giving_up.cancel()
         self._on_lost(self._failure or exc)
@@ -208,7 +250,9 @@ class Upstream(asyncio.BufferedProtocol):
             return
         self._working += 1
         self._pause_or_resume()
-        first.exchange.run(self._answer(first.exchange, first.answer, frame), self._worked)
+        work = self._answer(first.exchange, first.answer, frame)
+        self._jobs.append((first.exchange, first.exchange.run(work, self._worked)))
+        self._forget_jobs()
 
     def _answer(self, exchange: Exchange, answer: Answer, frame: memoryview) -> Work[None]:
         if not exchange.connection.reserve(len(frame)):
@@ -219,11 +263,24 @@ class Upstream(asyncio.BufferedProtocol):
             exchange.end()
             self._fail(error)
         else:
-            respond(exchange, response)
+            if response is not None:
+                respond(exchange, response)
 
     def _worked(self) -> None:
         self._working -= 1
+        self._forget_jobs()
         self._pause_or_resume()
+
+    def _forget_jobs(self) -> None:
+        if not self._working:
+            self._jobs.clear()
+
+    def _report(self) -> None:
+        """Report what waits for the broker."""
+        waiting_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        if max(waiting_bytes, self._waiting_bytes) > _FEW_BYTES:
+            self._waiting_bytes = waiting_bytes
+            self._memory.holds(self, waiting_bytes)
 
     def _give_up(self) -> None:
         self._fail(TimeoutError(f"it hasn't read within {CLOSE_S:g} s what the client had sent"))
@@ -242,6 +299,17 @@ class Upstream(asyncio.BufferedProtocol):
             transport.pause_reading()
         else:
             transport.resume_reading()
+
+
+async def connect(upstream: Upstream, address: Address) -> None:
+    """Open the connection.
+
+    Raises:
+        one of `CONNECT_ERRORS`: that isn't possible.
+    """
+    loop = asyncio.get_running_loop()
+    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+        await loop.create_connection(lambda: upstream, *address)
 
 
 def respond(exchange: Exchange, frame: list[Buffer]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Self
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import Request, decode_response, encode_request
 from tests.brokers.ports import free_port
 
@@ -33,6 +34,13 @@ async def running(
 
 def first_port(gateway: Gateway) -> int:
     return next(iter(gateway.ports.values()))
+
+
+def responded(translation: Translation, answer: bytes) -> bytes:
+    """Return the client's response to a broker's, which ends the translation."""
+    made = translation.respond(memoryview(answer), Budget())
+    assert isinstance(made, list)
+    return b"".join(made)
 
 
 class RawClient:

@@ -8,6 +8,7 @@ differences on purpose are those that docs/guides/gateway.md names, and tests of
 from __future__ import annotations
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -17,10 +18,13 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from aiokafka08._tools.gateway.api_versions import CHANGES
+from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress, decompress
-from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.protocol.record_batch import BatchHeader, parts_of, plain_records
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.committed_offsets import (
     CommitPartition,
     OffsetCommitRequest,
@@ -30,6 +34,7 @@ from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
+from aiokafka08.structs import TopicPartition
 from tests._tools.gateway.gateways import RawClient, first_port, running
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
@@ -249,3 +254,79 @@ async def test_offsets_are_listed_and_committed_equally(
     assert (in_store.offset, theirs[5][0].partitions[0].offset) == (7, -1)
     del ours[5], theirs[5]
     assert ours == theirs
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+@pytest.mark.parametrize("acks", [0, 1, -1])
+async def test_set_that_only_old_brokers_take_is_stored_in_parts(
+    acks: int, codec: Codec, sides: tuple[Side, Side], unique_topic: Any
+) -> None:
+    """3.9.1 refuses it, as 4.1.0 does: both measure the batch."""
+    name = unique_topic("parts")
+    for side in sides:
+        admin = AdminClient({"bootstrap.servers": side.cluster.bootstrap_servers})
+        new = NewTopic(name, 1, 1, config={"max.message.bytes": "100000"})
+        await asyncio.to_thread(admin.create_topics([new])[name].result, 30)
+    values = [random.Random(number).randbytes(1000) for number in range(500)]
+    data = b"".join(
+        encode_entry(number, None, value, magic=1, timestamp_ms=NOW_MS + number)
+        for number, value in enumerate(values)
+    )
+    if codec:
+        data = encode_entry(
+            499,
+            None,
+            compress(codec, data, magic=1),
+            magic=1,
+            attributes=codec,
+            timestamp_ms=NOW_MS,
+        )
+    produce_all = ProduceRequest(acks, 30_000, [Topic(name, [ProducePartition(0, data)])])
+    ours, theirs = sides
+    if acks:
+        (refused,) = (await theirs.client.call(produce_all, 2)).topics[0].partitions
+        assert refused.error_code == 10
+        (stored,) = (await ours.client.call(produce_all, 2)).topics[0].partitions
+        assert (stored.error_code, stored.offset) == (0, 0)
+    else:
+        ours.client.send_request(produce_all, 2)
+        listed = ListOffsetsRequest(-1, [Topic(name, [ListOffsetsPartition(0, -1)])])
+        (end,) = (await ours.client.call(listed, 0)).topics[0].partitions
+        assert end.offsets == [500]  # later requests have waited
+    batches = ours.batches(name, 0)
+    assert 6 <= len(batches) <= 8
+    fetch = FetchRequest(-1, 500, 1, [Topic(name, [FetchPartition(0, 0, 1 << 22)])])
+    found = (await ours.client.call(fetch, 2)).topics[0].partitions[0].message_set
+    reader = MessageSetReader(TopicPartition(name, 0), found, 0, max_decompressed_bytes=1 << 24)
+    records = reader.read(1000)
+    while more := reader.read(1000):
+        records += more
+    assert [one.value for one in records] == values
+    assert [one.timestamp for one in records] == [NOW_MS + number for number in range(500)]
+
+
+async def test_dropped_versions_are_translated_or_ones_that_old_clients_do_not_send(
+    sides: tuple[Side, Side],
+) -> None:
+    """Of the APIs that the gateway offers, but for those that it always refuses."""
+    ours, theirs = [
+        {
+            one.api_key: range(one.min_version, one.max_version + 1)
+            for one in (await side.client.call(ApiVersionsRequest(), 0)).api_versions
+        }
+        for side in sides
+    ]
+    gone = {
+        (apis()[key].name, version)
+        for key, versions in ours.items()
+        for version in theirs.get(key, ())
+        if version < versions[0] and apis()[key].name not in CHANGES
+    }
+    assert gone == {
+        ("OffsetForLeaderEpoch", 0),
+        ("OffsetForLeaderEpoch", 1),
+        ("DescribeConfigs", 0),
+        ("DescribeAcls", 0),
+        ("DescribeLogDirs", 0),
+        ("DescribeDelegationToken", 0),
+    }

@@ -12,12 +12,13 @@ import pytest
 from aiokafka08 import TopicPartition
 from aiokafka08._tools.gateway.headers import read_head
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
-from aiokafka08._tools.gateway.translation import Translation
+from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Topic, decode_response, encode_request
 from aiokafka08.protocol.compression import BatchCodec, Codec, compress
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
 from aiokafka08.protocol.requests.fetch import NO_LIMIT, FetchPartition, FetchRequest
+from tests._tools.gateway.gateways import responded
 from tests.protocol.batch_oracle import Row, batch, marker
 
 pytestmark = pytest.mark.twins  # without the compiled one they need crcmod
@@ -79,7 +80,7 @@ class Client:
         translation = self.translate(offset, total_bytes)
         assert asked(translation)[0] == (offset if asked_from is None else asked_from)
         answer = response({("t", 0): (error, high_watermark, records)}, aborted)
-        made = b"".join(translation.respond(memoryview(answer)))
+        made = responded(translation, answer)
         decoded = decode_response(FetchRequest, self.version, made)
         assert decoded.throttle_time_ms == (30 if self.version else 0)
         (one,) = decoded.topics[0].partitions
@@ -167,6 +168,42 @@ def test_first_message_comes_whatever_its_size(codec: BatchCodec) -> None:
     assert fetched.values == [(0, bytes(5000))]
 
 
+def test_partitions_take_turns_when_they_want_more_than_the_target_is_asked_for() -> None:
+    """Below version 3 clients expect some of each partition, and send the same order each time."""
+    topics = [
+        Topic(topic, [FetchPartition(number, 0, 30 << 20) for number in range(2)])
+        for topic in ("a", "b")
+    ]
+    request = FetchRequest(-1, 100, 1, topics)
+    positions, firsts = FetchPositions(), []
+    for _ in range(8):
+        frame = memoryview(b"".join(encode_request(request, 1, 7, "me")[1:]))
+        step = translate_fetch(read_head(frame), frame, positions, is_read_committed=False)
+        assert step.request is not None
+        data = b"".join(step.request)
+        topic, number = data[43:44], int.from_bytes(data[48:52], "big")
+        firsts.append((topic.decode(), number))
+    assert firsts[:4] == firsts[4:]
+    assert sorted(firsts[:4]) == [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+
+
+def test_all_sets_of_a_response_share_what_may_be_decompressed() -> None:
+    """A batch that is too much for this response comes with a later one, whose first it is."""
+    data = batch(rows(0, value=bytes(100 << 20)), codec=BatchCodec.GZIP)
+    client = Client(1, LARGE)
+    for asked_of in ((0, 1), (1,)):
+        partitions = [FetchPartition(one, 0, LARGE) for one in asked_of]
+        request = FetchRequest(-1, 100, 1, [Topic("t", partitions)])
+        frame = memoryview(b"".join(encode_request(request, 1, 7, "me")[1:]))
+        step = translate_fetch(read_head(frame), frame, client.positions, is_read_committed=False)
+        answer = response({("t", one): (0, 9, data) for one in asked_of})
+        with pytest.raises(TakesLongError):
+            step.respond(memoryview(answer), Budget(is_quick=True))
+        found = decode_response(FetchRequest, 1, responded(step, answer))
+        sizes = [len(one.partitions[0].message_set) > 0 for one in found.topics]
+        assert sizes == [True, False][: len(asked_of)]
+
+
 def test_size_of_all_sets_is_limited_from_version_3_on() -> None:
     partitions = [FetchPartition(number, 0, LARGE) for number in range(3)]
     request = FetchRequest(-1, 100, 1, [Topic("t", partitions)], max_bytes=60)
@@ -176,7 +213,7 @@ def test_size_of_all_sets_is_limited_from_version_3_on() -> None:
     )
     data = batch(rows(0, 1))
     answer = response({("t", number): (0, 9, data) for number in range(3)})
-    made = decode_response(FetchRequest, 3, b"".join(translation.respond(memoryview(answer))))
+    made = decode_response(FetchRequest, 3, responded(translation, answer))
     found = [len(topic.partitions[0].message_set) for topic in made.topics]
     size = len(encode_entry(0, b"k", b"v", magic=1))
     assert found == [size, 0, 0]
@@ -292,7 +329,7 @@ def test_mutated_responses_are_converted_or_refused() -> None:
         client = Client(chance.randrange(4), is_read_committed=chance.random() < 0.5)
         translation = client.translate(0)
         try:
-            made = b"".join(translation.respond(memoryview(bytes(mutated))))
+            made = responded(translation, bytes(mutated))
         except KafkaProtocolError:
             refused += 1
         else:

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
+from aiokafka08._tools.gateway.batch_limits import BatchLimits
 from aiokafka08._tools.gateway.headers import read_head
 from aiokafka08._tools.gateway.old_produce import translate_produce
-from aiokafka08._tools.gateway.translation import Translation
+from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Topic, decode_response, encode_request, encode_response
 from aiokafka08.protocol.compression import Codec, compress
@@ -29,6 +30,7 @@ from aiokafka08.protocol.requests.produce import (
     ProduceResponse,
 )
 from aiokafka08.protocol.types import Buffer
+from tests._tools.gateway.gateways import responded
 
 NOW_MS = 1_795_000_000_000
 PLAIN_0 = encode_entry(0, b"k", b"v0") + encode_entry(1, None, None)
@@ -58,7 +60,7 @@ def request(sets: dict[tuple[str, int], bytes], acks: int = 1, version: int = 0)
 
 
 def translated(frame: memoryview) -> Translation:
-    return translate_produce(read_head(frame), frame)
+    return translate_produce(read_head(frame), frame, BatchLimits(), Budget())
 
 
 def asked(translation: Translation) -> Asked | None:
@@ -93,7 +95,7 @@ def answered(
         topics.setdefault(topic, []).append(ProducedPartition(partition, error, offset, 5))
     target = ProduceResponse([Topic(topic, parts) for topic, parts in topics.items()], 30)
     frame = b"".join(encode_response(target, 2, 7)[1:]) if results else b""
-    made = b"".join(translation.respond(memoryview(frame)))
+    made = responded(translation, frame)
     response = decode_response(ProduceRequest, version, made)
     assert response.throttle_time_ms == (30 if version and results else 0)
     return {
@@ -228,7 +230,7 @@ def test_damaged_set_without_acknowledgement_ends_the_connection() -> None:
     asked_for = asked(translation)
     assert asked_for is not None
     assert (asked_for.acks, list(asked_for.sets)) == (0, [("t", 1)])
-    assert translation.failure == "acks=0, and damaged messages for t-0"
+    assert translation.failure == "acks=0, and damaged or too large messages for t-0"
     assert not translation.expects_response
     assert translated(request({("t", 1): PLAIN_1}, acks=0)).failure is None
 

@@ -7,12 +7,15 @@ and explains a difference.
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from tests.brokers.fixtures import BrokerClusters, require_real_brokers
 from tests.conformance.contract.targets import RELEASES
 from tests.test_tools.differential.conftest import Differ, OnPair
+from tests.tools.differential import gateway
 from tests.tools.differential.campaign import Report, run_seeds
 from tests.tools.differential.found import FOUND
 from tests.tools.differential.known import KNOWN, find_known
@@ -40,6 +43,20 @@ def test_random_requests_get_equal_answers(on_pair: OnPair, pytestconfig: pytest
         return await run_seeds(pair, seeds, at_once=1 if pair.release == "0.9.0.1" else 8)
 
     report = on_pair(compare)
+    assert report.is_good, str(report)
+
+
+@pytest.mark.release(gateway.REFERENCE)
+@pytest.mark.timeout(900)
+def test_gateway_answers_old_requests_as_3_9(broker_clusters: BrokerClusters) -> None:
+    require_real_brokers()
+    clusters = broker_clusters.get(gateway.TARGET), broker_clusters.get(gateway.REFERENCE)
+
+    async def compare() -> Report:
+        async with gateway.gateway_pair(*clusters) as pair:
+            return await run_seeds(pair, range(30))
+
+    report = asyncio.run(compare(), debug=False)
     assert report.is_good, str(report)
 
 

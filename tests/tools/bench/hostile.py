@@ -1,13 +1,14 @@
-"""Measure the embedded cluster under attack: its memory, and the ping of a good client.
+"""Measure a server under attack: its memory, and the ping of a good client.
 
-`python -m tests.tools.bench.hostile` runs a cluster in a process of its own, lets
+`python -m tests.tools.bench.hostile` runs an embedded cluster in a process of its own, or a gateway
+with `--server gateway`, lets
 `tests.testing.hostile_peers` attack it, and prints a row for no attack, for each attack alone, and
 for all of them. docs/testing.md quotes the table. `--before DIR` measures another checkout.
 
-- *RSS*: the largest resident size of the cluster's process, the 16 MiB of its log included.
+- *RSS*: the largest resident size of the server's process (the cluster: with 16 MiB in its log).
 - *ping*: a request of 27 bytes without topics, on a connection of its own, every 20 ms.
-- *beside*: the 99th percentile of the same pings, at the same time, to a second cluster that nobody
-  attacks. It is the machine's share: the attackers and the attacked cluster take its processors.
+- *beside*: the 99th percentile of the same pings, at the same time, to a second server that nobody
+  attacks. It is the machine's share: the attackers and the attacked one take its processors.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from pathlib import Path
 
 from tests.support.paths import ROOT
 from tests.testing.hostile_peers import ATTACKS
-from tests.testing.hostile_run import attacked, cluster_process, ping
+from tests.testing.hostile_run import SERVERS, attacked, ping
 
 NONE, ALL = "none", "all"
 
 
-def measure(directory: Path, attacks: Sequence[str], connections: int, seconds: float) -> str:
+def measure(
+    server: str, directory: Path, attacks: Sequence[str], connections: int, seconds: float
+) -> str:
     """Return the figures of one row."""
     with (
-        cluster_process("--quiet", directory=directory) as cluster,
-        cluster_process("--quiet", directory=directory) as idle,
+        SERVERS[server]("--quiet", directory=directory) as cluster,
+        SERVERS[server]("--quiet", directory=directory) as idle,
         ThreadPoolExecutor(1) as pool,
     ):
         ended = ""
@@ -48,7 +51,7 @@ def measure(directory: Path, attacks: Sequence[str], connections: int, seconds: 
                 ended = f"ping failed: {type(error).__name__} {error}"
         code = cluster.process.poll()
         if code is not None:
-            return f"the cluster ended with exit code {code}"
+            return f"the server ended with exit code {code}"
         memory = f"{cluster.memory_bytes('VmHWM') >> 20:6d} MiB"
         if len(times) < 2:
             return f"{memory}  {ended}"
@@ -62,6 +65,7 @@ def measure(directory: Path, attacks: Sequence[str], connections: int, seconds: 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
+    parser.add_argument("--server", choices=SERVERS, default="cluster")
     parser.add_argument("--connections", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--attacks", nargs="+", choices=[NONE, *ATTACKS, ALL])
@@ -71,7 +75,9 @@ def main() -> None:
     print(f"{'attack':24s} {' '.join(f'{name:>{width}s}' for name, width in head)}")
     for name in options.attacks or [NONE, *ATTACKS, ALL]:
         attacks = {NONE: [], ALL: list(ATTACKS)}.get(name, [name])
-        figures = measure(options.before, attacks, options.connections, options.seconds)
+        figures = measure(
+            options.server, options.before, attacks, options.connections, options.seconds
+        )
         print(f"{name:24s} {figures}", flush=True)
 
 

@@ -1,6 +1,7 @@
 """Compare embedded and real brokers: ``python -m tests.tools.differential --seeds 500``.
 
     --line 0.8.2.2      one line; by default all five
+    --line gateway      the gateway in front of 4.1.0 with 3.9.1
     --case FILE         run the case in a file, as a report prints it: ``Case(1, (…))``
 
 Exit code 1 means that there is a difference which isn't in `known`.
@@ -19,10 +20,12 @@ from pathlib import Path
 from tests.brokers import RealCluster
 from tests.conformance.contract.targets import RELEASES
 from tests.support.arguments import positive
-from tests.tools.differential import cases, sets, wire
+from tests.tools.differential import cases, gateway, sets, wire
 from tests.tools.differential.campaign import SEEDS_PER_CLUSTER, Report, difference_of, run_seeds
 from tests.tools.differential.run import PATIENT
 from tests.tools.differential.targets import PROPERTIES, Pair, pair_of
+
+GATEWAY = "gateway"
 
 
 async def run_line(release: str, brokers: int, options: argparse.Namespace) -> bool:
@@ -49,12 +52,17 @@ async def run_line(release: str, brokers: int, options: argparse.Namespace) -> b
 
 @asynccontextmanager
 async def new_pair(release: str, brokers: int) -> AsyncIterator[Pair]:
-    """Start a real cluster and its embedded counterpart."""
+    """Start a real cluster and its embedded counterpart, or those of `gateway`."""
+    if release == GATEWAY:
+        with RealCluster(gateway.TARGET) as target, RealCluster(gateway.REFERENCE) as reference:
+            async with gateway.gateway_pair(target, reference) as pair:
+                yield pair
+        return
     real = RealCluster(release, brokers, PROPERTIES)
     await asyncio.to_thread(real.start)
     try:
-        async with pair_of(real) as pair:
-            yield pair
+        async with pair_of(real) as embedded_pair:
+            yield embedded_pair
     finally:
         await asyncio.to_thread(real.close)
 
@@ -76,7 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seeds", type=positive, default=200, help="seeds per line (default: 200)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first seed")
     parser.add_argument(
-        "--line", action="append", choices=list(RELEASES.values()), help="may be repeated"
+        "--line", action="append", choices=[*RELEASES.values(), GATEWAY], help="may be repeated"
     )
     parser.add_argument(
         "--brokers", type=int, action="append", choices=(1, 3), help="default: 1 and 3"
@@ -88,7 +96,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     equal = True
     try:
         for release in options.line or RELEASES.values():
-            for brokers in numbers:
+            for brokers in numbers if release != GATEWAY else (1,):
                 equal &= asyncio.run(run_line(release, brokers, options))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

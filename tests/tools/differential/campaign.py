@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 from tests.tools.differential.cases import Case, as_test
 from tests.tools.differential.compare import Difference, View, first_difference
-from tests.tools.differential.generate import Generator
-from tests.tools.differential.known import find_known
 from tests.tools.differential.run import HURRIED, PATIENT, Patience, Runner
 from tests.tools.differential.shrink import shrink
 from tests.tools.differential.targets import ClusterTarget, Pair
@@ -91,20 +89,13 @@ async def difference_of(pair: Pair, case: Case, patience: Patience) -> Differenc
         await real.run(case),
         embedded_records,
         (_view(pair.real, real), _view(pair.embedded, embedded)),
+        passes=pair.passes,
         answers_after_fin=pair.line.responds_after_fin,
     )
 
 
 def _view(target: ClusterTarget, runner: Runner) -> View:
     return View(runner.names, {port: node for node, (_, port) in enumerate(target.addresses)})
-
-
-def make_case(pair: Pair, seed: int) -> Case:
-    """Return the case of a seed; it depends on the line and the number of brokers too."""
-    text = f"{pair.line.name} {pair.brokers} {seed}"
-    foreign = pair.line.unknown_replicas_fail
-    generator = Generator(text, pair.apis(), pair.kinds(), pair.brokers, foreign_replicas=foreign)
-    return generator.case()
 
 
 async def run_seeds(
@@ -131,7 +122,7 @@ async def run_seeds(
 
     async def work() -> None:
         for seed in waiting:
-            case = make_case(pair, seed)
+            case = pair.make_case(seed)
             report.seeds += 1
             report.requests += sum(len(getattr(step, "requests", ())) for step in case.steps)
             difference = await difference_of(pair, case, HURRIED)
@@ -147,11 +138,11 @@ async def run_seeds(
     if suspects:
         await pair.refresh()
     for seed in sorted(suspects):
-        case = make_case(pair, seed)
+        case = pair.make_case(seed)
         difference = await difference_of(pair, case, PATIENT)
         if difference is None:
             report.only_once[seed] = suspects[seed]
-        elif known := find_known(pair.line.name, difference):
+        elif known := pair.find_known(difference):
             report.known[known.name] += 1
         elif difference.shape in by_shape:
             by_shape[difference.shape].seeds.append(seed)

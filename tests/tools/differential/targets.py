@@ -20,6 +20,10 @@ from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.broker_lines import LINES, LineRules
 from tests.brokers import NewTopic, RealCluster
 from tests.conformance.contract.targets import RELEASES
+from tests.tools.differential.cases import Case
+from tests.tools.differential.compare import Difference
+from tests.tools.differential.generate import Generator
+from tests.tools.differential.known import Known, find_known
 from tests.tools.differential.topics import KINDS
 from tests.tools.differential.wire import Request, decode_any
 
@@ -115,14 +119,19 @@ async def ask(address: tuple[str, int], request: Request) -> dict[str, Any]:
 
 
 class Pair:
-    """An embedded and a real cluster of one line, with the same topics."""
+    """Two clusters that are compared, with the same topics.
 
-    def __init__(self, embedded: EmbeddedCluster, real: RealCluster) -> None:
-        self.line: LineRules = LINE_OF_RELEASE[real.version]
+    Args:
+        line: how the brokers behave.
+        embedded: the cluster that is to be like the real one.
+        real: the real one.
+    """
+
+    def __init__(self, line: LineRules, embedded: ClusterTarget, real: RealCluster) -> None:
+        self.line = line
         self.release = real.version
-        self._embedded, self._real = embedded, real
         self.brokers = len(real.nodes)
-        self.embedded = ClusterTarget([(one.host, one.port) for one in embedded.nodes.values()])
+        self.embedded = embedded
         self.real = ClusterTarget([("127.0.0.1", real.port(node)) for node in sorted(real.nodes)])
         self._run = os.urandom(3).hex()
         self._numbers = itertools.count(1)
@@ -139,12 +148,69 @@ class Pair:
             await ask(target.addresses[0], Request("Metadata", 0, ([names["$t0"]],)))
             if "GroupCoordinator" in self.apis():
                 await target.wait_for_coordinators(names["$t0"])
+
+    async def refresh(self) -> None:
+        """Learn again what changes in clusters that are slow."""
+
+    def apis(self) -> dict[str, int]:
+        """Return the names of the APIs of cases, and their highest versions."""
+        raise NotImplementedError
+
+    def make_case(self, seed: int) -> Case:
+        """Return the case of a seed."""
+        raise NotImplementedError
+
+    def find_known(self, difference: Difference) -> Known | None:
+        """Return the entry that explains a difference; None if it is a new one."""
+        raise NotImplementedError
+
+    def passes(self, difference: Difference) -> bool:
+        """Return whether the rest of a case can be compared behind a difference."""
+        return False
+
+    async def _create(self, symbol: str, count: int) -> None:
+        """Create topics of a kind in both clusters, and note them in `_ready`."""
+        raise NotImplementedError
+
+    async def take(self, symbols: Iterable[str]) -> dict[str, str]:
+        """Create new topics of the symbols' kinds; return all names of a run, by symbol."""
+        prefix = f"d{self._run}-{next(self._numbers)}"
+        names = {}
+        for symbol in symbols:
+            if symbol in KINDS:
+                names[symbol] = await self._topic(symbol)
+            else:
+                names[symbol] = f"{prefix}-{symbol[1:]}"
+        return names
+
+    async def _topic(self, symbol: str) -> str:
+        async with self._filling:
+            if not self._ready.get(symbol):
+                await self._create(symbol, _BATCH if symbol in self._ready else _FIRST_BATCH)
+        return self._ready[symbol].pop()
+
+    def _new_names(self, symbol: str, count: int) -> list[str]:
+        return [
+            f"d{self._run}{symbol.replace('$', '-')}-{next(self._numbers)}" for _ in range(count)
+        ]
+
+
+class EmbeddedPair(Pair):
+    """An embedded and a real cluster of one line."""
+
+    def __init__(self, embedded: EmbeddedCluster, real: RealCluster) -> None:
+        addresses = [(one.host, one.port) for one in embedded.nodes.values()]
+        super().__init__(LINE_OF_RELEASE[real.version], ClusterTarget(addresses), real)
+        self._embedded, self._real = embedded, real
+
+    async def prepare(self) -> None:
+        await super().prepare()
         if "GroupCoordinator" in self.apis() and self.brokers > 1:
             await self._equal_coordinators()
         await self._equal_controllers()
 
     async def refresh(self) -> None:
-        """Learn the leaders again: those of a slow cluster may have moved."""
+        # The leaders of a slow cluster may have moved.
         if self.brokers > 1:
             self._ready.clear()
             for target in (self.embedded, self.real):
@@ -169,7 +235,6 @@ class Pair:
             self._embedded.move_leader("__consumer_offsets", one["partition"], to=one["leader"])
 
     def apis(self) -> dict[str, int]:
-        """Return the names of the line's APIs and their highest versions."""
         names = {key.name: key for key in self.line.apis}
         return {
             "".join(part.capitalize() for part in name.split("_")): versions.known.stop - 1
@@ -185,29 +250,22 @@ class Pair:
             and (self.brokers > 1 or not kind.replicated)
         ]
 
-    async def take(self, symbols: Iterable[str]) -> dict[str, str]:
-        """Create new topics of the symbols' kinds; return all names of a run, by symbol."""
-        prefix = f"d{self._run}-{next(self._numbers)}"
-        names = {}
-        for symbol in symbols:
-            if symbol in KINDS:
-                names[symbol] = await self._topic(symbol)
-            else:
-                names[symbol] = f"{prefix}-{symbol[1:]}"
-        return names
+    def make_case(self, seed: int) -> Case:
+        """Return the case of a seed; it depends on the line and the number of brokers too."""
+        text = f"{self.line.name} {self.brokers} {seed}"
+        foreign = self.line.unknown_replicas_fail
+        generator = Generator(
+            text, self.apis(), self.kinds(), self.brokers, foreign_replicas=foreign
+        )
+        return generator.case()
 
-    async def _topic(self, symbol: str) -> str:
-        async with self._filling:
-            if not self._ready.get(symbol):
-                await self._create(symbol, _BATCH if symbol in self._ready else _FIRST_BATCH)
-        return self._ready[symbol].pop()
+    def find_known(self, difference: Difference) -> Known | None:
+        return find_known(self.line.name, difference)
 
     async def _create(self, symbol: str, count: int) -> None:
         kind = KINDS[symbol]
         replicas = self.brokers if kind.replicated else 1
-        names = [
-            f"d{self._run}{symbol.replace('$', '-')}-{next(self._numbers)}" for _ in range(count)
-        ]
+        names = self._new_names(symbol, count)
         for name in names:
             self._embedded.create_topic(name, kind.partitions, replicas, kind.config)
         new = NewTopic(kind.partitions, replicas, kind.config or None)
@@ -216,7 +274,7 @@ class Pair:
 
 
 @asynccontextmanager
-async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
+async def pair_of(real: RealCluster) -> AsyncIterator[EmbeddedPair]:
     """Start the embedded counterpart of a real cluster."""
     embedded = EmbeddedCluster(
         len(real.nodes),
@@ -228,8 +286,8 @@ async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
         retention_ms=None,
     )
     async with embedded:
-        pair = Pair(embedded, real)
-        errors = _Errors(pair.internal_errors)
+        pair = EmbeddedPair(embedded, real)
+        errors = Errors(pair.internal_errors)
         logger = logging.getLogger("aiokafka08.testing")
         logger.addHandler(errors)
         try:
@@ -239,7 +297,7 @@ async def pair_of(real: RealCluster) -> AsyncIterator[Pair]:
             logger.removeHandler(errors)
 
 
-class _Errors(logging.Handler):
+class Errors(logging.Handler):
     """Collects errors, with their tracebacks."""
 
     def __init__(self, found: list[str]) -> None:

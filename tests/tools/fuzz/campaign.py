@@ -31,11 +31,11 @@ _LEAST_LARGE = 256 << 10
 _MOST_FINDINGS = 10
 """How many findings of a process are kept and reported."""
 _SERVED_S_PER_MIB = 30.0
-"""CPU time for small requests: a broker works on them in turns, of which each is a step."""
+"""CPU time for small requests: a server works on them in turns, of which each is a step."""
 _CALLS = 10
 """An example of `calls` is read so often, and again after each error."""
 _SERVED_BYTES = 32 << 20
-"""What a simulated broker and its network may take for an example, beyond its input."""
+"""What a simulated server and its network may take for an example, beyond its input."""
 
 
 @dataclass
@@ -167,7 +167,7 @@ def run_one(
     """Run an example; return the traceback if it failed."""
     steps.longest_s = 0.0
     more_bytes, most_s = 8 * DECOMPRESSED_LIMIT + (4 << 20), MOST_SECONDS
-    if target.name in ("server", "calls"):
+    if target.name in ("server", "calls", "gateway", "gateway-target"):
         more_bytes += _SERVED_BYTES
         most_s += _SERVED_S_PER_MIB * len(data) / (1 << 20)
     if target.name == "calls":

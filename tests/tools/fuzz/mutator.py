@@ -36,6 +36,10 @@ def golden(target: Target) -> list[bytes]:
             return [
                 bytes([number]) + vector.response_frame for number, vector in enumerate(VECTORS)
             ]
+        case "target responses":
+            from tests.tools.fuzz.gateway import responses
+
+            return responses()
         case "batches":
             logs = [log.data for log in batch_vectors.load().values()]
             sets = [one for vector in FETCHES for one in message_sets(vector) if one]

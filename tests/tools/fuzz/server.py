@@ -30,10 +30,12 @@ _GOOD = b"".join(encode_request(MetadataRequest(["good"]), 0, 1, "good"))
 
 
 class InternalError(AssertionError):
-    """A broker has logged an exception that it didn't expect."""
+    """A server has logged an exception that it didn't expect."""
 
 
-class _Client(asyncio.Protocol):
+class Client(asyncio.Protocol):
+    """Counts what it receives."""
+
     def __init__(self) -> None:
         self.received = 0
         self.closed = asyncio.Event()
@@ -61,14 +63,14 @@ class Broker:
     def serve(self, data: bytes, seen: Endured, steps: Steps) -> None:
         """Send an example, and check that nothing unexpected happened."""
         self.served += 1
-        with _errors_raised(), _callbacks_measured(steps):
+        with errors_raised("aiokafka08.testing.server"), callbacks_measured(steps):
             received = self._world.run(self._exchange, data)
             seen.values += bool(received)
             seen.errors += not received
 
     async def _exchange(self, data: bytes) -> int:
         loop = asyncio.get_running_loop()
-        transport, client = await loop.create_connection(_Client, "kafka0", 9092)
+        transport, client = await loop.create_connection(Client, "kafka0", 9092)
         transport.write(data)
         await asyncio.sleep(_ANSWER_S)  # some lines respond to no request before a FIN
         if not transport.is_closing():
@@ -116,7 +118,7 @@ def finish() -> None:
 
 
 @contextmanager
-def _callbacks_measured(steps: Steps) -> Iterator[None]:
+def callbacks_measured(steps: Steps) -> Iterator[None]:
     """Take each callback of the event loop as a step."""
     real = asyncio.Handle._run
 
@@ -132,15 +134,16 @@ def _callbacks_measured(steps: Steps) -> Iterator[None]:
 
 
 @contextmanager
-def _errors_raised() -> Iterator[None]:
-    """Raise what the broker logs as an error."""
+def errors_raised(name: str) -> Iterator[None]:
+    """Raise what a logger gets as an error with a traceback."""
     errors: list[logging.LogRecord] = []
 
     class Collect(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            errors.append(record)
+            if record.exc_info:
+                errors.append(record)
 
-    logger, handler = logging.getLogger("aiokafka08.testing.server"), Collect(logging.ERROR)
+    logger, handler = logging.getLogger(name), Collect(logging.ERROR)
     logger.addHandler(handler)
     try:
         yield

@@ -151,6 +151,18 @@ def _serve(data: bytes, seen: Endured, steps: Steps) -> None:
     serve(data, seen, steps)
 
 
+def _serve_by_gateway(data: bytes, seen: Endured, steps: Steps) -> None:
+    from tests.tools.fuzz.gateway import serve_client
+
+    serve_client(data, seen, steps)
+
+
+def _pass_by_gateway(data: bytes, seen: Endured, steps: Steps) -> None:
+    from tests.tools.fuzz.gateway import pass_responses
+
+    pass_responses(data, seen, steps)
+
+
 def _read_log(data: bytes, seen: Endured, steps: Steps) -> None:
     from tests.tools.fuzz.calls import read_log
 
@@ -164,6 +176,8 @@ TARGETS = {
         Target("response", "response", 5, _read_response),
         Target("client", "responses", 3, _read_responses),
         Target("server", "stream", 1, _serve),
+        Target("gateway", "stream", 0.05, _serve_by_gateway),
+        Target("gateway-target", "target responses", 0.05, _pass_by_gateway),
         Target("calls", "set", 0.05, _read_log),
         *(Target(f"set-{name}", "set", 4, _read_set(name)) for name in TWINS),
         *(Target(f"batches-{name}", "batches", 4, _read_batches(name)) for name in TWINS),

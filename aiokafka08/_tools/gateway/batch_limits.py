@@ -1,0 +1,202 @@
+"""How large a record batch the target takes, by topic, and batches that are split to that size.
+
+Old brokers measure each message, brokers of today the whole batch (`max.message.bytes`). So a set
+that an old broker takes may be too large as one batch. `old_produce` sends such a set as several.
+
+What a topic takes is learnt: from its configuration, if the target lets the gateway read it, else
+from what the target accepts and refuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from aiokafka08 import environment
+from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
+from aiokafka08.protocol.batch_format import HEADER
+from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
+from aiokafka08.protocol.record_batch import (
+    BatchCodec,
+    BatchHeader,
+    RecordBatchBuilder,
+    parts_of,
+    plain_records,
+    read_records,
+)
+from aiokafka08.protocol.types import (
+    Boolean,
+    Buffer,
+    Fixed,
+    Int16,
+    Int32,
+    NullableString,
+    NullSince,
+    String,
+)
+
+Int8 = Annotated[int, Fixed("b")]
+DESCRIBE_CONFIGS: Final = 32
+CONFIGS_VERSION: Final = 1
+_TOPIC: Final = 2
+_NAME: Final = "max.message.bytes"
+
+_SURE_BYTES: Final = 16 << 10
+"""A batch up to this size is expected to be small enough for any topic."""
+_MAX_TOPICS: Final = 10_000
+_KNOWN_S: Final = 300.0
+"""How long a limit is believed; after this time a topic may have another one."""
+_RECORD_BYTES: Final = 32
+"""More than a record has besides its key and value."""
+
+
+@dataclass(slots=True)
+class _Resource:
+    type: Int8
+    name: String
+    keys: Annotated[list[String] | None, NullSince(0)]
+
+
+@dataclass(slots=True)
+class DescribeConfigsRequest:
+    """Version 1."""
+
+    resources: list[_Resource]
+    with_synonyms: Boolean
+
+
+@dataclass(slots=True)
+class _Synonym:
+    name: String
+    value: NullableString
+    source: Int8
+
+
+@dataclass(slots=True)
+class _Config:
+    name: String
+    value: NullableString
+    is_read_only: Boolean
+    source: Int8
+    is_sensitive: Boolean
+    synonyms: list[_Synonym]
+
+
+@dataclass(slots=True)
+class _Described:
+    error_code: Int16
+    error_message: NullableString
+    type: Int8
+    name: String
+    configs: list[_Config]
+
+
+@dataclass(slots=True)
+class _DescribeConfigsResponse:
+    throttle_time_ms: Int32
+    results: list[_Described]
+
+
+@dataclass(slots=True)
+class _Limit:
+    accepted: int
+    refused: int
+    until_s: float
+
+
+class BatchLimits:
+    """What is known of the topics; shared by all connections of a gateway."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, _Limit] = {}
+
+    def accepted(self, topic: str) -> int:
+        """Return up to which size the target takes batches for certain."""
+        known = self._known(topic)
+        return known.accepted if known else _SURE_BYTES
+
+    def refused(self, topic: str) -> int:
+        """Return from which size on the target takes no batches."""
+        known = self._known(topic)
+        return known.refused if known else 1 << 31
+
+    def part_bytes(self, topic: str) -> int:
+        """Return to which size a batch is split that the target doesn't take."""
+        return max(self.accepted(topic), self.refused(topic) // 2)
+
+    def note_accepted(self, topic: str, size_bytes: int) -> None:
+        """Note that a batch was taken."""
+        if size_bytes > self.accepted(topic):
+            self._note(topic, size_bytes, max(self.refused(topic), size_bytes + 1))
+
+    def note_refused(self, topic: str, size_bytes: int) -> None:
+        """Note that a batch was too large."""
+        self._note(topic, min(self.accepted(topic), size_bytes - 1), size_bytes)
+
+    def note_configs(self, answer: Buffer) -> None:
+        """Note what a response of DescribeConfigs says.
+
+        Raises:
+            KafkaProtocolError: it isn't such a response.
+        """
+        response: _DescribeConfigsResponse = read_body(
+            _DescribeConfigsResponse, CONFIGS_VERSION, answer, CORRELATION_BYTES
+        )
+        for one in response.results:
+            for config in one.configs:
+                if config.name == _NAME and config.value and config.value.isdecimal():
+                    limit = min(int(config.value[:10]), (1 << 31) - 2)
+                    self._note(one.name, limit, limit + 1)
+
+    def _known(self, topic: str) -> _Limit | None:
+        known = self._topics.get(topic)
+        return known if known and environment.monotonic() < known.until_s else None
+
+    def _note(self, topic: str, accepted: int, refused: int) -> None:
+        if len(self._topics) >= _MAX_TOPICS:
+            self._topics.clear()
+        self._topics[topic] = _Limit(accepted, refused, environment.monotonic() + _KNOWN_S)
+
+
+def describe_limits(topics: list[str]) -> DescribeConfigsRequest:
+    """Return the request for the limits of topics."""
+    return DescribeConfigsRequest([_Resource(_TOPIC, topic, [_NAME]) for topic in topics], False)
+
+
+def record_count(batch: Buffer) -> int:
+    """Return how many records a batch of `RecordBatchBuilder` has."""
+    count: int = HEADER.unpack_from(batch)[-1]
+    return count
+
+
+def split_batch(batch: bytes, limit_bytes: int) -> list[bytes]:
+    """Return a batch of the gateway's own as several ones, in order. It may take long.
+
+    Only batches of a single record are above the limit.
+    """
+    (header,) = parts_of(batch)
+    assert isinstance(header, BatchHeader)
+    plain = plain_records(batch, header, max_decompressed_bytes=2 * DEFAULT_MAX_DECOMPRESSED_BYTES)
+    room = max(limit_bytes, len(plain) * limit_bytes // len(batch)) if header.codec else limit_bytes
+    while True:
+        pieces = _pieces(header, plain, room)
+        if room <= _RECORD_BYTES or all(
+            len(one) <= limit_bytes or record_count(one) == 1 for one in pieces
+        ):
+            return pieces
+        room //= 2
+
+
+def _pieces(header: BatchHeader, plain: Buffer, room: int) -> list[bytes]:
+    """Return batches that have about `room` bytes before compression."""
+    pieces = []
+    codec = BatchCodec(header.codec)
+    builder = RecordBatchBuilder(codec)
+    for _, timestamp_ms, key, value, _ in read_records(header, plain):
+        size = _RECORD_BYTES + len(key or b"") + len(value or b"")
+        if len(builder) and builder.size_bytes + size > room:
+            pieces.append(builder.build())
+            builder = RecordBatchBuilder(codec)
+        builder.append(key, value, timestamp_ms)
+    pieces.append(builder.build())
+    return pieces

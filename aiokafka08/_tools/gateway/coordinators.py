@@ -1,0 +1,115 @@
+"""OffsetCommit 0 and OffsetFetch 0 at any broker: send them to the coordinator of the group.
+
+Brokers of 0.8 keep the offsets of version 0 in ZooKeeper, and each of them takes such requests. So
+clients don't look for the coordinator. Their own broker is asked first; when it says that it isn't
+the coordinator, it is asked which broker is, and that is remembered for all clients.
+
+Invariant: a client gets error 15 or 16 only if the coordinator couldn't be found within `_TRIES`,
+or has moved twice during the request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from aiokafka08._core.net.config import Address
+from aiokafka08._tools.gateway.translation import (
+    CORRELATION_BYTES,
+    Budget,
+    Translation,
+    read_body,
+    write_request,
+)
+from aiokafka08.errors import GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
+from aiokafka08.protocol.types import Buffer
+
+ELSEWHERE: Final = frozenset(
+    {GroupCoordinatorNotAvailableError.errno, NotCoordinatorForGroupError.errno}
+)
+_NOT_YET: Final = GroupCoordinatorNotAvailableError.errno
+_MAX_GROUPS: Final = 10_000
+_TRIES: Final = 20
+_RETRY_S: Final = 0.25
+"""A target that has no topic of offsets yet creates it when it is asked for a coordinator first."""
+
+
+class Coordinators:
+    """The coordinators that were found, by group; shared by all connections of a gateway."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, Address] = {}
+
+    def find(self, group: str) -> Address | None:
+        """Return where the coordinator of a group was."""
+        return self._addresses.get(group)
+
+    def remember(self, group: str, address: Address) -> None:
+        """Note where it is."""
+        if len(self._addresses) >= _MAX_GROUPS:
+            self._addresses.clear()
+        self._addresses[group] = address
+
+    def forget(self, group: str) -> None:
+        """Note that it has moved, or can't be reached."""
+        self._addresses.pop(group, None)
+
+    def forget_at(self, address: Address) -> None:
+        """Note that a broker can't be reached."""
+        for group in [one for one, where in self._addresses.items() if where == address]:
+            del self._addresses[group]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRequest:
+    """A request of version 0 for the coordinator of a group.
+
+    Attributes:
+        group: the group.
+        header_end: see `translation.request_end`.
+        frame: the request for the target.
+        codes: returns the error codes in the target's response.
+        respond: makes the client's response from the target's.
+        failed: makes the client's response with an error code for all partitions.
+    """
+
+    group: str
+    header_end: bytes
+    frame: list[Buffer]
+    codes: Callable[[memoryview], frozenset[int]]
+    respond: Callable[[memoryview], list[Buffer]]
+    failed: Callable[[int], list[Buffer]]
+
+
+def ask_coordinator(request: GroupRequest, coordinators: Coordinators) -> Translation:
+    """Return the steps of a request; a broker that can't be reached ends the connection."""
+
+    def ask(broker: Address | None, *, is_last: bool) -> Translation:
+        def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
+            if is_last or not request.codes(answer) & ELSEWHERE:
+                return request.respond(answer)
+            coordinators.forget(request.group)
+            return look_up(_TRIES)
+
+        return Translation(request.frame, respond, is_exclusive=True, broker=broker)
+
+    def look_up(tries: int, after_s: float = 0.0) -> Translation:
+        def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
+            found: GroupCoordinatorResponse = read_body(
+                GroupCoordinatorResponse, 0, answer, CORRELATION_BYTES
+            )
+            if found.error_code == _NOT_YET and tries > 1:
+                return look_up(tries - 1, _RETRY_S)
+            if found.error_code:
+                return request.failed(found.error_code)
+            coordinators.remember(request.group, (found.host, found.port))
+            return ask((found.host, found.port), is_last=True)
+
+        asked = GroupCoordinatorRequest(request.group)
+        frame = write_request(ApiKey.GROUP_COORDINATOR, 0, request.header_end, asked)
+        return Translation(frame, respond, after_s=after_s)
+
+    return ask(coordinators.find(request.group), is_last=False)

@@ -1,0 +1,212 @@
+"""`TranslatedRequests`: carry out the translations of one client's old requests.
+
+A translation is a chain of steps (`translation`). Most have one step, for the broker that the
+client has chosen. Others ask another broker, such as the coordinator of a group, or the same one
+again. `handler` has one `TranslatedRequests` for each connection.
+
+Invariants:
+
+- While a request is done whose steps are exclusive, none of the client's later ones is begun.
+- What takes long runs in the worker thread, whatever the sizes in a frame say (`Budget`), and
+  not for a client that has gone.
+- A connection to another broker ends with that of the client; if it is lost during a request, the
+  client's ends too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.server.connection import Exchange, ServerConnection
+from aiokafka08._core.server.work import Work, offload
+from aiokafka08._tools.gateway.headers import RequestHead
+from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
+from aiokafka08._tools.gateway.translator import Translator
+from aiokafka08._tools.gateway.upstream import CONNECT_ERRORS, Upstream, connect, respond
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.types import Buffer
+
+T = TypeVar("T")
+
+_ACKS_0: Final = b"\0\0"
+QUICK_BYTES: Final = 32 << 10
+"""A larger frame may have so many items that it is translated in the worker thread."""
+
+
+class TranslatedRequests:
+    """See the module.
+
+    Args:
+        connection: the client's.
+        translator: translates its requests.
+        upstream: the connection to the broker that it has chosen.
+        new_upstream: makes a connection to another one, from its name and what is called at its
+            end.
+        hold: called with True when no more requests may be begun, and then with False.
+        refuse: called with the header of a request and why it ends the connection.
+        warn: called with what is logged about the connection.
+    """
+
+    def __init__(
+        self,
+        connection: ServerConnection,
+        translator: Translator,
+        upstream: Upstream,
+        new_upstream: Callable[[str, Callable[[Exception | None], None]], Upstream],
+        hold: Callable[[bool], None],
+        refuse: Callable[[RequestHead, str], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self._connection = connection
+        self._translator = translator
+        self._upstream = upstream
+        self._new_upstream = new_upstream
+        self._hold = hold
+        self._refuse = refuse
+        self._warn = warn
+        self._others: dict[Address, Upstream] = {}
+        self._exclusive: Exchange | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._waiting: asyncio.TimerHandle | None = None
+
+    def run(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> Work[None]:
+        """Carry out a request of a version that is translated.
+
+        Raises:
+            KafkaProtocolError: the request isn't whole, or that of a replica.
+        """
+        translate = self._translator.translate
+        acks = bytes(frame[head.body_at : head.body_at + 2])
+        expects_response = head.key != ApiKey.PRODUCE or acks != _ACKS_0
+        step = yield from self._quick_or_apart(
+            len(frame), lambda budget: translate(head, frame, budget), expects_response
+        )
+        if step is None:
+            exchange.end()
+            return
+        if step.is_exclusive:
+            self._exclusive = exchange
+            self._hold(True)
+        elif step.request is not None:
+            exchange.release()
+        self._begin(head, step, exchange)
+
+    def close(self) -> None:
+        """End: the client's connection is lost."""
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._waiting is not None:
+            self._waiting.cancel()
+        for other in list(self._others.values()):
+            other.close()
+
+    def _begin(self, head: RequestHead, step: Translation, exchange: Exchange) -> None:
+        """Begin a step, now or after its time."""
+        if step.after_s:
+            loop = asyncio.get_running_loop()
+            self._waiting = loop.call_later(step.after_s, self._send_step, head, step, exchange)
+        else:
+            self._send_step(head, step, exchange)
+
+    def _send_step(self, head: RequestHead, step: Translation, exchange: Exchange) -> None:
+        if step.broker is None:
+            self._send(self._upstream, head, step, exchange)
+        elif (other := self._others.get(step.broker)) is not None:
+            self._send(other, head, step, exchange)
+        else:
+            self._connecting = asyncio.create_task(
+                self._connect_and_send(step.broker, head, step, exchange)
+            )
+
+    def _send(
+        self, upstream: Upstream, head: RequestHead, step: Translation, exchange: Exchange
+    ) -> None:
+        respond_to, expects_response = step.respond, step.expects_response
+
+        def answer(frame: memoryview) -> Work[list[Buffer] | None]:
+            made = yield from self._quick_or_apart(
+                len(frame), lambda budget: respond_to(frame, budget), expects_response
+            )
+            if made is None:
+                exchange.end()
+                return None
+            if isinstance(made, Translation):
+                self._begin(head, made, exchange)
+                return None
+            self._done(exchange)
+            return made
+
+        if step.request is not None:
+            upstream.send(
+                head.correlation_id,
+                step.request,
+                exchange,
+                answer,
+                expects_response=step.is_answered,
+            )
+        else:
+            if step.expects_response:
+                made = step.respond(memoryview(b""), Budget())
+                assert not isinstance(made, Translation)
+                respond(exchange, made)
+            else:
+                exchange.end()
+            self._done(exchange)
+        if step.failure is not None:
+            self._refuse(head, step.failure)
+
+    def _done(self, exchange: Exchange) -> None:
+        """Begin the later requests, if they have waited for this one."""
+        if exchange is self._exclusive:
+            self._exclusive = None
+            self._hold(False)
+
+    async def _connect_and_send(
+        self, broker: Address, head: RequestHead, step: Translation, exchange: Exchange
+    ) -> None:
+        name = f"broker {address_text(broker)}"
+
+        def lost(error: Exception | None) -> None:
+            is_needed = not other.is_idle
+            if error is not None or is_needed:
+                self._warn(f"connection to {name} lost: {error or 'closed'}")
+            if self._others.get(broker) is other:
+                del self._others[broker]
+            if is_needed:
+                self._translator.forget_coordinators_at(broker)
+                self._connection.close_unanswered()
+
+        other = self._new_upstream(name, lost)
+        self._others[broker] = other
+        try:
+            await connect(other, broker)
+        except CONNECT_ERRORS as error:
+            self._warn(f"no connection to {name}: {str(error) or 'timed out'}")
+            del self._others[broker]
+            self._translator.forget_coordinators_at(broker)
+            self._connection.close_unanswered()
+            return
+        self._send(other, head, step, exchange)
+
+    def _quick_or_apart(
+        self, size_bytes: int, function: Callable[[Budget], T], expects_response: bool
+    ) -> Work[T | None]:
+        """Return the result of a pure function: quickly, or from the worker thread.
+
+        None: when it was the request's turn in the thread, the client has gone, and expects a
+        response. Clients that close the connection behind a request without acknowledgement don't.
+        """
+        if size_bytes <= QUICK_BYTES:
+            try:
+                return function(Budget(is_quick=True))
+            except TakesLongError:
+                pass
+
+        def run() -> T | None:
+            has_gone = expects_response and self._connection.is_half_closed
+            return None if has_gone else function(Budget())
+
+        return (yield from offload(run))
