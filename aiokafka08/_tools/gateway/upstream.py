@@ -186,6 +186,14 @@ class Upstream(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def discard(self) -> None:
+        """End, since the making of the connection has failed or was cancelled."""
+        self._closed = True
+        if self._transport is not None:
+            self._transport.abort()
+            # uvloop calls it in no such case, asyncio in each.
+            self.connection_lost(None)
+
     # --- what `MemoryLimit` calls -----------------------------------------------------------------
 
     def drop_kept(self) -> int:
@@ -200,10 +208,11 @@ class Upstream(asyncio.BufferedProtocol):
     # --- asyncio ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        if self._closed:
+            cast("asyncio.Transport", transport).abort()
+            return
         self._transport = cast("asyncio.Transport", transport)
         self._others.add(self)
-        if self._closed:
-            self._transport.abort()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()
@@ -225,6 +234,8 @@ class Upstream(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
+        if self._transport is None:
+            return  # it was closed before it was made, or discarded
         self._transport = None
         self._others.remove(self)
         self._memory.forget(self)
@@ -308,8 +319,12 @@ async def connect(upstream: Upstream, address: Address) -> None:
         one of `CONNECT_ERRORS`: that isn't possible.
     """
     loop = asyncio.get_running_loop()
-    async with asyncio.timeout(CONNECT_TIMEOUT_S):
-        await loop.create_connection(lambda: upstream, *address)
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await loop.create_connection(lambda: upstream, *address)
+    except BaseException:
+        upstream.discard()
+        raise
 
 
 def respond(exchange: Exchange, frame: list[Buffer]) -> None:

@@ -320,6 +320,15 @@ async def test_target_that_is_away_closes_the_listener_until_it_is_back() -> Non
             assert await client.frame() == b"\0\0\0\x01answer"
 
 
+@pytest.mark.both_loops
+async def test_clients_that_leave_at_once_do_not_hold_up_the_end() -> None:
+    """uvloop never says that a connection is lost whose making was cancelled."""
+    async with ScriptedBroker(lambda frame: b"") as broker, running(broker.address) as gateway:
+        for _ in range(30):
+            async with await RawClient.connect(first_port(gateway)):
+                pass
+
+
 async def test_target_that_answers_nobody_is_an_error_at_the_start() -> None:
     ports = [free_port(), free_port()]
     targets = ",".join(f"{HOST}:{port}" for port in ports)
