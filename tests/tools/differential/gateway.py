@@ -227,7 +227,7 @@ def _is_older_code(request: Request, real: dict[str, Any], ours: dict[str, Any])
 
 
 def _is_refused_early(request: Request, real: dict[str, Any], ours: dict[str, Any]) -> bool:
-    return real["error"] in (3, 17, 21) and ours["error"] in (0, 2, 32) and ours["offset"] == -1
+    return real["error"] in (3, 17, 21) and ours["error"] in (-1, 0, 2, 32) and ours["offset"] == -1
 
 
 def _is_refused_otherwise(request: Request, real: dict[str, Any], ours: dict[str, Any]) -> bool:
