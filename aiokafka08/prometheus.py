@@ -5,8 +5,8 @@
 
     REGISTRY.register(collector(producer, consumer))
 
-Invariant: no other module imports prometheus-client, which the extra `prometheus` installs:
-`pip install 'aiokafka08[prometheus]'`.
+Invariant: of what clients import only this module imports prometheus-client, which the extra
+`prometheus` installs: `pip install 'aiokafka08[prometheus]'`.
 """
 
 from __future__ import annotations

@@ -9,9 +9,12 @@ Callers append the results to an error's text.
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Final
+
+from aiokafka08.errors import IllegalArgumentError
 
 _MOST_COMPARED: Final = 20_000
 """Comparing so many names takes half a second."""
@@ -71,3 +74,39 @@ def glob_hint(pattern: str) -> str:
         return ""
     meant = _LIKE_A_GLOB.sub(".*", pattern)
     return f". In a regular expression any text is '.*': did you mean {meant!r}?"
+
+
+@dataclass(frozen=True, slots=True)
+class NamePatterns:
+    """Which names are meant: those that a pattern of `include` matches, and none of `exclude`.
+
+    A pattern is a regular expression that must match the whole name, so a plain name means itself.
+    """
+
+    include: tuple[re.Pattern[str], ...]
+    exclude: tuple[re.Pattern[str], ...] = ()
+
+    def includes(self, name: str) -> bool:
+        """Return whether a name is meant."""
+        if any(pattern.fullmatch(name) for pattern in self.exclude):
+            return False
+        return any(pattern.fullmatch(name) for pattern in self.include)
+
+
+def compile_patterns(option: str, patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
+    """Compile patterns.
+
+    Raises:
+        IllegalArgumentError: one isn't a regular expression; the text names the option.
+    """
+    return tuple(compile_pattern(option, pattern) for pattern in patterns)
+
+
+def compile_pattern(option: str, pattern: str) -> re.Pattern[str]:
+    """Compile a pattern; raises as `compile_patterns`."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise IllegalArgumentError(
+            f"{option}={pattern!r}: {error}; expected a regular expression{glob_hint(pattern)}"
+        ) from None

@@ -15,23 +15,35 @@
 `SECTIONS` has every key with its default; `read_config` is the entry. `renames_first` adds the
 rules of `--rename` of the command line.
 
-Invariants: a key that isn't in `SECTIONS` is an error that names similar ones. An error names the
-file, the key, the value (unless it may be a secret) and what is expected. No secret is in a
-`repr()`.
+Invariant: no secret is in a `repr()`.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from aiokafka08._core.concurrency.rate import parse_rate
+from aiokafka08._core.config_file import (
+    Key,
+    Sections,
+    a_boolean,
+    a_rate,
+    a_table,
+    a_text,
+    an_integer,
+    check_sections,
+    named,
+    one_of,
+    read_file,
+    seconds,
+    texts,
+)
+from aiokafka08._core.names import NamePatterns, compile_patterns
 from aiokafka08._core.net.config import ZookeeperCheck, parse_bootstrap_servers
 from aiokafka08._core.properties import (
     NETWORK,
@@ -47,8 +59,8 @@ from aiokafka08._core.properties import (
 from aiokafka08._core.sasl.java_properties import SASL, is_sasl, sasl_options
 from aiokafka08._core.zookeeper.security import PROPERTIES as ZOOKEEPER_SECURITY
 from aiokafka08._core.zookeeper.security import options_of_properties
-from aiokafka08.bridge.topic_map import RenameRule, TopicMap, compiled, rename_rule
-from aiokafka08.errors import IllegalArgumentError, KafkaError
+from aiokafka08.bridge.topic_map import RenameRule, TopicMap, rename_rule
+from aiokafka08.errors import IllegalArgumentError
 
 GroupSource = Literal["auto", "zookeeper", "kafka", "both", "file"]
 OnLoss = Literal["stop", "skip"]
@@ -116,9 +128,7 @@ class GroupsConfig:
 
     def includes(self, group: str) -> bool:
         """Return whether a group of the source is translated."""
-        if any(pattern.fullmatch(group) for pattern in self.exclude):
-            return False
-        return any(pattern.fullmatch(group) for pattern in self.include)
+        return NamePatterns(self.include, self.exclude).includes(group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,76 +204,6 @@ class BridgeConfig:
 # --- keys -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Key:
-    """A key: its check, which returns the value or raises ValueError(expected), and default."""
-
-    check: Callable[[object], Any]
-    default: Any = None
-    is_required: bool = False
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError("a non-empty string")
-    return value.strip()
-
-
-def _texts(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
-        raise ValueError("a list of non-empty strings")
-    return tuple(value)
-
-
-def _boolean(value: object) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-def _integer(least: int, most: int = 2**31 - 1) -> Callable[[object], int]:
-    def check(value: object) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise ValueError(f"an integer from {least} to {most}")
-        return value
-
-    return check
-
-
-def _seconds(least: float, most: float) -> Callable[[object], float]:
-    def check(value: object) -> float:
-        is_number = isinstance(value, int | float) and not isinstance(value, bool)
-        if not is_number or not least <= value <= most:  # type: ignore[operator]
-            raise ValueError(f"seconds from {least:g} to {most:g}")
-        return float(value)  # type: ignore[arg-type]
-
-    return check
-
-
-def _choice(*values: str) -> Callable[[object], str]:
-    def check(value: object) -> str:
-        if not isinstance(value, str) or value not in values:
-            raise ValueError(expected_one_of(values))
-        return value
-
-    return check
-
-
-def _table(value: object) -> dict[str, str]:
-    """Return a table of properties; numbers and booleans become the text that Kafka expects."""
-    if not isinstance(value, dict):
-        raise ValueError("a table of properties")
-    texts: dict[str, str] = {}
-    for name, setting in value.items():
-        if isinstance(setting, bool):
-            texts[name] = str(setting).lower()
-        elif isinstance(setting, str | int | float):
-            texts[name] = str(setting)
-        else:
-            raise ValueError(f"a string, number or boolean for {name}")
-    return texts
-
-
 def _renames(value: object) -> tuple[tuple[str, str], ...]:
     expected = 'a list of tables such as { pattern = "(.*)", to = "old.\\\\1" }'
     if not isinstance(value, list):
@@ -278,61 +218,54 @@ def _renames(value: object) -> tuple[tuple[str, str], ...]:
     return tuple(rules)
 
 
-def _rate(value: object) -> float:
-    try:
-        return parse_rate(str(value))
-    except IllegalArgumentError:
-        raise ValueError('bytes per second > 0, such as "20MB/s" or "512KiB/s"') from None
-
-
-SECTIONS: Final[Mapping[str, Mapping[str, _Key]]] = {
+SECTIONS: Final[Sections] = {
     "": {
-        "name": _Key(_text, is_required=True),
-        "listen": _Key(_text),
+        "name": Key(a_text, is_required=True),
+        "listen": Key(a_text),
     },
     "source": {
-        "bootstrap": _Key(_text, is_required=True),
-        "zookeeper": _Key(_text),
-        "zookeeper_check": _Key(_choice("refuse", "warn"), "refuse"),
-        "alias": _Key(_text, "source"),
-        "properties": _Key(_table, {}),
+        "bootstrap": Key(a_text, is_required=True),
+        "zookeeper": Key(a_text),
+        "zookeeper_check": Key(one_of("refuse", "warn"), "refuse"),
+        "alias": Key(a_text, "source"),
+        "properties": Key(a_table, {}),
     },
     "target": {
-        "bootstrap": _Key(_text, is_required=True),
-        "compression": _Key(_choice("none", "gzip", "snappy", "lz4", "zstd"), "lz4"),
-        "replication_factor": _Key(_integer(-1, 32767), -1),
-        "topic_config": _Key(_table, {}),
-        "properties": _Key(_table, {}),
+        "bootstrap": Key(a_text, is_required=True),
+        "compression": Key(one_of("none", "gzip", "snappy", "lz4", "zstd"), "lz4"),
+        "replication_factor": Key(an_integer(-1, 32767), -1),
+        "topic_config": Key(a_table, {}),
+        "properties": Key(a_table, {}),
     },
     "topics": {
-        "include": _Key(_texts, is_required=True),
-        "exclude": _Key(_texts, ()),
-        "rename": _Key(_renames, ()),
-        "append": _Key(_texts, ()),
+        "include": Key(texts, is_required=True),
+        "exclude": Key(texts, ()),
+        "rename": Key(_renames, ()),
+        "append": Key(texts, ()),
     },
     "groups": {
-        "include": _Key(_texts, ()),
-        "exclude": _Key(_texts, ()),
-        "store": _Key(_choice("auto", "zookeeper", "kafka", "both", "file"), "auto"),
-        "file": _Key(_text),
-        "continuous": _Key(_boolean, False),
-        "interval_s": _Key(_seconds(0.1, 86400), 60.0),
-        "rewind": _Key(_boolean, False),
+        "include": Key(texts, ()),
+        "exclude": Key(texts, ()),
+        "store": Key(one_of("auto", "zookeeper", "kafka", "both", "file"), "auto"),
+        "file": Key(a_text),
+        "continuous": Key(a_boolean, False),
+        "interval_s": Key(seconds(0.1, 86400), 60.0),
+        "rewind": Key(a_boolean, False),
     },
     "copy": {
-        "producers": _Key(_integer(1, MOST_PRODUCERS), 1),
-        "transaction_records": _Key(_integer(1), 200_000),
-        "transaction_bytes": _Key(_integer(1), 128 * 1024 * 1024),
-        "transaction_s": _Key(_seconds(0.01, 300), 1.0),
-        "rate": _Key(_rate),
-        "timestamps": _Key(_choice("keep", "now"), "keep"),
-        "on_loss": _Key(_choice("stop", "skip"), "stop"),
-        "start": _Key(_choice("earliest", "latest"), "earliest"),
-        "fetch_bytes": _Key(_integer(1024), 2 * 1024 * 1024),
-        "buffer_bytes": _Key(_integer(65536), 32 * 1024 * 1024),
-        "refresh_s": _Key(_seconds(0.1, 86400), 30.0),
-        "recommit_s": _Key(_seconds(0.1, 86400), 3600.0),
-        "outage_s": _Key(_seconds(1, 86400 * 30), 86400.0),
+        "producers": Key(an_integer(1, MOST_PRODUCERS), 1),
+        "transaction_records": Key(an_integer(1), 200_000),
+        "transaction_bytes": Key(an_integer(1), 128 * 1024 * 1024),
+        "transaction_s": Key(seconds(0.01, 300), 1.0),
+        "rate": Key(a_rate),
+        "timestamps": Key(one_of("keep", "now"), "keep"),
+        "on_loss": Key(one_of("stop", "skip"), "stop"),
+        "start": Key(one_of("earliest", "latest"), "earliest"),
+        "fetch_bytes": Key(an_integer(1024), 2 * 1024 * 1024),
+        "buffer_bytes": Key(an_integer(65536), 32 * 1024 * 1024),
+        "refresh_s": Key(seconds(0.1, 86400), 30.0),
+        "recommit_s": Key(seconds(0.1, 86400), 3600.0),
+        "outage_s": Key(seconds(1, 86400 * 30), 86400.0),
     },
 }
 """Section → key → its check and default."""
@@ -363,14 +296,7 @@ def read_config(path: Path) -> BridgeConfig:
     Raises:
         IllegalArgumentError: it can't be read, isn't TOML, or a key or value is wrong.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        detail = error.strerror if isinstance(error, OSError) else str(error)
-        raise IllegalArgumentError(
-            f"{path}: {detail}; expected the TOML file of a bridge"
-        ) from None
-    config = parse_config(text, path)
+    config = parse_config(read_file(path, "the TOML file of a bridge"), path)
     rules = (*_first_rules.get(), *config.topics.rename)
     return replace(config, topics=replace(config.topics, rename=rules))
 
@@ -386,56 +312,8 @@ def parse_config(text: str, path: Path = Path("bridge.toml")) -> BridgeConfig:
     Raises:
         IllegalArgumentError: it isn't TOML, or a key or value is wrong.
     """
-    try:
-        values = _checked(tomllib.loads(text))
-        return _config(values, path)
-    except tomllib.TOMLDecodeError as error:
-        raise IllegalArgumentError(f"{path}: not TOML: {error}") from None
-    except KafkaError as error:
-        raise IllegalArgumentError(f"{path}: {error.text}") from None
-
-
-def _checked(document: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return section → key → checked value, with defaults."""
-    sections = {name: keys for name, keys in SECTIONS.items() if name}
-    tables: dict[str, Any] = {"": {k: v for k, v in document.items() if k not in sections}}
-    for section in sections:
-        tables[section] = document.get(section, {})
-        if not isinstance(tables[section], dict):
-            raise IllegalArgumentError(
-                f"{section}={shorten(tables[section])}: expected a section [{section}]"
-            )
-    values: dict[str, dict[str, Any]] = {}
-    for section, keys in SECTIONS.items():
-        prefix = f"{section}." if section else ""
-        for name in tables[section]:
-            if name not in keys:
-                raise _unknown(prefix, name, (*keys, *(sections if not section else ())))
-        values[section] = {
-            name: _value(f"{prefix}{name}", key, tables[section].get(name))
-            for name, key in keys.items()
-        }
-    return values
-
-
-def _unknown(prefix: str, name: str, known: tuple[str, ...]) -> IllegalArgumentError:
-    from difflib import get_close_matches
-
-    similar = get_close_matches(name, known, n=3)
-    expected = f"similar: {', '.join(similar)}" if similar else f"expected {expected_one_of(known)}"
-    return IllegalArgumentError(f"{hide_value(prefix + name)}: unknown key; {expected}")
-
-
-def _value(name: str, key: _Key, value: object) -> Any:
-    if value is None:
-        if key.is_required:
-            raise IllegalArgumentError(f"{name}: missing; the key has no default")
-        return key.default
-    try:
-        return key.check(value)
-    except ValueError as error:
-        shown = name if key.check is _table else f"{name}={shorten(value)}"
-        raise IllegalArgumentError(f"{shown}: expected {error}") from None
+    with named(path):
+        return _config(check_sections(text, SECTIONS), path)
 
 
 # --- sections -------------------------------------------------------------------------------------
@@ -455,9 +333,9 @@ def _config(values: Mapping[str, dict[str, Any]], path: Path) -> BridgeConfig:
         source=_source(values["source"]),
         target=_target(values["target"]),
         topics=TopicMap(
-            include=compiled("topics.include", topics["include"]),
-            exclude=compiled("topics.exclude", topics["exclude"]),
-            append=compiled("topics.append", topics["append"]),
+            include=compile_patterns("topics.include", topics["include"]),
+            exclude=compile_patterns("topics.exclude", topics["exclude"]),
+            append=compile_patterns("topics.append", topics["append"]),
             rename=tuple(rename_rule("topics.rename", *rule) for rule in topics["rename"]),
         ),
         groups=_groups(values["groups"], path),
@@ -546,8 +424,8 @@ def _groups(values: Mapping[str, Any], path: Path) -> GroupsConfig:
     return GroupsConfig(
         **{
             **values,
-            "include": compiled("groups.include", values["include"]),
-            "exclude": compiled("groups.exclude", values["exclude"]),
+            "include": compile_patterns("groups.include", values["include"]),
+            "exclude": compile_patterns("groups.exclude", values["exclude"]),
             "file": None if file is None else path.parent / file,
         }
     )

@@ -8,11 +8,11 @@ verification) sees the same pairs. Two topics of the source never share a topic 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._core.names import glob_hint
+from aiokafka08._core.names import NamePatterns, compile_pattern
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.topic_names import check_new_topic_name
 from aiokafka08.bridge.wording import nothing_matches
@@ -52,9 +52,7 @@ class TopicMap:
         """Return whether a topic of the source is copied."""
         if _is_internal(topic):
             return False
-        if any(pattern.fullmatch(topic) for pattern in self.exclude):
-            return False
-        return any(pattern.fullmatch(topic) for pattern in self.include)
+        return NamePatterns(self.include, self.exclude).includes(topic)
 
     def appends(self, topic: str) -> bool:
         """Return whether a topic of the source is copied behind messages that aren't its own."""
@@ -122,15 +120,6 @@ def _is_internal(topic: str) -> bool:
     return topic in INTERNAL_TOPICS or topic.startswith(_OWN_PREFIX)
 
 
-def compiled(option: str, patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """Compile patterns.
-
-    Raises:
-        IllegalArgumentError: one isn't a regular expression; the text names the option.
-    """
-    return tuple(_compiled(option, pattern) for pattern in patterns)
-
-
 def rename_rule(option: str, pattern: str, to: str) -> RenameRule:
     """Return a checked rule.
 
@@ -138,7 +127,7 @@ def rename_rule(option: str, pattern: str, to: str) -> RenameRule:
         IllegalArgumentError: the pattern isn't a regular expression, or `to` refers to a group that
             it doesn't have.
     """
-    rule = RenameRule(_compiled(option, pattern), to)
+    rule = RenameRule(compile_pattern(option, pattern), to)
     try:
         re.compile(f"(?:{pattern})|").sub(to, "")
     except (re.error, IndexError) as error:
@@ -147,12 +136,3 @@ def rename_rule(option: str, pattern: str, to: str) -> RenameRule:
             f"of {pattern!r} matched"
         ) from None
     return rule
-
-
-def _compiled(option: str, pattern: str) -> re.Pattern[str]:
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise IllegalArgumentError(
-            f"{option}={pattern!r}: {error}; expected a regular expression{glob_hint(pattern)}"
-        ) from None

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08.bridge.topic_map import TopicMap, compiled, rename_rule
+from aiokafka08._core.names import compile_patterns
+from aiokafka08.bridge.topic_map import TopicMap, rename_rule
 from aiokafka08.errors import IllegalArgumentError
 
 
@@ -12,8 +13,8 @@ def topic_map(
     include: list[str], exclude: list[str] | None = None, *rename: tuple[str, str]
 ) -> TopicMap:
     return TopicMap(
-        compiled("include", include),
-        compiled("exclude", exclude or []),
+        compile_patterns("include", include),
+        compile_patterns("exclude", exclude or []),
         tuple(rename_rule("rename", *rule) for rule in rename),
     )
 

@@ -2,8 +2,8 @@
 
     python -m tests.tools.message_layouts [--check]
 
-The jar has a JSON file for each request and response. Of these, `layouts.json` of the gateway gets
-what it looks at: which versions are flexible, and the fields up to those with a role. The
+The jar has a JSON file for each request and response. Of those that clients send and get,
+`layouts.json` of the gateway has which versions are flexible, and the fields, some with a role. The
 definitions themselves aren't shipped.
 
 A role says what a field means to the gateway. Most follow from the definitions: a host with a port
@@ -61,6 +61,15 @@ _ROLES = {
     ("ApiVersions", "ClientSoftwareName"): "software name",
     ("ApiVersions", "ClientSoftwareVersion"): "software version",
 }
+_REMOVED: dict[tuple[str, str], list[Any]] = {
+    ("ListOffsetsRequest", "Partitions"): ["MaxNumOffsets", "int32", "0", "", -1],
+    ("ListOffsetsResponse", "Partitions"): ["OldStyleOffsets", "[]int64", "0", "", -1],
+    ("OffsetCommitRequest", "Partitions"): ["CommitTimestamp", "int64", "1", "", -1],
+}
+"""By message and struct: a field of old versions that the definitions no longer have."""
+_REMOVED_AT = {"MaxNumOffsets": 3, "OldStyleOffsets": 2, "CommitTimestamp": 3}
+"""Where it stood in the definitions of 3.9.1."""
+
 _FIELD_KEYS = {
     "about", "default", "entityType", "fields", "flexibleVersions", "ignorable", "mapKey", "name",
     "nullableVersions", "tag", "taggedVersions", "type", "versions", "zeroCopy",
@@ -112,14 +121,18 @@ def _api(request: Definition, response: Definition) -> Definition:
     }
     for side, message in (("request", request), ("response", response)):
         structs = {one["name"]: one for one in message.get("commonStructs", ())}
-        fields = [_field(name, one, structs, []) for one in message["fields"]]
-        # Tagged fields stand behind all others: to reach one with a role, all have to be known.
-        if not any(one[4] >= 0 and _has_role(one) for one in fields):
-            while fields and not _has_role(fields[-1]):
-                fields.pop()
-        if fields:
+        if fields := [_field(name, one, structs, []) for one in message["fields"]]:
             api[side] = fields
+            _add_removed(message["name"], fields)
     return api
+
+
+def _add_removed(message: str, fields: list[Field]) -> None:
+    for field in fields:
+        inner = field[5] if len(field) > 5 else []
+        if (removed := _REMOVED.get((message, field[0]))) is not None:
+            inner.insert(_REMOVED_AT[removed[0]], removed)
+        _add_removed(message, inner)
 
 
 def _field(api: str, field: Definition, structs: dict[str, Definition], outer: list[Any]) -> Field:
@@ -170,11 +183,6 @@ def _is_address(outer: list[Any]) -> bool:
     names = {one["name"] for one in outer[-1]}
     has_node = any(one.get("entityType") == "brokerId" for fields in outer for one in fields)
     return {"Host", "Port"} <= names and has_node
-
-
-def _has_role(field: Field) -> bool:
-    role = field[3]
-    return bool(role) or any(map(_has_role, field[5] if len(field) > 5 else ()))
 
 
 def _range(text: str) -> tuple[int, int]:

@@ -162,6 +162,13 @@ class CommandGroup(CommandsGroup):
         return list(self.commands)
 
 
+class DeclaredGroup(CommandGroup, DeclaredCommand):
+    """A group that also does something itself, if no command follows."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, invoke_without_command=True, **options)
+
+
 def command(
     name: str,
     *,

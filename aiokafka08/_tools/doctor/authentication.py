@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 from aiokafka08._core.sasl.failure import FailureKind, failures_of
-from aiokafka08._tools.doctor.finding import Finding, FindingCode, in_order
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
+from aiokafka08._tools.findings import in_order
 from aiokafka08.errors import KafkaError
 
 _CODES: Final = {

@@ -14,7 +14,7 @@ from typing import Final
 
 from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.compaction import KeyScan, dead_cleaner
-from aiokafka08._tools.doctor.finding import Finding, FindingCode, in_order
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.group_health import (
     NextReadable,
     beyond_end,
@@ -42,6 +42,7 @@ from aiokafka08._tools.doctor.settings import (
     unclean_election,
     unknown_settings,
 )
+from aiokafka08._tools.findings import in_order
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
 

@@ -3,45 +3,20 @@
 Pure. The rules (`replication`, `settings`, `group_health`, `message_sets`, `compaction`,
 `brokers`, `authentication`) create findings, and `examination` sorts them. docs/doctor.md has the
 list of codes; a test compares it with `FindingCode`.
-
-Invariant: a code always has the same severity, and no code is ever renamed or reused: scripts and
-alerts depend on both.
 """
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
 
+from aiokafka08._tools import findings
 from aiokafka08._tools.doctor.places import node_list
+from aiokafka08._tools.findings import Code, Severity
 from aiokafka08.errors import IllegalArgumentError
 
 
-class Severity(enum.StrEnum):
-    """How urgent a finding is. Notes don't make a cluster unhealthy."""
-
-    CRITICAL = "critical"
-    """Messages are lost, or can't be written or read, now."""
-    WARNING = "warning"
-    """A further failure, or time, leads to a loss or an outage."""
-    NOTE = "note"
-    """What is in use, and what the doctor couldn't see."""
-
-
-class FindingCode(enum.Enum):
-    """The codes, with severity and meaning."""
-
-    severity: Severity
-    meaning: str
-
-    def __new__(cls, text: str, severity: Severity, meaning: str) -> FindingCode:
-        code = object.__new__(cls)
-        code._value_ = text
-        code.severity = severity
-        code.meaning = meaning
-        return code
+class FindingCode(Code):
+    """The codes, the most urgent first."""
 
     KEYTAB = (
         "keytab-unusable",
@@ -241,56 +216,22 @@ class FindingCode(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """One finding.
+class Finding(findings.CodedFinding):
+    """One finding of the doctor.
 
     Attributes:
-        code: which one.
-        where: the broker, the topic and partitions, the group, or the client.
-        why: what was found, and why it matters.
-        action: what to do.
         missing: node ids of brokers that don't respond; with these the finding would end.
     """
 
-    code: FindingCode
-    where: str
-    why: str
-    action: str
     missing: frozenset[int] = frozenset()
 
     @property
     def cause(self) -> str | None:
-        """What it is a consequence of, such as "broker 2 is missing"; None: see `why`."""
+        """See `findings.CodedFinding`."""
         if not self.missing:
             return None
         verb = "is" if len(self.missing) == 1 else "are"
         return f"{node_list(self.missing)} {verb} missing"
-
-    def as_row(self) -> dict[str, str]:
-        """Return the fields as the command prints them."""
-        return {
-            "code": str(self.code.value),
-            "severity": str(self.code.severity),
-            "where": self.where,
-            "why": self.why,
-            "action": self.action,
-        }
-
-
-def by_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
-    """Return the findings in groups of the same cause, each by itself that has none.
-
-    The order is kept: that of a group is its first one's.
-    """
-    groups: dict[object, list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        groups.setdefault(finding.cause or number, []).append(finding)
-    return list(groups.values())
-
-
-def is_healthy(findings: Iterable[Finding]) -> bool:
-    """Return True if there are only notes."""
-    return all(finding.code.severity is Severity.NOTE for finding in findings)
 
 
 def find_code(option: str, text: str) -> FindingCode:
@@ -303,11 +244,3 @@ def find_code(option: str, text: str) -> FindingCode:
     if text not in codes:
         raise IllegalArgumentError(f"{option}={text!r}: expected one of {', '.join(codes)}")
     return codes[text]
-
-
-_ORDER: Final = {code: number for number, code in enumerate(FindingCode)}
-
-
-def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings by severity, the most urgent first, then by code and place."""
-    return sorted(findings, key=lambda finding: (_ORDER[finding.code], finding.where))

@@ -3,16 +3,21 @@
 A connection of a client has one connection to a broker. Frames go from one to the other in order.
 What the broker would refuse is translated, and addresses of brokers are replaced by the gateway's.
 
-- `gateway` has a listener for each broker of the target; `options` says where, `port_table` at
-  which port.
+- `gateway` has a listener for each broker of the target; `option_table` has the options, `config`
+  reads them, `options` checks them, `port_table` says at which port.
 - `handler` decides what becomes of a request, `upstream` is the connection to the broker. The
-  client's connection is that of the server kit.
-- `clients` counts the requests of each client: who needs the gateway.
+  client's connection is that of the server kit; `exchanges` change responses on their way to it.
+- `access` says what clients may use, and `answers` makes what they get instead.
+- `clients` counts the requests of each client: who needs the gateway. `measurements` and `metrics`
+  have times and failures, `limited_log` the warnings that clients cause.
 - `layouts` has the places of the fields that the gateway looks at, in any version of a message;
-  `headers`, `addresses` and `api_versions` use them.
+  `headers`, `addresses` and `api_versions` use them. `messages` reads and writes whole ones.
 - `translator` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`, which
   share `translation`; `error_codes` has what old lines know.
+- `check` finds what is in the way of a gateway, in what `target_sample` has asked by
+  `target_client`.
 
-Invariant: only `gateway`, `handler` and `upstream` do I/O; the others are pure but for the file of
-the table.
+Invariant: only `gateway`, `handler`, `upstream`, `exchanges`, `limited_log`, `target_client` and
+`target_sample` do I/O or use the event loop; the others are pure but for the files of the table and
+the options.
 """

@@ -1,18 +1,19 @@
 """Which versions the gateway offers: those that it can pass on, and those that it translates.
 
-Requests that change topics, settings, rights or the cluster itself aren't offered at all: each
-client of the gateway would have the rights that the target gives the gateway.
+Requests that change topics, settings, rights or the cluster itself are offered as far as the
+gateway has an answer for them: that the client isn't authorized. Each client of the gateway would
+have the rights that the target gives the gateway.
 
 Clients that negotiate read them in the response to ApiVersions. The target's response is changed in
 one place only, the array of ranges, so that features and throttle times come from the target.
 
-Invariant: a version is offered only if `is_offered` accepts a request of it.
+Invariant: a version is offered only if `handler` translates, passes or answers a request of it.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from aiokafka08._tools.gateway.headers import API_VERSIONS
@@ -40,7 +41,7 @@ CHANGES: Final = frozenset(
         "RemoveRaftVoter",
     }
 )  # fmt: skip
-"""The APIs that change the cluster; they are refused."""
+"""The APIs that change the cluster; they never reach the target."""
 
 _RANGE: Final = struct.Struct(">hhh")
 _UNSUPPORTED_VERSION: Final = UnsupportedVersionError.errno
@@ -50,13 +51,6 @@ _FLEXIBLE: Final = 3
 def is_translated(key: int, version: int) -> bool:
     """Return whether the gateway translates this version."""
     return key in TRANSLATED and version in TRANSLATED[key][0]
-
-
-def is_offered(api: Api, version: int) -> bool:
-    """Return whether clients may send this version."""
-    if api.name in CHANGES:
-        return False
-    return version in api.versions or is_translated(api.key, version)
 
 
 def unsupported_version(correlation_id: int) -> list[Buffer]:
@@ -69,8 +63,17 @@ def unsupported_version(correlation_id: int) -> list[Buffer]:
     return [struct.pack(">ihi", correlation_id, _UNSUPPORTED_VERSION, 1) + ranges]
 
 
-def offered(version: int, frame: memoryview) -> list[Buffer]:
+Versions = Callable[[Api], range]
+"""From an API to the versions of it that clients may send, apart from those that are translated."""
+
+
+def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]:
     """Return the target's response to ApiVersions with the ranges that the gateway offers.
+
+    Args:
+        version: the version of the response.
+        frame: its frame.
+        versions: see `Versions`.
 
     Raises:
         KafkaProtocolError: the frame isn't such a response.
@@ -98,7 +101,7 @@ def offered(version: int, frame: memoryview) -> list[Buffer]:
         pos += _RANGE.size
         if is_flexible:
             pos = behind_tags(frame, pos)
-        made += [_RANGE.pack(key, *ends) for ends in _offered_range(key, first, last)]
+        made += [_RANGE.pack(key, *ends) for ends in _offered_range(key, first, last, versions)]
     if is_flexible:
         array = encode_varint(len(made) + 1) + b"".join(one + b"\0" for one in made)
     else:
@@ -106,12 +109,15 @@ def offered(version: int, frame: memoryview) -> list[Buffer]:
     return [frame[:6], array, frame[pos:]]
 
 
-def _offered_range(key: int, first: int, last: int) -> Iterator[tuple[int, int]]:
+def _offered_range(
+    key: int, first: int, last: int, versions: Versions
+) -> Iterator[tuple[int, int]]:
     """Yield the first and last version that are offered of an API, if there are any."""
     api = apis().get(key)
-    if api is None or api.is_between_brokers or api.name in CHANGES:
+    known = range(0) if api is None else versions(api)
+    if not known:
         return
-    known_first, known_last = max(first, api.versions[0]), min(last, api.versions[-1])
+    known_first, known_last = max(first, known[0]), min(last, known[-1])
     if known_first > known_last:
         return
     old, becomes = TRANSLATED.get(key, (range(0), -1))

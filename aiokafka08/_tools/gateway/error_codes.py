@@ -74,6 +74,7 @@ _HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
     ApiKey.PRODUCE: (_LINE_0_8, _LINE_0_9, _LINE_0_10_0),
     ApiKey.FETCH: (_LINE_0_8, _LINE_0_9, _LINE_0_10_0, _LINE_0_10_1),
     ApiKey.LIST_OFFSETS: (_LINE_0_8,),
+    ApiKey.METADATA: (_LINE_0_8,),
     ApiKey.OFFSET_COMMIT: (_LINE_0_8, _LINE_0_9),
     ApiKey.OFFSET_FETCH: (_LINE_0_8,),
 }
@@ -84,11 +85,11 @@ def old_code(key: int, version: int, code: int) -> int:
     """Return an error code as the oldest clients that send this version know it.
 
     Args:
-        key: the API, which has translated versions.
-        version: one of these.
-        code: the code that the target gave.
+        key: the API.
+        version: its version; clients of those that aren't translated know all codes.
+        code: the code that the target gave, or a broker would give.
     """
-    highest = _HIGHEST[key][version]
-    while code > highest:
+    highest = _HIGHEST.get(key, ())[version : version + 1]
+    while highest and code > highest[0]:
         code = _BEFORE.get(code, UnknownError.errno)
     return code

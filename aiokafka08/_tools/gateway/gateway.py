@@ -36,6 +36,8 @@ from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
 from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
+from aiokafka08._tools.gateway.limited_log import LimitedLog
+from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
@@ -65,15 +67,23 @@ class Gateway:
     Args:
         options: the options.
         table: the listeners' indices.
+        measurements: what is measured (default: nothing).
 
     Attributes:
         clients: the clients that were seen.
     """
 
-    def __init__(self, options: GatewayOptions, table: PortTable) -> None:
+    def __init__(
+        self,
+        options: GatewayOptions,
+        table: PortTable,
+        measurements: Measurements = NO_MEASUREMENTS,
+    ) -> None:
         self.clients = ClientTable(lambda: environment.wall_time_ms() / 1000)
         self._options = options
         self._table = table
+        self._measurements = measurements
+        self._limited_log = LimitedLog(_log)
         self._resources = ServerResources(
             options.max_held_bytes, "max_held_bytes", _nothing_changes
         )
@@ -84,6 +94,11 @@ class Gateway:
         self._is_stopping = False  # no broker is added
         self._switch_s = sys.getswitchinterval()
         self._problem = ""  # the last one with a new broker; it is logged once
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether at least one listener is open; may be called in any thread."""
+        return any(not broker.is_away for broker in list(self._brokers.values()))
 
     @property
     def ports(self) -> dict[int, int]:
@@ -152,6 +167,7 @@ class Gateway:
         self._upstreams.abort()
         await self._upstreams.wait_lost()
         await self._resources.close()
+        self._limited_log.close()
 
     def address_of(self, node_id: int, host: str, port: int) -> Address:
         """Return the address that clients use for a broker, whose own address is given.
@@ -201,11 +217,17 @@ class Gateway:
             self._options.max_response_bytes,
             self._options.is_read_committed,
             self.clients,
+            self._options.access,
+            self._limited_log,
+            self._measurements,
         )
 
         def handler(connection: ServerConnection) -> ConnectionHandler:
             if not self._options.is_allowed(connection.host):
-                _log.warning("%s: not in a network that --allow names", connection.peer)
+                self._limited_log.report(
+                    (connection.host, "network"),
+                    f"{connection.peer}: not in a network that --allow names",
+                )
                 connection.reset()
                 return _NoHandler()
             return GatewayHandler(connection, route)

@@ -1,15 +1,16 @@
 """`GatewayHandler`: decide what becomes of each request of a client.
 
-A request passes as it is, or is translated, or is answered or refused by the gateway. `gateway`
-makes a handler per connection; `upstream` has the connection to the broker.
+A request passes as it is, or is translated, or is answered or refused by the gateway. `access` says
+what isn't allowed. `gateway` makes a handler per connection; `upstream` has the connection to the
+broker.
 
 Invariants:
 
 - Frames go to the broker in the order in which the client sent them.
-- A refused request ends the connection once the requests before it are answered, as brokers do it
-  with requests that they don't know.
-- Requests of replicas, those that only brokers send, and those that change the cluster never reach
-  the target.
+- A refused request without an answer ends the connection once the requests before it are answered,
+  as brokers do it with requests that they don't know.
+- Requests of replicas, those that only brokers send, those that change the cluster, and what
+  `access` doesn't allow never reach the target.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -26,6 +28,7 @@ from aiokafka08._core.server.connection import ConnectionHandler, Exchange, Serv
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish, offload
 from aiokafka08._tools.gateway import api_versions
+from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
 from aiokafka08._tools.gateway.addresses import (
     AddressOf,
     find_addresses,
@@ -33,6 +36,7 @@ from aiokafka08._tools.gateway.addresses import (
     replace_addresses,
 )
 from aiokafka08._tools.gateway.clients import ClientTable, Fate
+from aiokafka08._tools.gateway.exchanges import ChangedExchange, TimedExchange
 from aiokafka08._tools.gateway.headers import (
     API_VERSIONS,
     RequestHead,
@@ -40,9 +44,11 @@ from aiokafka08._tools.gateway.headers import (
     request_body_at,
 )
 from aiokafka08._tools.gateway.layouts import Api, apis
+from aiokafka08._tools.gateway.limited_log import LimitedLog
+from aiokafka08._tools.gateway.measurements import MeasuredTranslator, Measurements
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import refuse_replica
-from aiokafka08._tools.gateway.translator import TargetFacts, Translator
+from aiokafka08._tools.gateway.translator import TargetFacts
 from aiokafka08._tools.gateway.upstream import (
     CONNECT_ERRORS,
     Answer,
@@ -66,6 +72,8 @@ _OUT_OF_RESOURCES: Final = frozenset(
 
 WALKED_BYTES: Final = 64 << 10
 """To walk over the fields of a larger frame takes so long that it is done in the worker thread."""
+
+_SHOWN_CHARACTERS: Final = 255  # of a client id
 
 _OFFSET_FOR_LEADER_EPOCH: Final = 23
 _DESCRIBE_QUORUM: Final = 55
@@ -93,6 +101,9 @@ class BrokerRoute:
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
         clients: where requests are counted.
+        access: what clients may use.
+        log: for warnings that clients cause.
+        measurements: what is measured.
     """
 
     node_id: int
@@ -107,6 +118,9 @@ class BrokerRoute:
     max_response_bytes: int
     is_read_committed: bool
     clients: ClientTable
+    access: Access
+    log: LimitedLog
+    measurements: Measurements
 
 
 class GatewayHandler(ConnectionHandler):
@@ -115,15 +129,19 @@ class GatewayHandler(ConnectionHandler):
     def __init__(self, connection: ServerConnection, route: BrokerRoute) -> None:
         self._connection = connection
         self._route = route
+        self._access = ConnectionAccess(route.access)
         self._holding: set[str] = set()  # why no requests are begun
         self._upstream = self._new_upstream(f"node {route.node_id}", self._upstream_lost)
         self._translated = TranslatedRequests(
             connection,
-            Translator(route.facts, is_read_committed=route.is_read_committed),
+            MeasuredTranslator(
+                route.measurements, route.facts, is_read_committed=route.is_read_committed
+            ),
             self._upstream,
             self._new_upstream,
             lambda holds: self._hold("exclusive", holds),
             self._refuse,
+            self._warn,
         )
         self._hold("connecting", True)
         self._connecting = asyncio.create_task(self._connect())
@@ -137,13 +155,11 @@ class GatewayHandler(ConnectionHandler):
         try:
             await connect(self._upstream, (host, port))
         except CONNECT_ERRORS as error:
-            _log.warning(
-                "%s: no connection to node %d at %s: %s",
-                self._connection.peer,
-                self._route.node_id,
-                address_text((host, port)),
-                str(error) or "timed out",
+            self._warn(
+                f"no connection to node {self._route.node_id} at {address_text((host, port))}: "
+                f"{str(error) or 'timed out'}"
             )
+            self._route.measurements.upstream_failed(self._route.node_id, "connect")
             self._connection.abort()
             if not (isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES):
                 self._route.unreachable()
@@ -173,12 +189,9 @@ class GatewayHandler(ConnectionHandler):
 
     def _upstream_lost(self, error: Exception | None) -> None:
         if error is not None:
-            _log.warning(
-                "%s: connection to node %d lost: %s",
-                self._connection.peer,
-                self._route.node_id,
-                error.text if isinstance(error, KafkaError) else error,
-            )
+            text = error.text if isinstance(error, KafkaError) else str(error)
+            self._warn(f"connection to node {self._route.node_id} lost: {text}")
+            self._route.measurements.upstream_failed(self._route.node_id, "lost")
         self._connection.close_unanswered()
 
     # --- what the connection of the client calls --------------------------------------------------
@@ -199,7 +212,7 @@ class GatewayHandler(ConnectionHandler):
         self._upstream.resume_reading()
 
     def evicted(self, reason: str) -> None:
-        _log.warning("%s: closed, %s", self._connection.peer, reason)
+        self._warn(f"closed, {reason}")
 
     def failed(self, error: Exception) -> None:
         _log.error("%s: closed by an internal error", self._connection.peer, exc_info=error)
@@ -218,21 +231,74 @@ class GatewayHandler(ConnectionHandler):
             raise RefusedError("the API isn't known")
         if api.is_between_brokers:
             raise RefusedError("only brokers send this request")
-        if api.name in api_versions.CHANGES:
-            raise RefusedError("it changes the cluster. Use a client of the target itself")
+        exchange = self._timed(api, exchange)
+        is_translated = api_versions.is_translated(head.key, head.version)
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
-        elif api_versions.is_translated(head.key, head.version):
-            self._count(head, Fate.TRANSLATED)
-            yield from self._translated.run(head, frame, exchange)
+        elif api.name in api_versions.CHANGES:
+            limited = yield from _apart(
+                len(frame), WALKED_BYTES, lambda: self._access.refuse_change(api, head, frame)
+            )
+            if limited is None:
+                raise RefusedError(CHANGE_TEXT)
+            self._answer(head, limited, exchange)
+        elif is_translated or head.version in self._route.access.versions(api):
+            yield from self._allowed(api, head, frame, exchange)
         elif head.version in api.versions:
-            self._count(head, Fate.PASSED)
-            yield from self._pass(api, head, frame, exchange)
+            raise RefusedError("it could name topics that aren't allowed in ways not looked at")
         else:
             raise RefusedError(
                 f"expected version {api.versions[0]} to {api.versions[-1]}, or one that is "
                 "translated"
             )
+
+    def _allowed(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+    ) -> Work[None]:
+        """Translate or pass what is allowed of a request."""
+        checked, size = frame, len(frame)
+        limited = yield from _apart(
+            size, WALKED_BYTES, lambda: self._access.check(api, head, checked)
+        )
+        if limited is not None:
+            if limited.request is None:
+                self._answer(head, limited, exchange)
+                return
+            frame = memoryview(b"".join(limited.request))
+            exchange = ChangedExchange(exchange, limited.respond, WALKED_BYTES, self._unreadable)
+        changed = read_head(frame)
+        if api_versions.is_translated(head.key, head.version):
+            self._count(head, Fate.TRANSLATED)
+            yield from self._translated.run(changed, frame, exchange)
+        else:
+            self._count(head, Fate.PASSED)
+            yield from self._pass(api, changed, frame, exchange)
+        if limited is not None and limited.refused:
+            self._refused(head, limited)
+
+    def _answer(self, head: RequestHead, limited: Limited, exchange: Exchange) -> None:
+        """Answer a request without the target."""
+        if limited.expects_response:
+            respond(exchange, limited.respond(memoryview(b"")))
+        else:
+            exchange.end()
+        self._refused(head, limited)
+
+    def _refused(self, head: RequestHead, limited: Limited) -> None:
+        """Log what wasn't allowed; without a response the client learns it by the end."""
+        self._refuse(head, limited.refused, closes=not limited.expects_response)
+
+    def _unreadable(self, error: KafkaProtocolError) -> None:
+        self._warn(f"a response of node {self._route.node_id}: {error.text}")
+        self._connection.close_unanswered()
+
+    def _timed(self, api: Api, exchange: Exchange) -> Exchange:
+        began = time.perf_counter()
+
+        def answered() -> None:
+            self._route.measurements.answered(api.name, time.perf_counter() - began)
+
+        return TimedExchange(exchange, answered)
 
     def _send_api_versions(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
@@ -249,13 +315,18 @@ class GatewayHandler(ConnectionHandler):
             head.correlation_id,
             [frame],
             exchange,
-            lambda answer: finish(api_versions.offered(head.version, answer)),
+            lambda answer: finish(
+                api_versions.offered(head.version, answer, self._route.access.versions)
+            ),
         )
 
     def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:
         api = apis().get(head.key)
         # What is no API or version is one entry, or a client could make the table large.
-        is_known = api is not None and api_versions.is_offered(api, head.version)
+        is_known = api is not None and (
+            head.version in self._route.access.versions(api)
+            or api_versions.is_translated(head.key, head.version)
+        )
         self._route.clients.count(
             head.client_id,
             self._connection.host,
@@ -296,19 +367,22 @@ class GatewayHandler(ConnectionHandler):
 
         return replaced
 
-    def _refuse(self, head: RequestHead | None, reason: str) -> None:
+    def _refuse(self, head: RequestHead | None, reason: str, *, closes: bool = True) -> None:
         api = None if head is None else apis().get(head.key)
+        name = "a request" if head is None else api.name if api else f"API {head.key}"
+        version = "?" if head is None else head.version
+        client_id = None if head is None else head.client_id
+        if client_id is not None:
+            client_id = client_id[:_SHOWN_CHARACTERS]
         if head is not None:
             self._count(head, Fate.REFUSED)
-        _log.warning(
-            "%s: client id %r: %s version %s is refused: %s",
-            self._connection.peer,
-            None if head is None else head.client_id,
-            "a request" if head is None else api.name if api else f"API {head.key}",
-            "?" if head is None else head.version,
-            reason,
-        )
-        self._connection.close()
+        self._warn(f"client id {client_id!r}: {name} version {version} is refused: {reason}")
+        if closes:
+            self._connection.close()
+
+    def _warn(self, text: str) -> None:
+        # What one address causes again and again is counted, whatever its ports are.
+        self._route.log.report((self._connection.host, text), f"{self._connection.peer}: {text}")
 
 
 def _apart(size_bytes: int, offloaded_bytes: int, function: Callable[[], T]) -> Work[T]:

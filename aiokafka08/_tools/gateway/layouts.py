@@ -1,7 +1,7 @@
 """Where fields stand in requests and responses, in any version that Kafka 4.1 knows.
 
-`layouts.json` describes the messages as far as the gateway looks at them;
-`tests.tools.message_layouts` makes it from Kafka's own definitions. `MessageLayout.find` walks a
+`layouts.json` describes the messages; `tests.tools.message_layouts` makes it from Kafka's own
+definitions. `MessageLayout.find` walks a
 frame by such a description and returns the places of the fields that have a role: addresses of
 nodes, names of topics and groups.
 
@@ -181,14 +181,16 @@ class Api:
         name: its name in Kafka's protocol.
         versions: those that have a layout; empty if only brokers send it.
         flexible: the first flexible version.
+        request_fields: the fields of the request, as in `layouts.json`.
+        response_fields: those of the response.
     """
 
     key: int
     name: str
     versions: range
     flexible: int
-    _request: Sequence[Any]
-    _response: Sequence[Any]
+    request_fields: Sequence[Any]
+    response_fields: Sequence[Any]
 
     @property
     def is_between_brokers(self) -> bool:
@@ -232,7 +234,7 @@ def apis() -> Mapping[int, Api]:
 def _layout(api: Api, side: str, version: int, roles: frozenset[str]) -> MessageLayout:
     if version not in api.versions:
         raise KafkaProtocolError(f"{api.name} version {version}: no layout is known")
-    fields = api._request if side == "Request" else api._response
+    fields = api.request_fields if side == "Request" else api.response_fields
     is_flexible = version >= api.flexible
     steps = _steps(fields, version, is_flexible, roles, whole=False)
     return MessageLayout(f"{api.name}{side} version {version}", is_flexible, steps)
@@ -242,7 +244,7 @@ def _steps(
     fields: Sequence[Any], version: int, is_flexible: bool, roles: frozenset[str], *, whole: bool
 ) -> tuple[_Step, ...]:
     """Return the steps over the fields of a struct; unless `whole`, up to the last with a role."""
-    present = [field for field in fields if _has(field[2], version)]
+    present = [field for field in fields if has_version(field[2], version)]
     plain = [field for field in present if field[4] < 0]
     tagged = [field for field in present if field[4] >= 0 and _is_wanted(field, roles)]
     if not whole and not tagged:
@@ -263,7 +265,8 @@ def _is_wanted(field: Sequence[Any], roles: frozenset[str]) -> bool:
     return field[3] in roles or any(_is_wanted(one, roles) for one in field[5:6] and field[5])
 
 
-def _has(versions: str, version: int) -> bool:
+def has_version(versions: str, version: int) -> bool:
+    """Return whether a version is in a text such as "3+" or "0-2"."""
     if versions.endswith("+"):
         return version >= int(versions[:-1])
     first, _, last = versions.partition("-")

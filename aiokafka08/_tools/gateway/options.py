@@ -9,14 +9,17 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from aiokafka08._core.net.config import Address, parse_bootstrap_servers
+from aiokafka08._core.properties import shorten
+from aiokafka08._tools.gateway.access import ALL, Access
+from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, flag
 from aiokafka08.errors import IllegalArgumentError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-DEFAULT_LISTEN: Final = "127.0.0.1:9092"
 MAX_REQUEST_BYTES: Final = 100 << 20
 """The default of brokers (socket.request.max.bytes)."""
 MAX_RESPONSE_BYTES: Final = 256 << 20
@@ -38,6 +41,7 @@ class GatewayOptions:
         allowed: the networks whose clients are served.
         is_read_committed: whether clients that fetch in old versions get no records of aborted and
             open transactions.
+        access: which topics, groups and requests clients may use.
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
         max_held_bytes: what all connections together may hold in memory.
@@ -48,6 +52,7 @@ class GatewayOptions:
     advertise: str
     allowed: tuple[Network, ...]
     is_read_committed: bool = False
+    access: Access = ALL
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_response_bytes: int = MAX_RESPONSE_BYTES
     max_held_bytes: int = MAX_HELD_BYTES
@@ -63,6 +68,36 @@ class GatewayOptions:
         return any(address in network for network in self.allowed)
 
 
+@dataclass(frozen=True, slots=True)
+class OptionNames:
+    """How errors name options: by their flags, or by file and key.
+
+    Attributes:
+        path: the file; None: there is none.
+        flags: the keys of options that were given by flags.
+    """
+
+    path: Path | None = None
+    flags: frozenset[str] = frozenset()
+
+    def shown(self, key: str, value: object) -> str:
+        """Return an option with the value that is wrong."""
+        if self.path is None or key in self.flags:
+            return f"{flag(key)} {value}"
+        return f"{self.path}: {key}={shorten(value)}"
+
+    def name_in_error(self, key: str) -> str:
+        """Return an option without its value, at the begin of an error."""
+        return flag(key) if self.path is None or key in self.flags else f"{self.path}: {key}"
+
+    def name(self, key: str) -> str:
+        """Return what to change, in the rest of an error."""
+        return flag(key) if self.path is None else key
+
+
+FLAG_NAMES: Final = OptionNames()
+
+
 def gateway_options(
     targets: str,
     listen: str = DEFAULT_LISTEN,
@@ -70,6 +105,9 @@ def gateway_options(
     advertise: str | None = None,
     allowed: Sequence[str] = (),
     is_open: bool = False,
+    is_read_committed: bool = False,
+    access: Access = ALL,
+    names: OptionNames = FLAG_NAMES,
 ) -> GatewayOptions:
     """Return checked options.
 
@@ -79,48 +117,64 @@ def gateway_options(
         advertise: the host that clients get; None: the address of `listen`.
         allowed: networks, such as "10.0.0.0/24", or addresses.
         is_open: serve clients from everywhere.
+        is_read_committed: see `GatewayOptions`.
+        access: see `GatewayOptions`.
+        names: how errors name the options.
 
     Raises:
         IllegalArgumentError: a value can't be used; the text names the option.
     """
+    shown = names.shown("listen", listen)
     try:
         ((host, port),) = parse_bootstrap_servers(listen)
         address = ipaddress.ip_address(host)
     except ValueError:
         raise IllegalArgumentError(
-            f"--listen {listen}: expected ADDRESS:PORT with one IP address, such as 127.0.0.1:9092"
+            f"{shown}: expected ADDRESS:PORT with one IP address, such as 127.0.0.1:9092"
         ) from None
     if is_open and allowed:
         raise IllegalArgumentError(
-            f"--open and --allow {allowed[0]}: the first serves everybody, whatever the second "
-            "says. Leave one out"
+            f"{names.name_in_error('open')} and {names.name('allow')} {allowed[0]}: the first "
+            "serves everybody, whatever the second says. Leave one out"
         )
-    networks = tuple(_network(text) for text in allowed)
+    networks = tuple(_network(text, names) for text in allowed)
     if address.is_loopback:
         networks += (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
     elif is_open:
         networks = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
     elif not networks:
         raise IllegalArgumentError(
-            f"--listen {listen}: without TLS and passwords each client that reaches this address "
-            "can read and write the target. Name the clients' networks by --allow, or say --open"
+            f"{shown}: without TLS and passwords each client that reaches "
+            "this address can use the target. Name the clients' networks by "
+            f"{names.name('allow')}, or say {names.name('open')}"
         )
     if advertise is None and address.is_unspecified:
         raise IllegalArgumentError(
-            f"--listen {listen}: clients can't connect to this address. Name the host by which "
-            "they reach the gateway by --advertise"
+            f"{shown}: clients can't connect to this address. Name the host by which they reach "
+            f"the gateway by {names.name('advertise')}"
         )
+    try:
+        brokers = parse_bootstrap_servers(targets)
+    except IllegalArgumentError as error:
+        detail = error.text.removeprefix("bootstrap_servers").removeprefix(": ")
+        raise IllegalArgumentError(f"{names.shown('to', targets)}: {detail}") from None
     return GatewayOptions(
-        parse_bootstrap_servers(targets), (str(address), port), advertise or str(address), networks
+        brokers,
+        (str(address), port),
+        advertise or str(address),
+        networks,
+        is_read_committed,
+        access,
     )
 
 
-def _network(text: str) -> Network:
+def _network(text: str, names: OptionNames) -> Network:
     try:
         return ipaddress.ip_network(text)
     except ValueError as error:
         raise IllegalArgumentError(
-            f"--allow {text}: {error}; expected a network such as 10.0.0.0/24, or an address"
+            f"{names.shown('allow', text)}: {error}; expected a network such as 10.0.0.0/24, or an "
+            "address"
         ) from None
 
 

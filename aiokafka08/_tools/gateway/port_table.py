@@ -49,19 +49,27 @@ class PortTable:
             IllegalStateError: these are more brokers than a table has.
             KafkaConfigurationError: the file can't be written.
         """
-        new = sorted(set(node_ids) - self._indices.keys())
-        if not new:
+        indices = self.with_new(node_ids)
+        if indices == self._indices:
             return
+        if self._path is not None:
+            _write(self._path, indices)
+        self._indices = indices
+
+    def with_new(self, node_ids: Iterable[int]) -> dict[int, int]:
+        """Return the indices that `add` would give, and all others, by broker.
+
+        Raises:
+            IllegalStateError: see `add`.
+        """
+        new = sorted(set(node_ids) - self._indices.keys())
         if len(self._indices) + len(new) > MAX_BROKERS:
             raise IllegalStateError(
                 f"the target names {len(self._indices) + len(new)} different brokers; expected at "
                 f"most {MAX_BROKERS}"
             )
         first = 1 + max(self._indices.values(), default=-1)
-        indices = self._indices | {node_id: first + at for at, node_id in enumerate(new)}
-        if self._path is not None:
-            _write(self._path, indices)
-        self._indices = indices
+        return self._indices | {node_id: first + at for at, node_id in enumerate(new)}
 
     def index(self, node_id: int) -> int:
         """Return the index of a broker that was added."""

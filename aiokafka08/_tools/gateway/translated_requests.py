@@ -16,7 +16,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Final, TypeVar
 
@@ -31,8 +30,6 @@ from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
 T = TypeVar("T")
-
-_log: Final = logging.getLogger("aiokafka08.gateway")
 
 _ACKS_0: Final = b"\0\0"
 QUICK_BYTES: Final = 32 << 10
@@ -50,6 +47,7 @@ class TranslatedRequests:
             end.
         hold: called with True when no more requests may be begun, and then with False.
         refuse: called with the header of a request and why it ends the connection.
+        warn: called with what is logged about the connection.
     """
 
     def __init__(
@@ -60,6 +58,7 @@ class TranslatedRequests:
         new_upstream: Callable[[str, Callable[[Exception | None], None]], Upstream],
         hold: Callable[[bool], None],
         refuse: Callable[[RequestHead, str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._connection = connection
         self._translator = translator
@@ -67,6 +66,7 @@ class TranslatedRequests:
         self._new_upstream = new_upstream
         self._hold = hold
         self._refuse = refuse
+        self._warn = warn
         self._others: dict[Address, Upstream] = {}
         self._exclusive: Exchange | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -172,9 +172,7 @@ class TranslatedRequests:
         def lost(error: Exception | None) -> None:
             is_needed = not other.is_idle
             if error is not None or is_needed:
-                _log.warning(
-                    "%s: connection to %s lost: %s", self._connection.peer, name, error or "closed"
-                )
+                self._warn(f"connection to {name} lost: {error or 'closed'}")
             if self._others.get(broker) is other:
                 del self._others[broker]
             if is_needed:
@@ -186,12 +184,7 @@ class TranslatedRequests:
         try:
             await connect(other, broker)
         except CONNECT_ERRORS as error:
-            _log.warning(
-                "%s: no connection to %s: %s",
-                self._connection.peer,
-                name,
-                str(error) or "timed out",
-            )
+            self._warn(f"no connection to {name}: {str(error) or 'timed out'}")
             del self._others[broker]
             self._translator.forget_coordinators_at(broker)
             self._connection.close_unanswered()

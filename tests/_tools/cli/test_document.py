@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
 from tests._tools.cli.conftest import RunCommand
 from tests._tools.cli.document import PAGE, examples, page
 from tests._tools.cli.test_real import topics_of_kafka
@@ -32,7 +33,9 @@ def test_page_is_up_to_date() -> None:
 def test_examples_name_the_addresses_of_the_page() -> None:
     for name, example in examples():
         addresses = set(re.findall(r"[\w.-]+:\d{4,5}", example.command))
-        new = {"kafka4-1:9092", "kafka4-2:9092", "10.0.0.5:9092"} if name == "gateway" else set()
+        new = set()
+        if name.startswith("gateway"):
+            new = {"kafka4-1:9092", "kafka4-2:9092", "10.0.0.5:9092", "127.0.0.1:9094"}
         assert addresses <= {"kafka1:9092", "zk1:2181", *new}, name
         assert "\n" not in example.command
 
@@ -86,6 +89,13 @@ def test_every_example_runs(
     cluster.create_topic("orders", partitions=2)
     bridge = tmp_path / "bridge.toml"
     bridge.write_text(bridge_text("examples", cluster, modern_cluster, "orders"))
+    gateway = tmp_path / "gateway.toml"
+    gateway.write_text(f'to = "{modern_cluster.bootstrap_servers}"\n')
+    page = Page("application/json", b"[]")
+    pages = {"/clients": lambda: page}
+    clients = MetricsEndpoint(
+        "127.0.0.1", 0, lambda: page, lambda: page, client_id="test", others=pages
+    )
     try:
         asyncio.run(prepare(cluster))
         for name, example in examples():
@@ -98,12 +108,15 @@ def test_every_example_runs(
             command = command.replace(",kafka4-2:9092", "").replace(
                 "kafka4-1:9092", modern_cluster.bootstrap_servers
             )
-            if name == "gateway":
+            command = command.replace("gateway.toml", str(gateway))
+            command = command.replace("http://127.0.0.1:9094", clients.url.removesuffix("/metrics"))
+            if name in ("gateway", "gateway run"):
                 command += f" --listen 127.0.0.1:{free_port()}"
             if name == "exporter":
                 command += " --listen 127.0.0.1:0"  # and so may 9308
             command = command.replace("--watch 60s", "--watch 1s")
-            codes = {0, 1} if name == "doctor" else {example.code}  # it may have findings
+            finds = name in ("doctor", "gateway check")
+            codes = {0, 1} if finds else {example.code}  # it may have findings
             if example.until_interrupted or set(command) & set("|$>"):
                 code, output = run_in_shell(command, example.until_interrupted, shell, tmp_path)
             else:
@@ -112,6 +125,7 @@ def test_every_example_runs(
             assert code in codes, f"{command}\n{output}"
             assert "Traceback" not in output
     finally:
+        clients.close()
         for topic in topics_of_kafka(cluster) - before:
             cluster.delete_topic(topic)
 

@@ -1,10 +1,11 @@
-"""The command `gateway`: its errors, and a process that serves and ends."""
+"""The commands `gateway`: their errors, and a process that serves and ends."""
 
 from __future__ import annotations
 
 import json
 import re
 import signal
+import socket
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -26,13 +27,64 @@ from tests.brokers.wire import metadata
         (["--to", "kafka:9092", "--allow", "10.0.0.1/8"], "--allow 10.0.0.1/8: "),
         (["--to", "kafka:9092", "--metrics", "9094"], "--metrics 9094: expected [HOST]:PORT"),
         (["--to", "http://kafka"], "http://kafka"),
-        ([], "--to"),
+        ([], "--to: missing; expected brokers of the target"),
+        (["--to", "kafka:9092", "--topics", "*.x"], "--topics='*.x': "),
+        (
+            ["--to", "kafka:9092", "check"],
+            "--to: expected behind the command, as in 'aiokafka08 ga",
+        ),
+        (["run"], "--to: missing"),
+        (["clients", "ftp://x"], "URL ftp://x: expected http://HOST:PORT"),
     ],
 )
 def test_wrong_options_are_wrong_usage(cli: RunCommand, arguments: list[str], text: str) -> None:
     done = cli("gateway", *arguments)
     assert done.code == 2
     assert text in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("listen = 9092", "gateway.toml: listen=9092: expected a non-empty string"),
+        ("lisen = 'x'", "gateway.toml: lisen=…: unknown key; similar: listen"),
+        (
+            "[topics]\ninclud = ['x']",
+            "gateway.toml: topics.includ=…: unknown key; similar: include",
+        ),
+        ("[topics]\ninclude = 'x'", "topics.include='x': expected a list of non-empty strings"),
+        ("[topics]\ninclude = ['*']", "gateway.toml: topics.include='*': nothing to repeat"),
+        ("open = 1", "gateway.toml: open=1: expected true or false"),
+        (
+            "isolation = 'none'",
+            "isolation='none': expected one of read_uncommitted, read_committed",
+        ),
+        ("listen = 'here'", "gateway.toml: listen='here': expected ADDRESS:PORT"),
+        ("listen = '0.0.0.0:9092'", "Name the clients' networks by allow, or say open"),
+        ("metrics = '9094'", "gateway.toml: metrics 9094: expected [HOST]:PORT"),
+        ("to = 'http://x'", "gateway.toml: to='http://x': 'http://x' is a URL"),
+        ("listen", "gateway.toml: not TOML"),
+        ("", "gateway.toml: to: missing"),
+    ],
+)
+def test_wrong_file_is_wrong_usage(cli: RunCommand, tmp_path: Path, text: str, error: str) -> None:
+    path = tmp_path / "gateway.toml"
+    has_target = not text or text.startswith("to =")
+    path.write_text(text if has_target else f"to = 'kafka:9092'\n{text}\n")
+    for command in ("run", "check"):
+        done = cli("gateway", command, str(path))
+        assert done.code == 2
+        assert error in done.err
+
+
+def test_flag_overrides_the_file(cli: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text("to = 'kafka:9092'\nlisten = '127.0.0.1:9092'\n")
+    done = cli("gateway", "run", str(path), "--listen", "there")
+    assert done.code == 2
+    assert done.err.startswith("aiokafka08: --listen there: expected ADDRESS:PORT")
+    done = cli("gateway", "run", str(tmp_path / "missing.toml"))
+    assert "missing.toml: No such file or directory; expected the TOML file of a ga" in done.err
 
 
 def test_damaged_state_is_wrong_usage(cli: RunCommand, tmp_path: Path) -> None:
@@ -46,7 +98,28 @@ def test_damaged_state_is_wrong_usage(cli: RunCommand, tmp_path: Path) -> None:
 def test_target_that_cannot_be_reached_is_a_failure(cli: RunCommand) -> None:
     done = cli("gateway", "--to", f"127.0.0.1:{free_port()}")
     assert done.code == 1
-    assert "the target can't be reached: 127.0.0.1:" in done.err
+    assert re.search(r"--to: 127\.0\.0\.1:\d+: .*refused.*Check the addresses", done.err)
+
+
+def test_check_of_a_target_that_cannot_be_reached_is_a_finding(cli: RunCommand) -> None:
+    done = cli("gateway", "check", "--to", f"127.0.0.1:{free_port()}", "--format", "json")
+    assert done.code == 1
+    (finding,) = json.loads(done.out)["findings"]
+    assert (finding["code"], finding["severity"]) == ("target-unreachable", "critical")
+
+
+def test_port_in_use_ends_the_start_and_is_a_finding(cli: RunCommand) -> None:
+    with EmbeddedCluster(version="0.10") as cluster, socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        listen = f"127.0.0.1:{other.getsockname()[1]}"
+        arguments = ["--to", cluster.bootstrap_servers, "--listen", listen]
+        done = cli("gateway", *arguments)
+        assert done.code == 1
+        assert f"{listen}: Address already in use. Choose another --listen" in done.err
+        done = cli("gateway", "check", *arguments, "--format", "tsv")
+        assert done.code == 1
+        assert f"port-unavailable\tcritical\t{listen}\t" in done.out.decode()
 
 
 def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
@@ -70,6 +143,17 @@ def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
             with urllib.request.urlopen(f"{address}/metrics") as page:
                 text = page.read().decode()
             assert 'api="Metadata",version="0",fate="passed"} 1' in text
+            assert 'aiokafka08_gateway_request_seconds_count{api="Metadata"} 1' in text
+            with urllib.request.urlopen(f"{address}/healthz") as page:
+                assert page.read() == b"ok\n"
+            listed = subprocess.run(
+                command_line("gateway", "clients", f"127.0.0.1:{metrics_port}"),
+                capture_output=True, text=True, check=True,
+            )  # fmt: skip
+            header, row = listed.stdout.splitlines()
+            assert dict(zip(header.split("\t"), row.split("\t"), strict=True))["passed"] == (
+                "Metadata 0: 1"
+            )
             process.send_signal(signal.SIGTERM)
             rest = process.communicate(timeout=30)[1]
         assert process.returncode == 0

@@ -98,6 +98,11 @@ def test_help_imports_neither_client_nor_asyncio(name: str) -> None:
         "_tools.cli",
         "_tools.text_columns",
         "_core.lazy",
+        *(
+            ("_tools.gateway", "_core.config_file", "_core.concurrency")
+            if name == "gateway"
+            else ()
+        ),
         "_core.names",
         "_core.properties",
         "_core.sasl",
@@ -107,8 +112,10 @@ def test_help_imports_neither_client_nor_asyncio(name: str) -> None:
     )
     assert {name for name in loaded if not name.startswith(allowed)} <= {
         "_core",
+        "_core.concurrency",
         "_core.zookeeper",
         "_tools",
+        "_tools.gateway",
     }
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from aiokafka08._core.sasl.failure import FailureKind, SaslFailure
 from aiokafka08._tools.doctor.authentication import authentication_findings
-from aiokafka08._tools.doctor.finding import FindingCode, Severity, is_healthy
+from aiokafka08._tools.doctor.finding import FindingCode
+from aiokafka08._tools.findings import Severity, is_healthy
 from aiokafka08.errors import AuthenticationFailedError, KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand

@@ -7,10 +7,10 @@ import re
 
 from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.examination import Examination, examine
-from aiokafka08._tools.doctor.finding import Finding, FindingCode, Severity, in_order, is_healthy
+from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import duration, name_list, ranges, topic_list
 from aiokafka08._tools.doctor.replication import under_replicated
-from aiokafka08._tools.doctor.report import report, summary
+from aiokafka08._tools.findings import Severity, in_order, is_healthy, report, summary
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample
 from tests._tools.doctor.samples import cluster, partition, told
 from tests.support.paths import ROOT

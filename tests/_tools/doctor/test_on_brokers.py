@@ -18,7 +18,8 @@ from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08._tools.doctor.examination import examine
-from aiokafka08._tools.doctor.finding import Finding, is_healthy
+from aiokafka08._tools.doctor.finding import Finding
+from aiokafka08._tools.findings import is_healthy
 from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
 from tests._tools.cli.conftest import RunCommand
 from tests._tools.doctor.samples import look_at, told

@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from aiokafka08._tools.gateway.api_versions import CHANGES
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.compression import Codec, compress, decompress
@@ -307,7 +308,7 @@ async def test_set_that_only_old_brokers_take_is_stored_in_parts(
 async def test_dropped_versions_are_translated_or_ones_that_old_clients_do_not_send(
     sides: tuple[Side, Side],
 ) -> None:
-    """Of the APIs that the gateway offers."""
+    """Of the APIs that the gateway offers, but for those that it always refuses."""
     ours, theirs = [
         {
             one.api_key: range(one.min_version, one.max_version + 1)
@@ -319,7 +320,7 @@ async def test_dropped_versions_are_translated_or_ones_that_old_clients_do_not_s
         (apis()[key].name, version)
         for key, versions in ours.items()
         for version in theirs.get(key, ())
-        if version < versions[0]
+        if version < versions[0] and apis()[key].name not in CHANGES
     }
     assert gone == {
         ("OffsetForLeaderEpoch", 0),

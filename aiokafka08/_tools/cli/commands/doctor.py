@@ -5,7 +5,6 @@ The rules are in `aiokafka08._tools.doctor`.
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Final
 
 import click
@@ -25,8 +24,6 @@ FIELDS: Final = {
     "action": "what to do",
 }
 
-HEALTHY: Final = 0
-FINDINGS: Final = 1
 CANNOT_LOOK: Final = 2
 
 
@@ -69,15 +66,13 @@ def doctor(
     people, and a row each otherwise. --format json prints {"healthy": ..., "findings": [...]}, each
     with its cause or null.
     """
-    from aiokafka08._tools.cli import terminal
     from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.findings import write_findings
     from aiokafka08._tools.cli.main import error_text, fail
-    from aiokafka08._tools.cli.output import default_format, write_json, write_rows, write_shown
     from aiokafka08._tools.cli.times import parse_duration
     from aiokafka08._tools.doctor.authentication import authentication_findings
     from aiokafka08._tools.doctor.examination import examine
-    from aiokafka08._tools.doctor.finding import find_code, is_healthy
-    from aiokafka08._tools.doctor.report import report
+    from aiokafka08._tools.doctor.finding import find_code
     from aiokafka08.errors import IllegalArgumentError, KafkaError
 
     watch_s = None if watch is None else parse_duration("--watch", watch) / 1000
@@ -92,22 +87,7 @@ def doctor(
             return fail(error_text(error), CANNOT_LOOK)
         ignored.clear()  # nothing else was looked at, so the cluster isn't known to be healthy
     findings = [_in_options(one) for one in all_findings if one.code not in ignored]
-    healthy, rows = is_healthy(findings), [finding.as_row() for finding in findings]
-    format = format or default_format()
-    if format == "json":
-        causes = [{**row, "cause": one.cause} for row, one in zip(rows, findings, strict=True)]
-        write_json({"healthy": healthy, "findings": causes})
-    elif format == "table":
-        paint = terminal.painter(sys.stdout)
-        styles = {"critical": "bad", "warning": "warning", "note": "dim"}
-        shown = [_printable(finding) for finding in findings]
-        write_shown(
-            report(shown, terminal.width(), lambda severity, text: paint(styles[severity], text)),
-            flush=True,
-        )
-    else:
-        write_rows(rows, FIELDS, format)
-    return HEALTHY if healthy else FINDINGS
+    return write_findings(findings, FIELDS, format)
 
 
 def _in_options(finding: Finding) -> Finding:
@@ -117,20 +97,6 @@ def _in_options(finding: Finding) -> Finding:
     from aiokafka08._tools.cli.notes import in_options
 
     return replace(finding, why=in_options(finding.why), action=in_options(finding.action))
-
-
-def _printable(finding: Finding) -> Finding:
-    """Return the finding with escapes for what stdout can't show of foreign names."""
-    from dataclasses import replace
-
-    from aiokafka08._core.names import visible
-    from aiokafka08._tools.cli.terminal import encodable
-
-    where, why, action = (
-        encodable(visible(text), sys.stdout)
-        for text in (finding.where, finding.why, finding.action)
-    )
-    return replace(finding, where=where, why=why, action=action)
 
 
 async def _look(settings: Settings, watch_s: float | None) -> Examination:

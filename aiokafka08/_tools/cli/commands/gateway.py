@@ -1,28 +1,94 @@
 """`gateway`: let old clients use a cluster of today.
 
-The package `gateway` does it; this module reads the options and waits for the end.
+The package `gateway` does it; this module reads the options, prints what is found, and waits for
+the end.
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from aiokafka08._tools.cli.declare import LOG_LEVELS, Example, command, log_to_stderr
-from aiokafka08._tools.cli.main import DONE
+from aiokafka08._tools.cli.declare import (
+    DeclaredGroup,
+    Example,
+    Function,
+    command,
+    format_option,
+    log_to_stderr,
+)
+from aiokafka08._tools.cli.main import DONE, FAILED, fail
 from aiokafka08._tools.cli.notes import note
 from aiokafka08._tools.cli.signals import Terminated
-from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08._tools.gateway.option_table import OPTIONS, flag
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
 if TYPE_CHECKING:
-    from aiokafka08._core.metrics.endpoint import MetricsEndpoint
+    from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
+    from aiokafka08._tools.findings import CodedFinding
+    from aiokafka08._tools.gateway.config import GatewaySettings
     from aiokafka08._tools.gateway.gateway import Gateway
+    from aiokafka08._tools.gateway.metrics import PrometheusMetrics
+
+CHECK_FIELDS: Final = {
+    "code": "the code of the finding ('The gateway' in the documentation lists them)",
+    "severity": "critical, warning or note; notes don't count as findings",
+    "where": "the port, the broker, the topics, or the setting",
+    "why": "what was found, and why it matters",
+    "action": "what to do",
+}
+
+CLIENT_FIELDS: Final = {
+    "client_id": "the client's name for itself",
+    "address": "its IP address",
+    "software": "the name and version of its library, if it has sent them",
+    "needs_gateway": "yes if a request of it was translated: it can't use the target yet",
+    "first_seen": "the time of its first request",
+    "last_seen": "the time of its last request",
+    "translated": "its translated requests, as API, version and number",
+    "passed": "those that the target took as they were",
+    "refused": "those that were refused, or a part of which was",
+}
+
+_FETCH_TIMEOUT_S: Final = 30.0
 
 
-@command(
+def gateway_settings(function: Function) -> Function:
+    """Add the options of `OPTIONS`; pass those that are given, by their keys, as `given`."""
+
+    @functools.wraps(function)
+    def with_given(*arguments: Any, **values: Any) -> Any:
+        given = {option.key: values.pop(option.name) for option in OPTIONS}
+        return function(*arguments, given=given, **values)
+
+    made: Function = with_given
+    for option in reversed(OPTIONS):
+        made = click.option(
+            flag(option.key),
+            option.name,
+            multiple=option.is_list,
+            is_flag=option.is_flag,
+            type=click.Choice(option.choices)
+            if option.choices
+            else str
+            if option.metavar
+            else None,
+            metavar=option.metavar or None,
+            help=option.help,
+        )(made)
+    return made
+
+
+_file_argument: Final = click.argument("file", type=click.Path(path_type=Path), required=False)
+
+
+@click.group(
     "gateway",
+    cls=DeclaredGroup,
     examples=[
         Example(
             "For clients on this machine",
@@ -37,91 +103,150 @@ if TYPE_CHECKING:
         ),
     ],
 )
-@click.option(
-    "--to",
-    "targets",
-    required=True,
-    metavar="HOST:PORT,...",
-    help="Brokers of the target, of Kafka 2.1 to 4.x; the gateway finds the others.",
-)
-@click.option(
-    "--listen",
-    default="127.0.0.1:9092",
-    metavar="ADDRESS:PORT",
-    help="Where to listen for the first broker; the others have the ports behind it (default: "
-    "127.0.0.1:9092).",
-)
-@click.option(
-    "--advertise",
-    metavar="HOST",
-    help="The host that clients get as that of all brokers (default: the address of --listen).",
-)
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="NETWORK",
-    help="Serve clients of this network, such as 10.0.0.0/24; may be repeated.",
-)
-@click.option(
-    "--open", "is_open", is_flag=True, help="Serve clients from everywhere; not with --allow."
-)
-@click.option(
-    "--state",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Keep there which broker has which port, so that a restart doesn't change it (default: "
-    "the ports follow the brokers' ids at each start).",
-)
-@click.option(
-    "--isolation",
-    type=click.Choice(("read_uncommitted", "read_committed")),
-    default="read_uncommitted",
-    help="With read_committed old clients get no records of aborted and open transactions "
-    "(default: all, as from Kafka up to 3.9).",
-)
-@click.option(
-    "--metrics",
-    metavar="[HOST]:PORT",
-    help="Serve /metrics, /clients and /healthz there, on 127.0.0.1 without HOST (default: not at "
-    "all).",
-)
-@click.option(
-    "--log-level",
-    type=click.Choice(LOG_LEVELS),
-    default="info",
-    help="What to log on stderr (default: info).",
-)
-def gateway(
-    targets: str,
-    listen: str,
-    advertise: str | None,
-    allow: tuple[str, ...],
-    is_open: bool,
-    state: Path | None,
-    isolation: str,
-    metrics: str | None,
-    log_level: str,
-) -> int:
+@gateway_settings
+@click.pass_context
+def gateway(context: click.Context, given: Mapping[str, Any]) -> int:
     """Let clients of old Kafka releases use a cluster of today.
 
-    Preview: it isn't for production yet. It runs until SIGTERM or Ctrl-C. Kafka 4 closes the
-    connection when it gets a request of a client of its first years. The gateway translates these
-    requests, and passes all others. Clients connect to it in place of the brokers. It has no TLS
-    and no passwords, so it listens on this machine only unless --allow or --open says otherwise.
+    Preview: it isn't for production yet. Kafka 4 closes the connection when it gets a request of a
+    client of its first years. The gateway translates these requests, and passes all others.
+    Clients connect to it in place of the brokers. It has no TLS and no passwords, so it listens on
+    this machine only unless --allow or --open says otherwise. Without a command it is `gateway run`
+    with these options.
     """
-    from dataclasses import replace
+    if context.invoked_subcommand is None:
+        return _run(None, given)
+    for key, value in given.items():
+        if value not in (None, False, ()):
+            raise IllegalArgumentError(
+                f"{flag(key)}: expected behind the command, as in 'aiokafka08 gateway "
+                f"{context.invoked_subcommand} {flag(key)} …'"
+            )
+    return DONE
 
+
+@command(
+    "run",
+    group=gateway,
+    examples=[
+        Example(
+            "With the options of a file",
+            "aiokafka08 gateway run gateway.toml",
+            until_interrupted=True,
+        ),
+        Example(
+            "For consumers of some topics",
+            "aiokafka08 gateway run --to kafka4-1:9092 --topics 'orders|clicks-.*' --read-only",
+            until_interrupted=True,
+        ),
+    ],
+)
+@_file_argument
+@gateway_settings
+def run_(file: Path | None, given: Mapping[str, Any]) -> int:
+    """Run a gateway until SIGTERM or Ctrl-C.
+
+    FILE has the options as TOML; those of the command line override it. Before it listens it looks
+    at the target and the ports, as 'gateway check' does, but not at topics and settings.
+    """
+    return _run(file, given)
+
+
+@command(
+    "check",
+    group=gateway,
+    fields=CHECK_FIELDS,
+    examples=[
+        Example("Before the first start", "aiokafka08 gateway check gateway.toml"),
+        Example("Without a file", "aiokafka08 gateway check --to kafka4-1:9092"),
+    ],
+)
+@_file_argument
+@gateway_settings
+@format_option
+def check_(file: Path | None, given: Mapping[str, Any], format: str | None) -> int:
+    """Find what is in the way of a gateway. Read-only.
+
+    It looks at the target: its release, brokers, topics, settings and what it allows, and whether
+    the gateway's ports are free. The exit code is 0 if nothing is in the way, 1 if there are
+    findings or the target can't be reached.
+    """
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.gateway.gateway import Gateway
-    from aiokafka08._tools.gateway.options import gateway_options
-    from aiokafka08._tools.gateway.port_table import PortTable
+    from aiokafka08._tools.cli.findings import write_findings
+    from aiokafka08._tools.gateway.config import read_settings
+
+    settings = read_settings(file, given)
+    log_to_stderr("error")
+    return write_findings(run(_findings(settings, is_quick=False)), CHECK_FIELDS, format)
+
+
+@command(
+    "clients",
+    group=gateway,
+    fields=CLIENT_FIELDS,
+    examples=[
+        Example("Who still needs the gateway", "aiokafka08 gateway clients http://127.0.0.1:9094"),
+    ],
+)
+@click.argument("url")
+@format_option
+def clients_(url: str, format: str | None) -> int:
+    """List the clients of a running gateway, those that need it first.
+
+    URL is where --metrics serves, such as http://127.0.0.1:9094. The list begins when the gateway
+    does.
+    """
+    from aiokafka08._tools.cli.output import write_rows
+
+    rows = [_client_row(one) for one in _fetch_clients(url)]
+    write_rows(rows, CLIENT_FIELDS, format)
+    return DONE
+
+
+def _client_row(client: Mapping[str, Any]) -> dict[str, Any]:
+    row = {field: client.get(field) for field in CLIENT_FIELDS}
+    for fate in ("translated", "passed", "refused"):
+        row[fate] = [
+            f"{api} {version}: {count}"
+            for api, versions in client["requests"].get(fate, {}).items()
+            for version, count in versions.items()
+        ]
+    return row
+
+
+def _fetch_clients(url: str) -> list[dict[str, Any]]:
+    import json
+    import urllib.request
+
+    if "://" not in url:
+        url = f"http://{url}"
+    if not url.startswith(("http://", "https://")):
+        raise IllegalArgumentError(f"URL {url}: expected http://HOST:PORT of a gateway's --metrics")
+    url = f"{url.rstrip('/').removesuffix('/clients')}/clients"
+    try:
+        with urllib.request.urlopen(url, timeout=_FETCH_TIMEOUT_S) as page:
+            rows: list[dict[str, Any]] = json.load(page)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise KafkaConfigurationError(
+            f"{url}: {reason}; expected the address that a gateway serves by --metrics"
+        ) from None
+    return rows
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def _run(file: Path | None, given: Mapping[str, Any]) -> int:
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.gateway.config import read_settings
+
+    settings = read_settings(file, given)
 
     _require_crc32c()
-    log_to_stderr(log_level)
-    options = gateway_options(targets, listen, advertise=advertise, allowed=allow, is_open=is_open)
-    options = replace(options, is_read_committed=isolation == "read_committed")
+    log_to_stderr(settings.log_level)
     try:
-        run(_serve(Gateway(options, PortTable(state)), metrics))
+        return run(_serve(settings))
     except (KeyboardInterrupt, Terminated):
         note("stopped")
     return DONE
@@ -136,16 +261,61 @@ def _require_crc32c() -> None:
         raise KafkaConfigurationError(f"gateway: {error}") from None
 
 
-async def _serve(gateway: Gateway, metrics: str | None) -> None:
-    """Listen until the task is cancelled."""
-    import asyncio
+async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedFinding]:
+    """Return what is in the way, in order."""
+    from aiokafka08._tools.findings import CodedFinding, in_order
+    from aiokafka08._tools.gateway.check import CheckCode, judge
+    from aiokafka08._tools.gateway.options import listener_port
+    from aiokafka08._tools.gateway.port_table import PortTable
+    from aiokafka08._tools.gateway.target_sample import sample_target, try_ports
+    from aiokafka08.errors import KafkaConnectionError
 
+    options = settings.options
+    table = PortTable(settings.state)
+    metrics = [_metrics_address(settings)] if settings.metrics is not None else []
+    try:
+        sample = await sample_target(options.targets, is_quick=is_quick)
+    except KafkaConnectionError as error:
+        why = error.text.partition(": ")[2] or error.text
+        action = "Check the addresses, the network, and that the port is one without TLS and SASL"
+        return [CodedFinding(CheckCode.UNREACHABLE, settings.names.name("to"), why, action)]
+    indices = table.with_new(sample.brokers)
+    ports = [(options.listen[0], listener_port(options, indices[node])) for node in sample.brokers]
+    sample.ports = try_ports([*ports, *metrics])
+    return in_order(judge(sample, options, settings.names))
+
+
+def _metrics_address(settings: GatewaySettings) -> tuple[str, int]:
     from aiokafka08._tools.cli.commands.exporter import parse_listen
 
-    endpoint = None
-    if metrics is not None:
-        host, port = parse_listen(metrics, "--metrics")
-        endpoint = _endpoint(gateway, host or "127.0.0.1", port)
+    assert settings.metrics is not None
+    host, port = parse_listen(settings.metrics, settings.names.name_in_error("metrics"))
+    return host or "127.0.0.1", port
+
+
+async def _serve(settings: GatewaySettings) -> int:
+    """Listen until the task is cancelled; return an exit code if something is in the way."""
+    import asyncio
+    import logging
+
+    from aiokafka08._tools.findings import Severity
+    from aiokafka08._tools.gateway.gateway import Gateway
+    from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
+    from aiokafka08._tools.gateway.port_table import PortTable
+
+    logger = logging.getLogger("aiokafka08.gateway")
+    found = [f for f in await _findings(settings, is_quick=True) if f.code.severity != "note"]
+    for finding in found:
+        text = f"{finding.where}: {finding.why}. {finding.action}"
+        if finding.code.severity is Severity.CRITICAL:
+            fail(text, FAILED)
+        else:
+            logger.warning("%s", text)
+    if any(finding.code.severity is Severity.CRITICAL for finding in found):
+        return FAILED
+    metrics = None if settings.metrics is None else _new_metrics()
+    gateway = Gateway(settings.options, PortTable(settings.state), metrics or NO_MEASUREMENTS)
+    endpoint = None if metrics is None else _endpoint(gateway, metrics, settings)
     try:
         await gateway.start()
         ports = ", ".join(f"{port} for node {node}" for node, port in gateway.ports.items())
@@ -155,32 +325,68 @@ async def _serve(gateway: Gateway, metrics: str | None) -> None:
         await gateway.stop()
         if endpoint is not None:
             await asyncio.to_thread(endpoint.close)
+    return DONE
 
 
-def _endpoint(gateway: Gateway, host: str, port: int) -> MetricsEndpoint:
+def _new_metrics() -> PrometheusMetrics:
+    try:
+        from aiokafka08._tools.gateway.metrics import PrometheusMetrics
+    except ModuleNotFoundError as error:
+        if error.name != "prometheus_client":
+            raise
+        raise KafkaConfigurationError(
+            "gateway: prometheus-client isn't installed. Install it with: "
+            "pip install 'aiokafka08[cli]'"
+        ) from None
+    return PrometheusMetrics()
+
+
+def _endpoint(
+    gateway: Gateway, metrics: PrometheusMetrics, settings: GatewaySettings
+) -> MetricsEndpoint:
     """Serve the pages; they are made in threads."""
-    import json
-
-    from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
-    from aiokafka08._core.metrics.text_format import CONTENT_TYPE, write_text
+    from aiokafka08._core.metrics.endpoint import MetricsEndpoint
     from aiokafka08._tools.gateway.gateway import CLIENT_ID
 
+    host, port = _metrics_address(settings)
     try:
         endpoint = MetricsEndpoint(
             host,
             port,
-            lambda: Page(CONTENT_TYPE, write_text(gateway.families())),
-            lambda: Page("text/plain; charset=utf-8", b"ok\n"),
+            lambda: _metrics_page(gateway, metrics),
+            lambda: _health_page(gateway),
             client_id=CLIENT_ID,
-            others={
-                "/clients": lambda: Page(
-                    "application/json", json.dumps(gateway.clients.rows(), indent=1).encode()
-                )
-            },
+            others={"/clients": lambda: _clients_page(gateway)},
         )
     except OSError as error:
-        raise OSError(
-            error.errno, f"{error.strerror}: choose another --metrics", f"{host}:{port}"
-        ) from None
+        text = f"{error.strerror}: choose another {settings.names.name('metrics')}"
+        raise OSError(error.errno, text, f"{host}:{port}") from None
     note(f"metrics at {endpoint.url}")
     return endpoint
+
+
+def _metrics_page(gateway: Gateway, metrics: PrometheusMetrics) -> Page:
+    from aiokafka08._core.metrics.endpoint import Page
+    from aiokafka08._core.metrics.text_format import CONTENT_TYPE, write_text
+
+    return Page(CONTENT_TYPE, write_text(gateway.families()) + metrics.text())
+
+
+def _health_page(gateway: Gateway) -> Page:
+    """Return whether clients can connect to at least one listener."""
+    from http import HTTPStatus
+
+    from aiokafka08._core.metrics.endpoint import Page
+
+    text = "text/plain; charset=utf-8"
+    if gateway.is_listening:
+        return Page(text, b"ok\n")
+    return Page(text, b"no broker can be reached\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _clients_page(gateway: Gateway) -> Page:
+    import json
+
+    from aiokafka08._core.metrics.endpoint import Page
+
+    return Page("application/json", json.dumps(gateway.clients.rows(), indent=1).encode())

@@ -1,0 +1,441 @@
+"""`Access`: which requests, topics and groups clients may use, and what they get instead.
+
+A request that names something that isn't allowed goes on without it, and the client's response gets
+the error that a broker gives for it. A request of which nothing is left to ask is answered here.
+`Access` is shared by all connections; `ConnectionAccess` remembers what one of them was refused in
+its fetch session.
+
+Invariants:
+
+- The name of a topic or group that isn't allowed never reaches the target, but in the data that a
+  group's members send each other.
+- While topics are limited, a request is passed on only if it is known where it names topics, by
+  name: an API that isn't in `_BY_TOPIC` or `_WITHOUT_TOPICS` is refused, and so are versions that
+  name topics by their ids.
+- All is pure, from bytes to bytes; one thread at a time calls the methods of a connection.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiokafka08._core.names import NamePatterns
+from aiokafka08._tools.gateway.answers import ITEM_ROLES, error_answer, has_answer, refusal_code
+from aiokafka08._tools.gateway.api_versions import CHANGES
+from aiokafka08._tools.gateway.headers import RequestHead, request_body_at, response_body_at
+from aiokafka08._tools.gateway.layouts import Api
+from aiokafka08._tools.gateway.messages import (
+    Field,
+    Struct,
+    Values,
+    read_message,
+    struct_of,
+    write_message,
+)
+from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, MAX_ITEMS
+from aiokafka08.errors import (
+    ClusterAuthorizationFailedError,
+    GroupAuthorizationFailedError,
+    KafkaProtocolError,
+    TopicAuthorizationFailedError,
+    TransactionalIdAuthorizationFailed,
+)
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.types import Buffer
+
+_BY_TOPIC: Final = frozenset(
+    {
+        "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch",
+        "OffsetForLeaderEpoch", "AddPartitionsToTxn", "TxnOffsetCommit", "OffsetDelete",
+        "DescribeProducers",
+    }
+)  # fmt: skip
+"""The APIs whose topics, in request and response, are items of arrays."""
+
+_WITHOUT_TOPICS: Final = frozenset(
+    {
+        "ApiVersions", "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup",
+        "DescribeGroups", "ListGroups", "DeleteGroups", "InitProducerId", "AddOffsetsToTxn",
+        "EndTxn", "DescribeCluster", "SaslHandshake", "SaslAuthenticate",
+        "GetTelemetrySubscriptions", "PushTelemetry",
+    }
+)  # fmt: skip
+"""APIs that name no topics but in the data of a group's members."""
+
+_LISTS: Final = frozenset({"Metadata", "OffsetFetch", "ListGroups"})
+"""The APIs that tell of all topics, or groups, if a request names none."""
+
+_WRITES: Final[Mapping[str, int]] = {
+    "Produce": TopicAuthorizationFailedError.errno,
+    "InitProducerId": ClusterAuthorizationFailedError.errno,
+    "AddPartitionsToTxn": TransactionalIdAuthorizationFailed.errno,
+    "AddOffsetsToTxn": TransactionalIdAuthorizationFailed.errno,
+    "TxnOffsetCommit": TransactionalIdAuthorizationFailed.errno,
+    "EndTxn": TransactionalIdAuthorizationFailed.errno,
+    "DeleteGroups": GroupAuthorizationFailedError.errno,
+    "OffsetDelete": GroupAuthorizationFailedError.errno,
+    "AlterShareGroupOffsets": GroupAuthorizationFailedError.errno,
+    "DeleteShareGroupOffsets": GroupAuthorizationFailedError.errno,
+}
+"""What read-only clients can't do, and the code that they get. Members of groups commit offsets."""
+
+_CODES: Final[Mapping[str, int]] = {
+    "topic": TopicAuthorizationFailedError.errno,
+    "group": GroupAuthorizationFailedError.errno,
+    "coordinator key": GroupAuthorizationFailedError.errno,
+}
+
+_CREATES_NO_TOPICS: Final = 4
+"""The first version of Metadata that can ask not to create topics; its response is that of 3."""
+_GROUP: Final = 0  # the type of a coordinator's key
+_OLD_CHANGES: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
+"""Kafka 4 has no version 0 of these, but its definitions still describe it."""
+
+_NAMED: Final = 3
+_SHOWN_CHARACTERS: Final = 255
+
+CHANGE_TEXT: Final = "it changes the cluster. Use a client of the target itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What the clients of a gateway may use.
+
+    Attributes:
+        topics: the topics; None: all.
+        groups: the groups; None: all.
+        is_read_only: whether nothing is written but the offsets of groups.
+    """
+
+    topics: NamePatterns | None = None
+    groups: NamePatterns | None = None
+    is_read_only: bool = False
+
+    def versions(self, api: Api) -> range:
+        """Return the versions of an API that may pass, or that get an answer."""
+        if api.is_between_brokers:
+            return range(0)
+        if api.name in CHANGES:
+            first = 0 if api.key in _OLD_CHANGES else api.versions[0]
+            return range(first, api.versions[-1] + 1) if _answers(api) else range(0)
+        if self.topics is None or api.name in _WITHOUT_TOPICS:
+            return api.versions
+        if api.name not in _BY_TOPIC:
+            return range(0)
+        return _versions_by_name(api)
+
+    def accepts(self, role: str, name: str) -> bool:
+        """Return whether a topic or group is allowed."""
+        patterns = self.topics if role == "topic" else self.groups
+        return patterns is None or patterns.includes(name)
+
+
+ALL: Final = Access()
+
+
+@functools.cache
+def _versions_by_name(api: Api) -> range:
+    """Return the versions whose requests name no topics by their ids, which are the first ones."""
+    found = [one for one in api.versions if not struct_of(api, "request", one).has("topic id")]
+    return range(found[0], found[-1] + 1)
+
+
+def _answers(api: Api) -> bool:
+    # The topics of its request are inside folders, those of its response aren't.
+    return api.name != "AlterReplicaLogDirs" and has_answer(api, api.versions[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """What is done instead of passing a request.
+
+    Attributes:
+        request: the frame of the request that is done instead; None: the target isn't asked.
+        respond: from the frame of the response to it, or an empty one, to that for the client.
+        expects_response: False if the client gets no response: then its connection ends.
+        refused: what isn't passed, for the log; "" if only the response may have to be changed.
+    """
+
+    request: list[Buffer] | None
+    respond: Callable[[memoryview], list[Buffer]]
+    expects_response: bool
+    refused: str
+
+
+class ConnectionAccess:
+    """The access of one connection, whose requests are checked one after the other."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._session: dict[str, set[int]] = {}  # refused partitions of the fetch session
+
+    def refuse_change(self, api: Api, head: RequestHead, frame: Buffer) -> Limited | None:
+        """Return the answer to a request that changes the cluster; None: there is none."""
+        if head.version not in self._access.versions(api):
+            return None
+        try:
+            request = _read_request(api, head, frame)
+        except KafkaProtocolError:
+            return None
+        code = refusal_code(api, head.version)
+        return _answered(api, head, request, code, CHANGE_TEXT, CHANGE_TEXT)
+
+    def check(self, api: Api, head: RequestHead, frame: memoryview) -> Limited | None:
+        """Return what is done instead of a request; None: it passes, or is translated, as it is.
+
+        It may take long.
+
+        Raises:
+            KafkaProtocolError: the request hasn't its layout.
+        """
+        access = self._access
+        if access.is_read_only and api.name in _WRITES:
+            request = _read_request(api, head, frame)
+            code = _WRITES[api.name]
+            if api.name == "InitProducerId" and request.get("TransactionalId") is not None:
+                code = TransactionalIdAuthorizationFailed.errno
+            text = "the gateway is read-only"
+            return _answered(api, head, request, code, text, text)
+        is_list = api.name in _LISTS and (access.topics or access.groups) is not None
+        never_creates = access.is_read_only and api.key == ApiKey.METADATA
+        in_session = bool(self._session) and api.key == ApiKey.FETCH
+        if not (is_list or never_creates or in_session) and not self._refused_names(
+            api, head, frame
+        ):
+            return None
+        request = _read_request(api, head, frame)
+        layout = struct_of(api, "request", head.version)
+        if self._is_item_refused(layout, request, request):
+            names = sorted(_names(layout, {name: request[name] for name in _keys(layout, request)}))
+            text = "the gateway doesn't allow this group"
+            return _answered(api, head, request, _CODES["group"], text, _not_allowed(names))
+        kept, refused = self._split(layout, request, request)
+        if not (refused or never_creates or in_session or (is_list and _lists_all(request))):
+            return None
+        names = sorted(_names(layout, refused))
+        if api.key == ApiKey.FETCH:
+            refused = self._in_session(request, refused)
+        reason = _not_allowed(names) if names else ""
+        return self._without(api, head, frame, kept, refused, never_creates, reason)
+
+    # --- requests -----------------------------------------------------------------------------
+
+    def _refused_names(self, api: Api, head: RequestHead, frame: memoryview) -> bool:
+        """Return whether a request names something that isn't allowed, or may do so."""
+        roles = set()
+        if self._access.topics is not None:
+            roles.add("topic")
+        if self._access.groups is not None:
+            roles |= {"group", "coordinator key"}
+        if not roles:
+            return False
+        if head.version not in api.versions:
+            return True  # a version that is translated has no layout that can be walked
+        layout = api.request(head.version, frozenset(roles))
+        places = layout.find(frame, request_body_at(head, api, frame))
+        return any(
+            place.role in roles
+            and not self._access.accepts(
+                place.role,
+                str(frame[place.value_start : place.end], "utf-8", "surrogateescape"),
+            )
+            for place in places
+        )
+
+    def _split(self, layout: Struct, values: Values, request: Values) -> tuple[Values, Values]:
+        """Return a struct without the items that aren't allowed, and one with nothing else."""
+        kept, refused = dict(values), {}
+        for field in layout.fields:
+            if not field.is_array:
+                continue
+            stay: list[Any] = []
+            go: list[Any] = []
+            for item in values[field.name] or ():
+                if field.struct is None:
+                    (go if self._is_refused(field, item, request) else stay).append(item)
+                elif self._is_item_refused(field.struct, item, request):
+                    go.append(item)
+                else:
+                    inner_kept, inner_refused = self._split(field.struct, item, request)
+                    stay.append(inner_kept)
+                    if inner_refused:
+                        go.append({**_keys(field.struct, item), **inner_refused})
+            if go:
+                kept[field.name], refused[field.name] = stay, go
+        return kept, refused
+
+    def _is_item_refused(self, layout: Struct, item: Values, request: Values) -> bool:
+        return any(
+            self._is_refused(field, item[field.name], request)
+            for field in layout.fields
+            if not field.is_array
+        )
+
+    def _is_refused(self, field: Field, value: Any, request: Values) -> bool:
+        if field.role not in _CODES or value is None:
+            return False
+        if field.role == "coordinator key" and request.get("KeyType", _GROUP) != _GROUP:
+            return False
+        return not self._access.accepts(field.role, value)
+
+    def _in_session(self, request: Values, refused: Values) -> Values:
+        """Return what is refused of a fetch, that of the session included.
+
+        The target's session hasn't these topics; as a broker does, each response names them.
+        """
+        if request.get("SessionEpoch", -1) <= 0:
+            self._session = {}
+        refused = dict(refused)
+        for topic in refused.get("Topics", ()):
+            numbers = {one["Partition"] for one in topic["Partitions"]}
+            self._session.setdefault(topic["Topic"], set()).update(numbers)
+        for topic in refused.pop("ForgottenTopicsData", ()):
+            self._session.get(topic["Topic"], set()).difference_update(topic["Partitions"])
+        if sum(map(len, self._session.values())) > MAX_ITEMS:
+            raise KafkaProtocolError(f"a fetch session of more than {MAX_ITEMS} partitions")
+        topics = [
+            {"Topic": topic, "Partitions": [{"Partition": number} for number in sorted(numbers)]}
+            for topic, numbers in self._session.items()
+            if numbers
+        ]
+        if topics:
+            refused["Topics"] = topics
+        if request.get("SessionEpoch", -1) < 0:
+            self._session = {}
+        return refused
+
+    # --- answers ------------------------------------------------------------------------------
+
+    def _without(
+        self,
+        api: Api,
+        head: RequestHead,
+        frame: Buffer,
+        kept: Values,
+        refused: Values,
+        never_creates: bool,
+        reason: str,
+    ) -> Limited:
+        """Ask the target for what is allowed, and add the errors to its response."""
+        version = head.version
+        lists_all = api.name in _LISTS and "Topics" in kept and not kept["Topics"]
+        hides_all = lists_all and bool(refused)  # none was left of those that were named
+        if never_creates:
+            if version == 0 and lists_all:
+                kept = {**kept, "Topics": [] if refused else None}
+            kept = {**kept, "AllowAutoTopicCreation": 0}
+            version = max(version, _CREATES_NO_TOPICS)
+        request: list[Buffer] = [
+            struct.pack(">hh", head.key, version),
+            frame[4 : request_body_at(head, api, frame)],
+            *write_message(api, "request", version, kept),
+        ]
+        text = "the gateway doesn't allow it"
+        code = _CODES["topic"]
+        errors = error_answer(api, head.version, refused, code, text, _CODES) if refused else {}
+
+        def respond(answer: memoryview) -> list[Buffer]:
+            body_at = response_body_at(api, version, answer)
+            response = read_message(api, "response", version, answer, body_at)
+            layout = struct_of(api, "response", head.version)
+            if api.name in _LISTS:
+                self._hide(layout, response, everything=hides_all)
+            if errors:
+                _merge(layout, response, errors)
+            return [answer[:body_at], *write_message(api, "response", head.version, response)]
+
+        is_silent = api.key == ApiKey.PRODUCE and kept["Acks"] == 0
+        return Limited(request, respond, not (is_silent and reason), reason)
+
+    def _hide(self, layout: Struct, values: Values, *, everything: bool) -> None:
+        """Take what isn't allowed out of a response that tells of all."""
+        for field in layout.fields:
+            if field.struct is None or not field.is_array or values.get(field.name) is None:
+                continue
+            items = values[field.name]
+            for role in ("topic", "group"):
+                if (key := field.struct.field_of(role)) is not None:
+                    items = [
+                        item
+                        for item in items
+                        if not (everything and role == "topic")
+                        and (item[key] is None or self._access.accepts(role, item[key]))
+                    ]
+            for item in items:
+                self._hide(field.struct, item, everything=everything)
+            values[field.name] = items
+
+
+def _read_request(api: Api, head: RequestHead, frame: Buffer) -> Values:
+    body_at = request_body_at(head, api, frame)
+    return read_message(api, "request", head.version, frame, body_at, MAX_ITEMS)
+
+
+def _answered(
+    api: Api, head: RequestHead, request: Values, code: int, text: str, refused: str
+) -> Limited:
+    """Answer a request without the target."""
+    values = error_answer(api, head.version, request, code, text)
+    is_silent = api.key == ApiKey.PRODUCE and request["Acks"] == 0
+    header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
+    tags = b"\0" if head.version >= api.flexible else b""
+
+    def respond(answer: memoryview) -> list[Buffer]:
+        return [header, tags, *write_message(api, "response", head.version, values)]
+
+    return Limited(None, respond, not is_silent, refused)
+
+
+def _lists_all(request: Values) -> bool:
+    """Return whether a request asks for all topics, or groups."""
+    groups = request.get("Groups")
+    return not request.get("Topics") if groups is None else any(not one["Topics"] for one in groups)
+
+
+def _keys(layout: Struct, item: Values) -> Values:
+    """Return the names of a struct."""
+    return {
+        field.name: item[field.name]
+        for field in layout.fields
+        if field.role in ITEM_ROLES and not field.is_array
+    }
+
+
+def _not_allowed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    shown = ", ".join(repr(name[:_SHOWN_CHARACTERS]) for name in names[:_NAMED])
+    return f"not allowed: {shown}{more}"
+
+
+def _names(layout: Struct, values: Values) -> set[str]:
+    """Return the names of topics and groups in refused values."""
+    found: set[str] = set()
+    for field in layout.fields:
+        value = values.get(field.name)
+        if field.struct is not None and field.is_array:
+            for item in value or ():
+                found |= _names(field.struct, item)
+        elif field.role in _CODES and value is not None:
+            found |= set(value) if field.is_array else {value}
+    return found
+
+
+def _merge(layout: Struct, values: Values, errors: Values) -> None:
+    """Add the items of an answer with errors to a response; what is there remains."""
+    for field in layout.fields:
+        if not field.is_array or field.struct is None:
+            values.setdefault(field.name, errors.get(field.name))
+            continue
+        items = values.get(field.name)
+        items = values[field.name] = [] if items is None else items
+        key = next((one.name for one in field.struct.fields if one.role in ITEM_ROLES), None)
+        known = {} if key is None else {item[key]: item for item in items}
+        for error in errors.get(field.name) or ():
+            if key is not None and error[key] in known:
+                _merge(field.struct, known[error[key]], error)
+            else:
+                items.append(error)

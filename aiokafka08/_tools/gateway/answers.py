@@ -1,0 +1,143 @@
+"""The answer that a broker gives to a request, or to a part of it, that isn't authorized. Pure.
+
+An answer mirrors the request: each topic, partition, group or resource of it is there with an error
+code. So one description (`layouts`) is enough for all APIs and versions; what isn't an item of the
+request has a value that means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from aiokafka08._tools.gateway.error_codes import old_code
+from aiokafka08._tools.gateway.layouts import Api
+from aiokafka08._tools.gateway.messages import Field, Struct, Values, struct_of, zero
+from aiokafka08.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
+
+ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id")
+_PARTITION: Final = frozenset({"Partition", "PartitionIndex", "Index", "PartitionId"})
+_CODES: Final = frozenset({"ErrorCode", "PartitionErrorCode"})
+
+_TOPIC_APIS: Final = frozenset({"DeleteTopics", "DeleteRecords", "CreatePartitions"})
+_CREATE_TOPICS: Final = "CreateTopics"
+_FIRST_BY_TOPIC: Final = 3
+"""Before this version of CreateTopics (Kafka 2.0) brokers answer that the cluster isn't authorized:
+Connect goes on without creating topics only if it gets that."""
+
+_TOPIC_RESOURCE: Final = 2
+
+
+def refusal_code(api: Api, version: int) -> int:
+    """Return the code for a request that changes the cluster."""
+    if api.name in _TOPIC_APIS or (api.name == _CREATE_TOPICS and version >= _FIRST_BY_TOPIC):
+        return TopicAuthorizationFailedError.errno
+    return ClusterAuthorizationFailedError.errno
+
+
+NO_CODES: Final[Mapping[str, int]] = {}
+
+
+def error_answer(
+    api: Api,
+    version: int,
+    request: Values,
+    code: int,
+    text: str,
+    codes: Mapping[str, int] = NO_CODES,
+) -> Values:
+    """Return the response in which everything has failed.
+
+    Args:
+        api: the API.
+        version: the version of request and response.
+        request: the values of the request, or of the part of it that is refused.
+        code: the error code; clients that don't know it get the nearest one.
+        text: the message of the error, in versions that have one.
+        codes: by the role of items: the code of these, and of what they have.
+    """
+    known = {role: old_code(api.key, version, one) for role, one in codes.items()}
+    return _Mirror(known, text).struct(
+        struct_of(api, "response", version),
+        struct_of(api, "request", version),
+        request,
+        old_code(api.key, version, code),
+    )
+
+
+def has_answer(api: Api, version: int) -> bool:
+    """Return whether an answer can tell that a request has failed."""
+    return _has_code(struct_of(api, "response", version))
+
+
+def _has_code(struct: Struct) -> bool:
+    return any(
+        field.name in _CODES or (field.struct is not None and _has_code(field.struct))
+        for field in struct.fields
+    )
+
+
+class _Mirror:
+    """Makes structs of a response out of those of a request."""
+
+    def __init__(self, codes: Mapping[str, int], text: str) -> None:
+        self._codes = codes
+        self._text = text
+
+    def struct(self, made: Struct, given: Struct | None, values: Any, code: int) -> Values:
+        """Return a struct with the error; `values` are the item of the request that it is for."""
+        made_values: Values = {}
+        for field in made.fields:
+            if field.name in _CODES:
+                made_values[field.name] = code
+            elif field.name == "ErrorMessage":
+                made_values[field.name] = self._text
+            elif field.is_array:
+                made_values[field.name] = list(self._items(field, given, values, code))
+            elif field.struct is not None:
+                made_values[field.name] = (
+                    None if field.is_optional else self.struct(field.struct, None, None, code)
+                )
+            else:
+                made_values[field.name] = self._value(field, given, values)
+        if made_values.get("ResourceType") == _TOPIC_RESOURCE:
+            made_values["ErrorCode"] = TopicAuthorizationFailedError.errno
+        return made_values
+
+    def _value(self, field: Field, given: Struct | None, values: Any) -> Any:
+        if given is None:  # the item is a string or a number
+            is_named = field.role in ITEM_ROLES or field.name in _PARTITION
+            return values if is_named and values is not None else zero(field)
+        for other in given.fields:
+            is_same = (
+                other.name == field.name
+                or (field.role in ITEM_ROLES and other.role == field.role)
+                or {other.name, field.name} <= _PARTITION
+            )
+            if is_same and not other.is_array and other.kind == field.kind:
+                return values.get(other.name, zero(field))
+        return zero(field)
+
+    def _items(
+        self, field: Field, given: Struct | None, values: Any, code: int
+    ) -> Iterator[Values]:
+        if field.struct is None or given is None or not _has_code(field.struct):
+            return
+        role = next((one.role for one in field.struct.fields if one.role in ITEM_ROLES), "")
+        is_partition = any(one.name in _PARTITION for one in field.struct.fields)
+        for other in given.fields:
+            if not other.is_array or other.role not in ("", role):
+                continue
+            inner = other.struct
+            if inner is None:
+                is_source = bool(role and other.role == role) or (
+                    is_partition and other.kind == "int32"
+                )
+            else:
+                inner_role = next((one.role for one in inner.fields if one.role in ITEM_ROLES), "")
+                is_source = inner_role == role
+                if is_partition and is_source:
+                    is_source = any(one.name in _PARTITION for one in inner.fields)
+            if is_source:
+                for item in values.get(other.name) or ():
+                    yield self.struct(field.struct, inner, item, self._codes.get(role, code))

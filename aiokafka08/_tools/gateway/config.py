@@ -1,0 +1,112 @@
+"""`read_settings`: the options of a gateway, from a TOML file and from flags of the command line.
+
+    listen = "10.0.0.5:9092"
+    to = "kafka4-1:9092,kafka4-2:9092"
+    allow = ["10.0.0.0/24"]
+    [topics]
+    include = ["orders", "clicks-.*"]
+
+`option_table` has all options. A flag overrides the file.
+
+Invariant: an error names the file and the key, or the flag, with the value and what is expected.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from aiokafka08._core.config_file import Key, check_sections, named, read_file
+from aiokafka08._core.names import NamePatterns, compile_patterns
+from aiokafka08._tools.gateway.access import Access
+from aiokafka08._tools.gateway.option_table import OPTIONS, flag
+from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames, gateway_options
+from aiokafka08.errors import IllegalArgumentError
+
+_SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
+    section: {
+        option.key.rpartition(".")[2]: Key(option.check, option.default)
+        for option in OPTIONS
+        if option.key.rpartition(".")[0] == section
+    }
+    for section in ("", "topics", "groups")
+}
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """All options of a gateway, checked.
+
+    Attributes:
+        options: those of the gateway itself.
+        state: the file of the table of ports; None: none.
+        metrics: where to serve metrics, as it was given; None: nowhere.
+        log_level: one of `option_table.LOG_LEVELS`.
+        names: how to name options in errors.
+    """
+
+    options: GatewayOptions
+    state: Path | None
+    metrics: str | None
+    log_level: str
+    names: OptionNames
+
+
+def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySettings:
+    """Return the options of a file, overridden by those of the command line.
+
+    Args:
+        path: the file; None: there is none.
+        given: the options by their keys; None, False and () aren't given.
+
+    Raises:
+        IllegalArgumentError: the file can't be read, or an option is wrong.
+    """
+    values = {option.key: option.default for option in OPTIONS}
+    if path is not None:
+        text = read_file(path, "the TOML file of a gateway")
+        with named(path):
+            for section, keys in check_sections(text, _SECTIONS).items():
+                values |= {f"{section}.{key}".strip("."): one for key, one in keys.items()}
+    flags = {key: value for key, value in given.items() if value not in (None, False, ())}
+    values |= flags
+    names = OptionNames(path, frozenset(flags))
+    if values["to"] is None:
+        where = flag("to") if path is None else f"{path}: to"
+        raise IllegalArgumentError(
+            f"{where}: missing; expected brokers of the target, such as kafka4-1:9092"
+        )
+    options = gateway_options(
+        values["to"],
+        values["listen"],
+        advertise=values["advertise"],
+        allowed=values["allow"],
+        is_open=values["open"],
+        is_read_committed=values["isolation"] == "read_committed",
+        access=Access(
+            _patterns("topics", values, names),
+            _patterns("groups", values, names),
+            values["read_only"],
+        ),
+        names=names,
+    )
+    state = values["state"]
+    if state is not None:
+        is_in_file = path is not None and "state" not in flags
+        state = (path.parent if path is not None and is_in_file else Path()) / state
+    return GatewaySettings(options, state, values["metrics"], values["log_level"], names)
+
+
+def _patterns(section: str, values: Mapping[str, Any], names: OptionNames) -> NamePatterns | None:
+    """Return the names that are allowed; None: all."""
+    include, exclude = values[f"{section}.include"], values[f"{section}.exclude"]
+    if not include and not exclude:
+        return None
+    return NamePatterns(
+        compile_patterns(names.name_in_error(f"{section}.include"), include)
+        or (re.compile(".*", re.DOTALL),),
+        compile_patterns(names.name_in_error(f"{section}.exclude"), exclude),
+    )

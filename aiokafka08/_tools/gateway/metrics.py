@@ -1,0 +1,71 @@
+"""`PrometheusMetrics`: what the gateway measures of its own work, for Prometheus.
+
+`clients` counts the requests of clients; here are times, bytes and failures.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+
+from aiokafka08._tools.gateway.measurements import Measurements
+
+_BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
+
+
+class PrometheusMetrics(Measurements):
+    """See the module."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._latency = Histogram(
+            "aiokafka08_gateway_request_seconds",
+            "From the last byte of a request to its response; the target's time included.",
+            ("api",),
+            buckets=_BUCKETS_S,
+            registry=registry,
+        )
+        self._conversion_seconds = Counter(
+            "aiokafka08_gateway_conversion_seconds",
+            "Time in which requests and responses of old versions were translated.",
+            ("api",),
+            registry=registry,
+        )
+        self._conversion_bytes = Counter(
+            "aiokafka08_gateway_conversion_bytes",
+            "Bytes of requests and responses of old versions before they were translated.",
+            ("api",),
+            registry=registry,
+        )
+        self._upstream_errors = Counter(
+            "aiokafka08_gateway_upstream_errors",
+            "Connections to a broker that couldn't be opened (connect) or have failed (lost).",
+            ("node", "kind"),
+            registry=registry,
+        )
+
+    def answered(self, api: str, seconds: float) -> None:
+        """See `Measurements`."""
+        self._latency.labels(api).observe(seconds)
+
+    @contextmanager
+    def converting(self, api: str, size_bytes: int) -> Iterator[None]:
+        """See `Measurements`."""
+        began = time.perf_counter()
+        try:
+            yield
+            self._conversion_bytes.labels(api).inc(size_bytes)
+        finally:  # what takes too long is done again, elsewhere
+            self._conversion_seconds.labels(api).inc(time.perf_counter() - began)
+
+    def upstream_failed(self, node_id: int, kind: str) -> None:
+        """See `Measurements`."""
+        self._upstream_errors.labels(str(node_id), kind).inc()
+
+    def text(self) -> bytes:
+        """Return the metrics in the text format of Prometheus."""
+        return generate_latest(self._registry)

@@ -1,0 +1,162 @@
+"""`OPTIONS`: each option of a gateway once.
+
+It has the option's key in the file, its check and default, and what the command line says about it.
+`config` reads the file, and the command `gateway` makes flags of it.
+
+Invariant: this module imports little, since `aiokafka08 gateway --help` needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiokafka08._core.config_file import a_boolean, a_text, one_of, texts
+
+DEFAULT_LISTEN: Final = "127.0.0.1:9092"
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+_ISOLATION: Final = ("read_uncommitted", "read_committed")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option.
+
+    Attributes:
+        key: its name in the file, with the section: "topics.include".
+        check: see `config_file.Key`.
+        default: its value if it isn't given.
+        metavar: what the help says for a value; "" for a flag without one.
+        help: what it does.
+        choices: the values, if there are few.
+    """
+
+    key: str
+    check: Callable[[object], Any]
+    default: Any
+    metavar: str
+    help: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of its variable."""
+        return self.key.replace(".", "_")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether its flag may be repeated."""
+        return self.check is texts
+
+    @property
+    def is_flag(self) -> bool:
+        """Whether its flag has no value."""
+        return self.check is a_boolean
+
+
+OPTIONS: Final = (
+    Option(
+        "to",
+        a_text,
+        None,
+        "HOST:PORT,...",
+        "Brokers of the target, of Kafka 2.1 to 4.x; the gateway finds the others.",
+    ),
+    Option(
+        "listen",
+        a_text,
+        DEFAULT_LISTEN,
+        "ADDRESS:PORT",
+        "Where to listen for the first broker; the others have the ports behind it (default: "
+        f"{DEFAULT_LISTEN}).",
+    ),
+    Option(
+        "advertise",
+        a_text,
+        None,
+        "HOST",
+        "The host that clients get as that of all brokers (default: the address of --listen).",
+    ),
+    Option(
+        "allow",
+        texts,
+        (),
+        "NETWORK",
+        "Serve clients of this network, such as 10.0.0.0/24; may be repeated.",
+    ),
+    Option("open", a_boolean, False, "", "Serve clients from everywhere; not with --allow."),
+    Option(
+        "topics.include",
+        texts,
+        (),
+        "PATTERN",
+        "Let clients use topics whose whole name this regular expression matches, and no others; "
+        "may be repeated (default: all).",
+    ),
+    Option(
+        "topics.exclude", texts, (), "PATTERN", "Let clients use no such topics; may be repeated."
+    ),
+    Option(
+        "groups.include",
+        texts,
+        (),
+        "PATTERN",
+        "Let clients use such groups, and no others; may be repeated (default: all).",
+    ),
+    Option(
+        "groups.exclude", texts, (), "PATTERN", "Let clients use no such groups; may be repeated."
+    ),
+    Option(
+        "read_only",
+        a_boolean,
+        False,
+        "",
+        "Let clients write nothing but the offsets of their groups.",
+    ),
+    Option(
+        "state",
+        a_text,
+        None,
+        "FILE",
+        "Keep there which broker has which port, so that a restart doesn't change it (default: "
+        "the ports follow the brokers' ids at each start).",
+    ),
+    Option(
+        "isolation",
+        one_of(*_ISOLATION),
+        _ISOLATION[0],
+        "",
+        "With read_committed old clients get no records of aborted and open transactions "
+        "(default: all, as from Kafka up to 3.9).",
+        _ISOLATION,
+    ),
+    Option(
+        "metrics",
+        a_text,
+        None,
+        "[HOST]:PORT",
+        "Serve /metrics, /clients and /healthz there, on 127.0.0.1 without HOST (default: not at "
+        "all).",
+    ),
+    Option(
+        "log_level",
+        one_of(*LOG_LEVELS),
+        "info",
+        "",
+        "What to log on stderr (default: info).",
+        LOG_LEVELS,
+    ),
+)
+
+_FLAGS: Final[Mapping[str, str]] = {
+    "topics.include": "--topics",
+    "topics.exclude": "--exclude-topics",
+    "groups.include": "--groups",
+    "groups.exclude": "--exclude-groups",
+}
+
+
+def flag(key: str) -> str:
+    """Return the flag of an option, whose key in a file is given."""
+    return _FLAGS.get(key, f"--{key.replace('_', '-')}")

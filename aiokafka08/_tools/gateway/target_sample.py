@@ -1,0 +1,193 @@
+"""`sample_target`: ask the target, and this machine, what `check` judges.
+
+Invariant: what can't be asked is in the sample as a problem, or missing; only a target that can't
+be reached at all is an error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._tools.gateway.target_client import TargetClient
+from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
+
+TIMEOUT_S: Final = 10.0
+_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError, EOFError, KafkaProtocolError)
+
+_TOPIC, _BROKER = 2, 4  # types of resources
+_TOPICS_AT_ONCE: Final = 500
+_NO_LEADER: Final = -1
+_BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
+
+TOPIC_SETTINGS: Final = (
+    "compression.type", "max.message.bytes", "message.timestamp.type",
+    "message.timestamp.before.max.ms", "message.timestamp.after.max.ms",
+)  # fmt: skip
+BROKER_SETTINGS: Final = ("message.max.bytes", "auto.create.topics.enable")
+
+
+@dataclass(slots=True)
+class TargetTopic:
+    """A topic.
+
+    Attributes:
+        leaderless: its partitions without a leader.
+        operations: what the gateway may do, as bits; None: it isn't told.
+        settings: those of `TOPIC_SETTINGS` that are known.
+    """
+
+    leaderless: list[int]
+    operations: int | None
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class TargetSample:
+    """What was found.
+
+    Attributes:
+        address: of the broker that was asked.
+        ranges: the first and last version that it takes, by API.
+        brokers: the addresses of the brokers, by their ids.
+        unreachable: why a broker can't be reached.
+        ports: by address: why the gateway can't listen there; None: it can.
+        topics: the topics, by name; None: they weren't asked for.
+        settings: those of `BROKER_SETTINGS` that are known.
+        problems: what couldn't be asked.
+    """
+
+    address: Address
+    ranges: Mapping[int, tuple[int, int]]
+    brokers: dict[int, Address]
+    unreachable: dict[int, str] = field(default_factory=dict)
+    ports: dict[Address, str | None] = field(default_factory=dict)
+    topics: dict[str, TargetTopic] | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+async def sample_target(targets: Sequence[Address], *, is_quick: bool) -> TargetSample:
+    """Return what the first broker that answers tells, and which others can be reached.
+
+    Args:
+        targets: addresses of brokers.
+        is_quick: whether topics and settings aren't asked for.
+
+    Raises:
+        KafkaConnectionError: no broker can be reached; the text has the reason of each.
+    """
+    problems = []
+    for address in targets:
+        try:
+            async with asyncio.timeout(TIMEOUT_S), await TargetClient.connect(address) as client:
+                sample = await _sample(client, address, is_quick=is_quick)
+        except _ERRORS as error:
+            problems.append(f"{address_text(address)}: {_text(error)}")
+            continue
+        await asyncio.gather(*(_try(sample, node) for node in sample.brokers))
+        return sample
+    raise KafkaConnectionError(f"the target can't be reached: {'; '.join(problems)}")
+
+
+async def _sample(client: TargetClient, address: Address, *, is_quick: bool) -> TargetSample:
+    version = client.version_of("Metadata", _BY_NAME)
+    if version is None:
+        raise KafkaProtocolError("it knows no version of Metadata that the gateway knows")
+    answer = await client.call(
+        "Metadata",
+        version,
+        Topics=[] if is_quick or version == 0 else None,
+        AllowAutoTopicCreation=0,
+        IncludeTopicAuthorizedOperations=1,
+        IncludeClusterAuthorizedOperations=0,
+    )
+    brokers = {one["NodeId"]: (one["Host"], one["Port"]) for one in answer["Brokers"]}
+    sample = TargetSample(address, client.ranges, brokers)
+    if not is_quick:
+        sample.topics = {one["Name"]: _topic(one) for one in answer["Topics"]}
+        await _read_settings(client, sample)
+    return sample
+
+
+def _topic(values: Mapping[str, Any]) -> TargetTopic:
+    leaderless = [
+        one["PartitionIndex"] for one in values["Partitions"] if one["LeaderId"] == _NO_LEADER
+    ]
+    operations = values.get("TopicAuthorizedOperations", -(1 << 31))
+    return TargetTopic(leaderless, None if operations == -(1 << 31) else operations)
+
+
+async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
+    version = client.version_of("DescribeConfigs")
+    if version is None:
+        sample.problems.append("settings: the target doesn't know DescribeConfigs")
+        return
+    node = next((node for node, one in sample.brokers.items() if one == sample.address), None)
+    if node is None:
+        node = min(sample.brokers, default=-1)
+    wanted: list[tuple[int, str, Sequence[str]]] = [(_BROKER, str(node), BROKER_SETTINGS)]
+    wanted += [(_TOPIC, topic, TOPIC_SETTINGS) for topic in sorted(sample.topics or ())]
+    refused: list[str] = []
+    for at in range(0, len(wanted), _TOPICS_AT_ONCE):
+        resources = [
+            {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": list(keys)}
+            for kind, name, keys in wanted[at : at + _TOPICS_AT_ONCE]
+        ]
+        answer = await client.call(
+            "DescribeConfigs",
+            version,
+            Resources=resources,
+            IncludeSynonyms=0,
+            IncludeDocumentation=0,
+        )
+        for one in answer["Results"]:
+            found = {each["Name"]: each["Value"] for each in one["Configs"] or ()}
+            found = {name: value for name, value in found.items() if value is not None}
+            if one["ErrorCode"]:
+                refused.append(f"{one['ResourceName']} (error {one['ErrorCode']})")
+            elif one["ResourceType"] == _BROKER:
+                sample.settings = found
+            elif sample.topics is not None and one["ResourceName"] in sample.topics:
+                sample.topics[one["ResourceName"]].settings = found
+    if refused:
+        sample.problems.append(f"settings of {', '.join(refused[:3])}, {len(refused)} in all")
+
+
+async def _try(sample: TargetSample, node: int) -> None:
+    """Note why a broker can't be reached."""
+    try:
+        async with asyncio.timeout(TIMEOUT_S):
+            _reader, writer = await asyncio.open_connection(*sample.brokers[node])
+    except _ERRORS as error:
+        sample.unreachable[node] = _text(error)
+    else:
+        writer.transport.abort()
+
+
+def try_ports(addresses: Iterable[Address]) -> dict[Address, str | None]:
+    """Return why the gateway can't listen at each address; None if it can."""
+    found: dict[Address, str | None] = {}
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        with socket.socket(family) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                tried.bind(address)
+                tried.listen(1)
+                found[address] = None
+            except OSError as error:
+                found[address] = error.strerror or str(error)
+    return found
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, KafkaError):
+        return error.text
+    if isinstance(error, EOFError):
+        return "it has closed the connection without an answer"
+    return str(error) or "no answer in time"

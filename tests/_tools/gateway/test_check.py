@@ -1,0 +1,162 @@
+"""What `gateway check` finds: judged from samples, and sampled from targets."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from aiokafka08._core.names import NamePatterns, compile_patterns
+from aiokafka08._tools.findings import Code, CodedFinding, is_healthy
+from aiokafka08._tools.gateway.access import Access
+from aiokafka08._tools.gateway.check import CheckCode, judge
+from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
+from aiokafka08._tools.gateway.target_sample import (
+    TargetSample,
+    TargetTopic,
+    sample_target,
+    try_ports,
+)
+from aiokafka08.errors import KafkaConnectionError
+from aiokafka08.testing import EmbeddedCluster
+from tests.brokers.ports import free_port
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.fast
+
+OPTIONS = gateway_options("kafka:9092")
+RANGES = {0: (0, 13), 1: (4, 18), 2: (1, 11), 8: (2, 10), 9: (1, 10)}
+ALL_RIGHTS = 0b1111_1111_1000
+ONLY_A = replace(OPTIONS, access=Access(NamePatterns(compile_patterns("include", ["a", "b"]))))
+
+
+def sample(**changed: Any) -> TargetSample:
+    values: dict[str, Any] = {
+        "address": ("kafka", 9092), "ranges": RANGES, "brokers": {0: ("kafka", 9092)}
+    }  # fmt: skip
+    return TargetSample(**{**values, **changed})
+
+
+def topic(operations: int = ALL_RIGHTS, **settings: str) -> TargetTopic:
+    return TargetTopic([], operations, {name.replace("_", "."): v for name, v in settings.items()})
+
+
+def found(target: TargetSample, options: Any = OPTIONS) -> dict[Code, CodedFinding]:
+    return {one.code: one for one in judge(target, options, FLAG_NAMES)}
+
+
+def test_target_without_problems_has_one_note() -> None:
+    findings = found(sample(topics={"a": topic()}))
+    assert list(findings) == [CheckCode.TARGET]
+    assert findings[CheckCode.TARGET].why == (
+        "Kafka 4.1 by its versions of Fetch (4 to 18), 1 brokers, 1 topics"
+    )
+    assert is_healthy(findings.values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "text"),
+    [
+        ({"ranges": {**RANGES, 1: (11, 20)}}, CheckCode.VERSIONS, "the target takes 11 to 20"),
+        ({"unreachable": {0: "refused"}}, CheckCode.BROKER, "refused; clients get no answer"),
+        ({"ports": {("::1", 9092): "in use"}}, CheckCode.PORT, "in use"),
+        ({"problems": ["settings of 1 (error 31)"]}, CheckCode.UNREAD, "couldn't be read"),
+        ({"topics": {"a": TargetTopic([2], None)}}, CheckCode.LEADERLESS, "1 of its partitions"),
+        ({"topics": {"a": topic(0b1000)}}, CheckCode.PERMISSION, "no right to Write"),
+        ({"topics": {"a": topic(compression_type="zstd")}}, CheckCode.ZSTD, "recompresses"),
+        ({"topics": {"a": topic(max_message_bytes="9000000")}}, CheckCode.SIZES, "1 MiB"),
+        (
+            {"topics": {"a": topic(message_timestamp_before_max_ms="3600000")}},
+            CheckCode.TIMESTAMPS,
+            "too old get error 32",
+        ),
+        (
+            {"topics": {}, "settings": {"auto.create.topics.enable": "true"}},
+            CheckCode.CREATION,
+            "creates it",
+        ),
+        (
+            {"topics": {}, "settings": {"message.max.bytes": "1000"}},
+            CheckCode.SIZES,
+            "gets error 10",
+        ),
+    ],
+)
+def test_each_problem_has_its_finding(changed: dict[str, Any], code: CheckCode, text: str) -> None:
+    assert text in found(sample(**changed))[code].why
+
+
+def test_limits_that_do_not_apply_are_no_findings() -> None:
+    settings: dict[str, Any] = {
+        "message_timestamp_before_max_ms": str(2**63 - 1),
+        "message_timestamp_after_max_ms": "1",
+        "message_timestamp_type": "LogAppendTime",
+        "max_message_bytes": "1048588",
+    }
+    assert list(found(sample(topics={"a": topic(**settings)}))) == [CheckCode.TARGET]
+
+
+def test_only_allowed_topics_are_judged_and_patterns_without_a_topic_are_named() -> None:
+    target = sample(topics={"a": topic(), "other": topic(0)})
+    findings = found(target, ONLY_A)
+    assert findings.keys() == {CheckCode.TARGET, CheckCode.PATTERN}
+    assert findings[CheckCode.PATTERN].where == "--topics b"
+
+
+def test_read_only_gateway_needs_no_right_to_write() -> None:
+    options = replace(OPTIONS, access=Access(is_read_only=True))
+    assert CheckCode.PERMISSION not in found(sample(topics={"a": topic(0b1000)}), options)
+
+
+def test_codes_are_those_of_the_guide() -> None:
+    text = (ROOT / "docs/guides/gateway.md").read_text()
+    for code in CheckCode:
+        assert f"| `{code.value}` | {code.severity} | {code.meaning} |" in text, code
+
+
+async def test_sample_of_a_broker_without_settings_names_the_problem() -> None:
+    async with EmbeddedCluster(2, version="0.10", topics={"t": 2}) as cluster:
+        target = await sample_target([("127.0.0.1", cluster.nodes[0].port)], is_quick=False)
+        assert list(target.brokers) == [0, 1]
+        assert target.topics is not None
+        assert list(target.topics) == ["t"]
+        assert target.problems == ["settings: the target doesn't know DescribeConfigs"]
+        assert CheckCode.VERSIONS in found(target)
+        quick = await sample_target([("127.0.0.1", cluster.nodes[0].port)], is_quick=True)
+        assert quick.topics is None
+
+
+async def test_target_is_the_first_address_that_answers() -> None:
+    async with EmbeddedCluster(version="0.10") as cluster:
+        missing = ("127.0.0.1", free_port())
+        target = await sample_target([missing, ("127.0.0.1", cluster.nodes[0].port)], is_quick=True)
+        assert target.address == ("127.0.0.1", cluster.nodes[0].port)
+        with pytest.raises(
+            KafkaConnectionError, match=rf"127\.0\.0\.1:{missing[1]}: .*(refused|failed)"
+        ):
+            await sample_target([missing], is_quick=True)
+
+
+async def test_broker_that_hangs_up_is_named() -> None:
+    """As brokers do that expect TLS, and those before 0.10."""
+
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with server:
+        address = server.sockets[0].getsockname()
+        with pytest.raises(KafkaConnectionError, match=r"closed the connection|reset by peer"):
+            await sample_target([address], is_quick=True)
+
+
+def test_ports_are_tried() -> None:
+    with socket.socket() as used:
+        used.bind(("127.0.0.1", 0))
+        used.listen()
+        taken, free = used.getsockname(), ("127.0.0.1", free_port())
+        assert try_ports([taken, free]) == {taken: "Address already in use", free: None}

@@ -1,0 +1,79 @@
+"""The options of a gateway from a file and from flags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from aiokafka08._tools.gateway.config import read_settings
+from aiokafka08._tools.gateway.option_table import OPTIONS, flag
+from aiokafka08.errors import IllegalArgumentError
+from tests.support.paths import ROOT
+
+pytestmark = pytest.mark.fast
+
+TEXT = """
+to = "kafka:9092"
+listen = "10.0.0.5:9092"
+allow = ["10.0.0.0/24"]
+state = "listeners.json"
+isolation = "read_committed"
+read_only = true
+[topics]
+include = ["orders", "clicks-.*"]
+exclude = ["clicks-internal"]
+[groups]
+exclude = ["secret"]
+"""
+
+
+def test_file_has_all_options(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text(TEXT)
+    settings = read_settings(path, {})
+    options, access = settings.options, settings.options.access
+    assert options.targets == (("kafka", 9092),)
+    assert options.listen == ("10.0.0.5", 9092)
+    assert options.is_allowed("10.0.0.9")
+    assert options.is_read_committed
+    assert access.is_read_only
+    assert settings.state == tmp_path / "listeners.json"
+    assert settings.log_level == "info"
+    topics = [name for name in ("orders", "order", "clicks-1", "clicks-internal") if
+              access.accepts("topic", name)]  # fmt: skip
+    assert topics == ["orders", "clicks-1"]
+    assert access.accepts("group", "any")
+    assert not access.accepts("group", "secret")
+
+
+def test_flags_override_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text(TEXT)
+    given = {"listen": "127.0.0.1:7", "state": "here.json", "topics.include": ("t",), "open": False}
+    settings = read_settings(path, given)
+    assert settings.options.listen == ("127.0.0.1", 7)
+    assert settings.state == Path("here.json")
+    assert settings.options.access.accepts("topic", "t")
+    assert not settings.options.access.accepts("topic", "orders")
+
+
+def test_everything_is_allowed_by_default() -> None:
+    access = read_settings(None, {"to": "kafka:9092"}).options.access
+    assert (access.topics, access.groups, access.is_read_only) == (None, None, False)
+
+
+def test_error_names_where_the_option_is(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text("to = 'kafka:9092'\nallow = ['10.0.0.1/8']\n")
+    with pytest.raises(IllegalArgumentError, match=r"gateway\.toml: allow='10\.0\.0\.1/8': "):
+        read_settings(path, {})
+    with pytest.raises(IllegalArgumentError, match=r"--allow 10\.0\.0\.2/8: "):
+        read_settings(path, {"allow": ("10.0.0.2/8",)})
+
+
+def test_guide_has_each_option() -> None:
+    text = (ROOT / "docs/guides/gateway.md").read_text()
+    for option in OPTIONS:
+        assert f"`{option.key}`" in text
+        assert f"`{flag(option.key)}`" in text

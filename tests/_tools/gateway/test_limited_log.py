@@ -1,0 +1,44 @@
+"""Warnings that repeat are counted."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from aiokafka08._tools.gateway import limited_log
+from aiokafka08._tools.gateway.limited_log import LimitedLog
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.fast
+
+
+async def test_first_is_logged_at_once_and_the_rest_is_counted(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_log, "PERIOD_S", 0.05)
+    log = LimitedLog(logging.getLogger("test"))
+    for number in range(1000):
+        log.report("loop", f"refused {number}")
+    log.report("once", "closed")
+    assert caplog.messages == ["refused 0", "closed"]
+    await until(lambda: len(caplog.messages) == 3, "the period has ended")
+    assert caplog.messages[2] == "refused 0 (999 more times within 0.05 s)"
+    log.report("loop", "refused again")
+    log.close()
+    assert caplog.messages[3:] == ["refused again"]
+
+
+async def test_different_warnings_are_limited_too(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_log, "MAX_KEYS", 10)
+    log = LimitedLog(logging.getLogger("test"))
+    for number in range(100):
+        log.report(number, f"client {number}")
+    log.close()
+    assert caplog.messages[:10] == [f"client {number}" for number in range(10)]
+    assert caplog.messages[10:] == [
+        "more than 10 different warnings in 60 s",
+        "more than 10 different warnings in 60 s (89 more times within 60 s)",
+    ]
