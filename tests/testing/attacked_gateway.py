@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
+import uvloop
+
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
@@ -112,7 +114,7 @@ def _run_gateway(max_held_bytes: int) -> None:
         options = gateway_options(address, f"{HOST}:{free_port()}")
         options = replace(options, max_held_bytes=max_held_bytes)
         logging.basicConfig(level=logging.INFO)
-        asyncio.run(_serve(Gateway(options, PortTable())))
+        uvloop.run(_serve(Gateway(options, PortTable())))  # as the command does
 
 
 async def _serve(gateway: Gateway) -> None:

@@ -212,7 +212,7 @@ class Gateway:
             broker.leave,
             self._tasks,
             self._upstreams,
-            self._resources.memory,
+            self._resources,
             self._facts,
             self._options.max_response_bytes,
             self._options.is_read_committed,

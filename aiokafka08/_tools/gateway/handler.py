@@ -25,7 +25,7 @@ from typing import Final, TypeVar
 
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
-from aiokafka08._core.server.memory_limit import MemoryLimit
+from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish, offload
 from aiokafka08._tools.gateway import api_versions
 from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
@@ -96,7 +96,7 @@ class BrokerRoute:
         unreachable: called when a connection to the broker couldn't be opened.
         tasks: has the tasks that open connections.
         upstreams: has the connections to brokers.
-        memory: what all connections hold.
+        resources: what all connections share.
         facts: what is known of the target.
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
@@ -113,7 +113,7 @@ class BrokerRoute:
     unreachable: Callable[[], None]
     tasks: set[asyncio.Task[None]]
     upstreams: Upstreams
-    memory: MemoryLimit
+    resources: ServerResources
     facts: TargetFacts
     max_response_bytes: int
     is_read_committed: bool
@@ -171,7 +171,7 @@ class GatewayHandler(ConnectionHandler):
         return Upstream(
             name,
             self._route.upstreams,
-            self._route.memory,
+            self._route.resources,
             self._route.max_response_bytes,
             lambda is_writable: self._hold(name, not is_writable),
             lost,

@@ -303,7 +303,10 @@ class _Converter:
             self._must_have_message = self._must_have_message and self._head.version < 3
             self._left_bytes -= len(result.data)
             return FetchedPartition(
-                partition, NoError.errno, fetched.high_watermark, bytes(result.data)
+                partition,
+                NoError.errno,
+                fetched.high_watermark,
+                memoryview(result.data),  # no copy, which holds the GIL
             )
         high_watermark = fetched.high_watermark
         if result.next_offset > offset and not result.is_full:

@@ -10,7 +10,8 @@ Invariants:
 - While a response is worked on, or the client doesn't read, no further one is read.
 - After `close()` what was sent still goes to the broker, since acks=0 has no answer; but a broker
   that doesn't read it within `CLOSE_S` loses it. No response is worked on any more.
-- What waits for the broker counts in the memory of all connections, until it is sent.
+- What waits for the broker, what has come of a response, and the responses that are worked on count
+  in the memory of all connections. All of them share the reading of large responses, too.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ from typing import Final, NamedTuple, cast
 from aiokafka08._core.net.config import Address
 from aiokafka08._core.server import transports
 from aiokafka08._core.server.connection import Exchange
-from aiokafka08._core.server.memory_limit import MemoryLimit
+from aiokafka08._core.server.read_budget import LEAST_BYTES
+from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.scheduler import Job
 from aiokafka08._core.server.work import Work
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import decode_correlation_id
-from aiokafka08.protocol.frame import FrameReader
+from aiokafka08.protocol.frame import SCRATCH_BYTES, FrameReader
 from aiokafka08.protocol.types import Buffer
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
@@ -42,7 +44,7 @@ CLOSE_S: Final = 30.0
 """How long a broker may take to read what a client that has gone sent before."""
 
 _FEW_BYTES: Final = 64 << 10
-"""Fewer bytes that wait for a broker don't count."""
+"""Fewer bytes don't count."""
 
 Answer = Callable[[memoryview], Work[list[Buffer] | None]]
 """From the frame of a broker's response to that of the client's, without sizes; None if the
@@ -92,7 +94,7 @@ class Upstream(asyncio.BufferedProtocol):
     Args:
         name: the broker's, for errors.
         others: has it while its connection is open.
-        memory: what all connections hold.
+        resources: what all connections share.
         max_frame_bytes: a larger response ends the connection.
         writable: called with False when the broker doesn't read, and with True when it does again.
         lost: called once at the end, with what ended it if that wasn't `close()`.
@@ -102,15 +104,18 @@ class Upstream(asyncio.BufferedProtocol):
         self,
         name: str,
         others: Upstreams,
-        memory: MemoryLimit,
+        resources: ServerResources,
         max_frame_bytes: int,
         writable: Callable[[bool], None],
         lost: Callable[[Exception | None], None],
     ) -> None:
         self._name = name
         self._others = others
-        self._memory = memory
-        self._waiting_bytes = 0  # as reported
+        self._memory = resources.memory
+        self._reading = resources.reading
+        self._reading_held = False  # by `ReadBudget`
+        self._held_bytes = 0  # as reported
+        self._working_bytes = 0  # of responses that are worked on
         self._frames = FrameReader(max_frame_bytes, name)
         self._writable = writable
         self._on_lost = lost
@@ -194,11 +199,21 @@ class Upstream(asyncio.BufferedProtocol):
             # uvloop calls it in no such case, asyncio in each.
             self.connection_lost(None)
 
-    # --- what `MemoryLimit` calls -----------------------------------------------------------------
+    # --- what `ReadBudget` and `MemoryLimit` call -------------------------------------------------
+
+    def hold_reading(self) -> None:
+        """See `read_budget.BudgetedReader`."""
+        self._reading_held = True
+        self._pause_or_resume()
+
+    def go_on_reading(self) -> None:
+        """See `read_budget.BudgetedReader`."""
+        self._reading_held = False
+        self._pause_or_resume()
 
     def drop_kept(self) -> int:
         """See `memory_limit.MemoryHolder`."""
-        return 0
+        return self._frames.drop_kept()
 
     def evict(self, reason: str) -> None:
         """See `memory_limit.MemoryHolder`."""
@@ -215,7 +230,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._others.add(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.get_buffer()
+        return self._frames.get_buffer()[: self._reading.next_bytes()]
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
@@ -224,6 +239,10 @@ class Upstream(asyncio.BufferedProtocol):
                     self._received(frame)
         except KafkaProtocolError as error:
             self._fail(error)
+        if self._frames.is_in_large_frame or nbytes >= LEAST_BYTES:
+            self._report()
+            if self._transport is not None and not self._transport.is_closing():
+                self._reading.received(self, nbytes)
 
     def pause_writing(self) -> None:
         self._writable(False)
@@ -238,6 +257,7 @@ class Upstream(asyncio.BufferedProtocol):
             return  # it was closed before it was made, or discarded
         self._transport = None
         self._others.remove(self)
+        self._reading.forget(self)
         self._memory.forget(self)
         if self._giving_up is not None:
             self._giving_up.cancel()
@@ -260,6 +280,7 @@ class Upstream(asyncio.BufferedProtocol):
             respond(first.exchange, [frame])
             return
         self._working += 1
+        self._working_bytes += len(frame)
         self._pause_or_resume()
         work = self._answer(first.exchange, first.answer, frame)
         self._jobs.append((first.exchange, first.exchange.run(work, self._worked)))
@@ -285,13 +306,18 @@ class Upstream(asyncio.BufferedProtocol):
     def _forget_jobs(self) -> None:
         if not self._working:
             self._jobs.clear()
+            self._working_bytes = 0
+            self._report()
 
     def _report(self) -> None:
-        """Report what waits for the broker."""
-        waiting_bytes = 0 if self._transport is None else self._transport.get_write_buffer_size()
-        if max(waiting_bytes, self._waiting_bytes) > _FEW_BYTES:
-            self._waiting_bytes = waiting_bytes
-            self._memory.holds(self, waiting_bytes)
+        """Report what is held in memory."""
+        if self._transport is None:
+            return
+        held_bytes = self._transport.get_write_buffer_size() + self._working_bytes
+        held_bytes += self._frames.memory_bytes - SCRATCH_BYTES
+        if max(held_bytes, self._held_bytes) > _FEW_BYTES:
+            self._held_bytes = held_bytes
+            self._memory.holds(self, held_bytes)
 
     def _give_up(self) -> None:
         self._fail(TimeoutError(f"it hasn't read within {CLOSE_S:g} s what the client had sent"))
@@ -301,7 +327,7 @@ class Upstream(asyncio.BufferedProtocol):
         self.abort()
 
     def _pause_or_resume(self) -> None:
-        pauses = self._client_paused or self._working > 0
+        pauses = self._client_paused or self._reading_held or self._working > 0
         transport = self._transport
         if transport is None or transport.is_closing() or pauses == self._reading_paused:
             return

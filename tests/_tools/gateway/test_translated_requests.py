@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
@@ -102,6 +103,31 @@ async def test_what_waits_for_the_broker_counts_after_its_client_has_gone(
         broker.reads.set()
         await until(lambda: broker.lost or broker.requests, "a connection has ended")
     assert caplog.text.count("max_held_bytes=") == 1
+
+
+async def test_responses_that_are_not_whole_count(caplog: pytest.LogCaptureFixture) -> None:
+    """Each client's broker has sent 8 of 16 MiB."""
+
+    class Halting(ScriptedBroker):
+        async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            self._writers.append(writer)
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            frame = await reader.readexactly(size)
+            body = frame[4:8] + (self.metadata() if frame[1] == 3 else bytes(16 * MIB))
+            writer.write((len(body).to_bytes(4, "big") + body)[: 8 * MIB])
+            with suppress(ConnectionError):
+                await reader.read()
+
+    limit = 30 * MIB
+    async with (
+        Halting(None) as broker,
+        running(broker.address, max_held_bytes=limit) as gateway,
+        AsyncExitStack() as stack,
+    ):
+        for _ in range(6):
+            client = await stack.enter_async_context(await RawClient.connect(first_port(gateway)))
+            client.send(request(16, 0))
+        await until(lambda: "connection to node 0 closed, it holds" in caplog.text, "one is closed")
 
 
 # --- groups ---------------------------------------------------------------------------------------
