@@ -49,8 +49,8 @@ def test_wrong_options_are_wrong_usage(cli: RunCommand, arguments: list[str], te
         ("listen = 9092", "gateway.toml: listen=9092: expected a non-empty string"),
         ("lisen = 'x'", "gateway.toml: lisen=…: unknown key; similar: listen"),
         (
-            "[topics]\ninclde = ['x']",
-            "gateway.toml: topics.inclde=…: unknown key; similar: include",
+            "[topics]\nincludes = ['x']",
+            "gateway.toml: topics.includes=…: unknown key; similar: include",
         ),
         ("[topics]\ninclude = 'x'", "topics.include='x': expected a list of non-empty strings"),
         ("[topics]\ninclude = ['*']", "gateway.toml: topics.include='*': nothing to repeat"),
