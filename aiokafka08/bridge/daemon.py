@@ -31,6 +31,7 @@ from aiokafka08.bridge.copy.progress_log import ProgressLog
 from aiokafka08.bridge.copy.status import SESSION, CopyStatus, RepeatedError
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
 from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.target.librdkafka_log import close_librdkafka_log
 from aiokafka08.bridge.target.target_cluster import import_confluent
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.wording import GUARANTEE
@@ -102,6 +103,7 @@ async def run_bridge(
         finally:
             progress.cancel()
             await asyncio.gather(progress, return_exceptions=True)
+            close_librdkafka_log()
 
 
 async def _run_sessions(

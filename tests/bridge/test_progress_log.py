@@ -23,7 +23,7 @@ from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.sink.events import RecordRefused, TransactionCommitted
 from aiokafka08.bridge.source.addresses import named_addresses
 from aiokafka08.bridge.source.source_clients import source_admin
-from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
+from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog, close_librdkafka_log
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.structs import TopicPartition
@@ -210,10 +210,30 @@ def test_librdkafka_lines_have_prefix_and_level(
 ) -> None:
     """The bridge logs or raises errors of transactions itself."""
     caplog.set_level(logging.DEBUG, "aiokafka08.bridge")
+    close_librdkafka_log()
     LibrdkafkaLog("client").log(logging.CRITICAL, "%s [%s] %s", kind, "producer-1", "why")
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
         (level, f"client: librdkafka: {kind} [producer-1] why")
     ]
+
+
+def test_lines_of_librdkafka_that_repeat_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """While the target is away each client of each session logs several lines in a second."""
+    reason = "Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
+    for client in range(3):  # each session has new ones
+        log = LibrdkafkaLog("client")
+        for number in range(10):
+            line = (
+                f"[thrd:127.0.0.1:9092/{number}]: 127.0.0.1:9092/{number}: {reason} "
+                f"(after {number}ms in state CONNECT, {number} identical error(s) suppressed)"
+            )
+            log.log(logging.ERROR, "%s [%s] %s", "FAIL", f"x#producer-{client}", line)
+    log.log(logging.ERROR, "%s [%s] %s", "FAIL", "x#producer-9", "b: SSL handshake failed")
+    close_librdkafka_log()
+    first, other, counted = lines(caplog)
+    assert reason in first
+    assert "SSL handshake failed" in other
+    assert counted == f"{first} (29 more times within 60 s)"
 
 
 async def test_wrong_address_of_a_cluster_names_its_key() -> None:

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from aiokafka08._tools.gateway import limited_log
-from aiokafka08._tools.gateway.limited_log import LimitedLog
+from aiokafka08._core import limited_log
+from aiokafka08._core.limited_log import LimitedLog
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
