@@ -122,7 +122,7 @@ async def _run_sessions(
         config = replace(config, copy=replace(config.copy, outage_s=outage_s))
     backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
     last_progress, transactions, is_said = loop.time(), 0, False
-    has_started, failed = False, RepeatedError()
+    failed = RepeatedError()
     while True:
         status.sessions += 1
         began_at = loop.time()
@@ -140,7 +140,6 @@ async def _run_sessions(
                 raise  # the start was refused, such as for want of a permission
             now = loop.time()
             has_begun = status.problem is None
-            has_started |= has_begun
             lasted_s = now - began_at
             was_steady = has_begun and lasted_s >= min(_STEADY_S, outage_s) and not status.lag()
             if status.transactions > transactions or was_steady:  # the outage begins now
@@ -154,7 +153,7 @@ async def _run_sessions(
             pause = backoff.next()
             _log.warning(
                 "%s: %s, next attempt in %.1f s: %s", config.client_id,
-                "the copy stopped" if has_started else f"not started yet (see {config.path})",
+                "the copy stopped" if status.has_begun else f"not started yet (see {config.path})",
                 pause, status.problem,
             )  # fmt: skip
         # Behind the block: the exception is gone here, and with it the frames of the session.

@@ -25,7 +25,7 @@ from aiokafka08.bridge.source.addresses import named_addresses
 from aiokafka08.bridge.source.source_clients import source_admin
 from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog, close_librdkafka_log
 from aiokafka08.bridge.target.target_release import refuse_old_target
-from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable
+from aiokafka08.errors import KafkaConfigurationError, KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.structs import TopicPartition
 from tests.bridge.sessions import UnstartedSession, record
 from tests.support.waiting import until
@@ -252,6 +252,37 @@ def test_wrong_address_of_zookeeper_names_its_key() -> None:
     assert error.args[1] == 7
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            "ZooKeeper names no live broker. Check that zookeeper_connect is the ZooKeeper",
+            "ZooKeeper names no live broker. Check that source.zookeeper is the ZooKeeper",
+        ),
+        (
+            "ZooKeeper zk:1 isn't that of the brokers: it registers none. Check zookeeper_connect, "
+            "its chroot, and bootstrap_servers. Set zookeeper_check='warn'",
+            "source.zookeeper: ZooKeeper zk:1 isn't that of the brokers: it registers none. Check "
+            "source.zookeeper, its chroot, and source.bootstrap. Set source.zookeeper_check = "
+            '"warn"',
+        ),
+        (
+            "to read the node itself, give zookeeper_connect='host:2181/chroot'",
+            'to read the node itself, give source.zookeeper = "host:2181/chroot"',
+        ),
+        (
+            "zookeeper_connect: kazoo isn't installed",
+            "source.zookeeper: kazoo isn't installed",
+        ),
+    ],
+)
+def test_errors_of_the_source_name_keys_of_the_file(text: str, named: str) -> None:
+    error = KafkaConfigurationError(text)
+    with pytest.raises(KafkaConfigurationError), named_addresses(CONFIG.source):
+        raise error
+    assert error.text == named
+
+
 async def test_run_that_never_started_says_so_each_time(caplog: pytest.LogCaptureFixture) -> None:
     status = CopyStatus()
     running = asyncio.create_task(run_bridge(CONFIG, status))
@@ -271,7 +302,7 @@ async def test_run_that_never_started_says_so_each_time(caplog: pytest.LogCaptur
     [
         (
             "run",
-            "stopped; all that was copied is committed: 0 messages in 0 transactions",
+            "stopped; not started",
         ),
         ("verify", "stopped; --resume goes on where it ended"),
     ],

@@ -105,6 +105,8 @@ class CopyStatus:
     aborts: int = 0
     sessions: int = 0
     problem: str | None = "starting"
+    has_begun: bool = False
+    """Whether a session of the run has begun to copy."""
     errors: dict[str, RepeatedError] = field(default_factory=dict)
     committed_at: float = 0.0
     """The loop's time of the last commit."""
@@ -131,7 +133,7 @@ class CopyStatus:
 
     def begin_session(self) -> None:
         """Note that the copy goes on."""
-        self.problem = None
+        self.problem, self.has_begun = None, True
         self.copying_since = None
         self.note_success(SESSION)
 
