@@ -29,7 +29,12 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_session import CopySession, OnCommit
 from aiokafka08.bridge.copy.progress_log import ProgressLog
 from aiokafka08.bridge.copy.status import SESSION, CopyStatus, RepeatedError
-from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
+from aiokafka08.bridge.errors import (
+    BridgeError,
+    BridgeFencedError,
+    TargetError,
+    TargetUnreachableError,
+)
 from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.target.librdkafka_log import close_librdkafka_log
 from aiokafka08.bridge.target.target_cluster import import_confluent
@@ -39,6 +44,7 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
     KafkaError,
+    NoBrokersAvailable,
     UnsupportedVersionError,
 )
 
@@ -128,6 +134,7 @@ async def _run_sessions(
         began_at = loop.time()
         try:
             await check_target(config)
+            status.note_away("target", None)
             if not is_said:
                 is_said = True
                 _log.info("%s: %s", config.client_id, GUARANTEE)
@@ -138,6 +145,10 @@ async def _run_sessions(
         except KafkaError as error:
             if isinstance(error, TargetError) and not error.retriable and status.problem:
                 raise  # the start was refused, such as for want of a permission
+            if isinstance(error, NoBrokersAvailable):
+                status.note_away("source", error.text)
+            elif isinstance(error, TargetUnreachableError):
+                status.note_away("target", error.text)
             now = loop.time()
             has_begun = status.problem is None
             lasted_s = now - began_at

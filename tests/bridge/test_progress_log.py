@@ -24,6 +24,7 @@ from aiokafka08.bridge.sink.events import RecordRefused, TransactionCommitted
 from aiokafka08.bridge.source.addresses import named_addresses
 from aiokafka08.bridge.source.source_clients import source_admin
 from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog, close_librdkafka_log
+from aiokafka08.bridge.target.target_cluster import TargetWatch
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.errors import KafkaConfigurationError, KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.structs import TopicPartition
@@ -204,6 +205,55 @@ def test_session_that_has_failed_logs_no_progress(caplog: pytest.LogCaptureFixtu
     assert lines(caplog) == []
 
 
+def test_outage_and_its_end_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Also while no session goes on."""
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = CopyStatus(problem="the target is away")
+    log = ProgressLog(CONFIG, status)
+    for cluster in ("target", "source"):
+        for _ in range(3):
+            status.note_away(cluster, "Connection refused")
+            log.look(0.0)
+        assert lines(caplog) == [
+            f"the {cluster} can't be reached, waiting for it: Connection refused"
+        ]
+        for _ in range(3):
+            status.note_away(cluster, None)
+            log.look(0.0)
+        assert lines(caplog) == [f"the {cluster} is back after 0.0 s"]
+    status.note_away("target", "Connection refused")
+    log.look(0.0)
+    status.begin_session()
+    log.look(0.0)
+    assert lines(caplog)[1].startswith("the target is back after")
+
+
+class LibrdkafkaError:
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.str = lambda: name, lambda: text
+
+
+def test_target_is_away_if_nothing_is_connected_and_a_connection_fails() -> None:
+    """Brokers close idle connections, and one of several may be away."""
+    reports: list[str | None] = []
+    watch = TargetWatch(CONFIG)
+    watch.report = reports.append
+    refused = LibrdkafkaError("_TRANSPORT", "b:1/1: Connect to b failed: Connection refused")
+    down = LibrdkafkaError("_ALL_BROKERS_DOWN", "1/1 brokers are down")
+    watch(LibrdkafkaError("_TRANSPORT", "b:1/1: Disconnected (after 9 ms in state UP)"))
+    watch(down)
+    assert reports == []
+    watch(refused)
+    assert reports == [refused.str()]
+    watch.note_response()
+    watch(refused)
+    assert reports == [refused.str(), None]
+    watch.take_late(lambda _: watch(down))
+    assert reports == [refused.str(), None]
+    watch(refused)
+    assert reports[-1] == refused.str()
+
+
 @pytest.mark.parametrize(("kind", "level"), [("TXNERR", "DEBUG"), ("FAIL", "WARNING")])
 def test_librdkafka_lines_have_prefix_and_level(
     kind: str, level: str, caplog: pytest.LogCaptureFixture
@@ -292,6 +342,8 @@ async def test_run_that_never_started_says_so_each_time(caplog: pytest.LogCaptur
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     found = lines(caplog)
+    [away] = [one for one in found if one.startswith("the target can't be reached, waiting for it")]
+    found.remove(away)
     assert len(found) >= 2
     assert all(one.startswith("not started yet (see bridge.toml), next") for one in found)
     assert all("target.bootstrap='127.0.0.1:1'" in one for one in found)
