@@ -1,7 +1,7 @@
 """`LimitedLog`: log what others cause, and nothing that goes on in a loop can fill the disk.
 
 What happens first is logged at once. What repeats within a minute is counted, and the count is
-logged at the minute's end.
+logged at the minute's end. What has repeated goes on being counted in the next minute.
 
 Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines, each twice at most.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Final
 
 PERIOD_S: Final = 60.0
@@ -43,9 +43,7 @@ class LimitedLog:
                 return
             self._repeated[key] = text, 0
             if self._timer is None:
-                self._timer = threading.Timer(PERIOD_S, self.close)
-                self._timer.daemon = True
-                self._timer.start()
+                self._begin_period()
         self._logger.warning("%s", text)
 
     def close(self) -> None:
@@ -55,6 +53,25 @@ class LimitedLog:
                 self._timer.cancel()
             self._timer = None
             repeated, self._repeated = self._repeated, {}
+        self._log_counts(repeated)
+
+    def _begin_period(self) -> None:
+        self._timer = threading.Timer(PERIOD_S, self._end_period)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _end_period(self) -> None:
+        with self._lock:
+            if self._timer is not threading.current_thread():
+                return  # closed meanwhile
+            self._timer = None
+            repeated = self._repeated
+            self._repeated = {key: (text, 0) for key, (text, count) in repeated.items() if count}
+            if self._repeated:
+                self._begin_period()
+        self._log_counts(repeated)
+
+    def _log_counts(self, repeated: Mapping[Hashable, tuple[str, int]]) -> None:
         for text, count in repeated.values():
             if count:
                 self._logger.warning("%s (%d more times within %g s)", text, count, PERIOD_S)
