@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from aiokafka08 import environment
 from aiokafka08._core.limited_log import LimitedLog
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
@@ -293,10 +293,10 @@ class GatewayHandler(ConnectionHandler):
         self._connection.close_unanswered()
 
     def _timed(self, api: Api, exchange: Exchange) -> Exchange:
-        began = time.perf_counter()
+        began = environment.monotonic()
 
         def answered() -> None:
-            self._route.measurements.answered(api.name, time.perf_counter() - began)
+            self._route.measurements.answered(api.name, environment.monotonic() - began)
 
         return TimedExchange(exchange, answered)
 

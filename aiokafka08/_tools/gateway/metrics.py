@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
+from aiokafka08 import environment
 from aiokafka08._tools.gateway.measurements import Measurements
 
 _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -55,12 +55,12 @@ class PrometheusMetrics(Measurements):
     @contextmanager
     def converting(self, api: str, size_bytes: int) -> Iterator[None]:
         """See `Measurements`."""
-        began = time.perf_counter()
+        began = environment.monotonic()
         try:
             yield
             self._conversion_bytes.labels(api).inc(size_bytes)
         finally:  # what takes too long is done again, elsewhere
-            self._conversion_seconds.labels(api).inc(time.perf_counter() - began)
+            self._conversion_seconds.labels(api).inc(environment.monotonic() - began)
 
     def upstream_failed(self, node_id: int, kind: str) -> None:
         """See `Measurements`."""
