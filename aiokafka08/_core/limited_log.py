@@ -8,10 +8,12 @@ Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines, each tw
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
-from collections.abc import Hashable, Mapping
-from typing import Final
+from collections.abc import Callable, Hashable, Mapping
+from functools import partial
+from typing import Final, Protocol
 
 PERIOD_S: Final = 60.0
 MAX_KEYS: Final = 200
@@ -19,18 +21,42 @@ MAX_KEYS: Final = 200
 _OTHERS: Final = "others"
 
 
+class _Timer(Protocol):
+    def cancel(self) -> object: ...
+
+
+Later = Callable[[float, Callable[[], object]], _Timer]
+"""Call a function after this time, in seconds."""
+
+
+def later_in_loop(delay_s: float, call: Callable[[], object]) -> asyncio.TimerHandle:
+    """Call it in the running event loop."""
+    return asyncio.get_running_loop().call_later(delay_s, call)
+
+
+def later_in_thread(delay_s: float, call: Callable[[], object]) -> threading.Timer:
+    """Call it in a thread of its own."""
+    timer = threading.Timer(delay_s, call)
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
 class LimitedLog:
-    """See the module; any thread may use it.
+    """See the module; any thread may use it, if `later` can be called there.
 
     Args:
         logger: where it is logged, as warnings.
+        later: ends the periods.
     """
 
-    def __init__(self, logger: logging.Logger) -> None:
+    def __init__(self, logger: logging.Logger, later: Later) -> None:
         self._logger = logger
+        self._later = later
         self._lock = threading.RLock()  # a handler of the log may report, too
         self._repeated: dict[Hashable, tuple[str, int]] = {}  # the text, and how often again
-        self._timer: threading.Timer | None = None
+        self._timer: _Timer | None = None
+        self._period = 0
 
     def report(self, key: Hashable, text: str) -> None:
         """Log a text, or count it if there was one with this key within the period."""
@@ -56,13 +82,12 @@ class LimitedLog:
         self._log_counts(repeated)
 
     def _begin_period(self) -> None:
-        self._timer = threading.Timer(PERIOD_S, self._end_period)
-        self._timer.daemon = True
-        self._timer.start()
+        self._period += 1
+        self._timer = self._later(PERIOD_S, partial(self._end_period, self._period))
 
-    def _end_period(self) -> None:
+    def _end_period(self, period: int) -> None:
         with self._lock:
-            if self._timer is not threading.current_thread():
+            if self._timer is None or self._period != period:
                 return  # closed meanwhile
             self._timer = None
             repeated = self._repeated

@@ -7,17 +7,18 @@ import logging
 import pytest
 
 from aiokafka08._core import limited_log
-from aiokafka08._core.limited_log import LimitedLog
+from aiokafka08._core.limited_log import Later, LimitedLog, later_in_loop, later_in_thread
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
 
 
+@pytest.mark.parametrize("later", [later_in_loop, later_in_thread])
 async def test_first_is_logged_at_once_and_the_rest_is_counted(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    later: Later, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limited_log, "PERIOD_S", 0.05)
-    log = LimitedLog(logging.getLogger("test"))
+    log = LimitedLog(logging.getLogger("test"), later)
     for number in range(1000):
         log.report("loop", f"refused {number}")
     log.report("once", "closed")
@@ -37,7 +38,7 @@ async def test_different_warnings_are_limited_too(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limited_log, "MAX_KEYS", 10)
-    log = LimitedLog(logging.getLogger("test"))
+    log = LimitedLog(logging.getLogger("test"), later_in_loop)
     for number in range(100):
         log.report(number, f"client {number}")
     log.close()

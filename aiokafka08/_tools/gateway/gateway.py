@@ -23,7 +23,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from aiokafka08 import environment
-from aiokafka08._core.limited_log import LimitedLog
+from aiokafka08._core.limited_log import LimitedLog, later_in_loop
 from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import (
@@ -83,7 +83,7 @@ class Gateway:
         self._options = options
         self._table = table
         self._measurements = measurements
-        self._limited_log = LimitedLog(_log)
+        self._limited_log = LimitedLog(_log, later_in_loop)
         self._resources = ServerResources(
             options.max_held_bytes, "max_held_bytes", _nothing_changes
         )

@@ -13,7 +13,7 @@ import logging
 import re
 from typing import Final
 
-from aiokafka08._core.limited_log import LimitedLog
+from aiokafka08._core.limited_log import LimitedLog, later_in_thread
 
 _log: Final = logging.getLogger("aiokafka08.bridge.librdkafka")
 
@@ -23,7 +23,7 @@ _VARYING: Final = re.compile(
     r"^(\[thrd:[^]]*\]: )?(\S+#[a-z]+-\d+: )?|(?<=\d)/\w+(?=:)| \(after .*"
 )
 """What differs between clients and attempts: thread, client, id of the broker, and times."""
-_limited: Final = LimitedLog(_log)  # of the process: each session has new clients
+_limited: Final = LimitedLog(_log, later_in_thread)  # of the process: each session has new clients
 
 
 def close_librdkafka_log() -> None:
