@@ -390,7 +390,7 @@ def _watch_lag(
 
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.terminal import shows_escapes
-    from aiokafka08._tools.cli.times import parse_duration
+    from aiokafka08._tools.times import parse_duration
     from aiokafka08.errors import IllegalArgumentError
 
     interval_s = parse_duration("--watch", watch) / 1000

@@ -6,10 +6,10 @@ import struct
 
 import pytest
 
-from aiokafka08._tools.cli.records.template import TemplateEncoder
-from aiokafka08._tools.cli.records.unpack import unpacker
+from aiokafka08._tools.records.template import TemplateEncoder
+from aiokafka08._tools.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
-from tests._tools.cli.sample_records import record
+from tests._tools.records.sample_records import record
 
 ONE = record(b"tea", b"k", offset=258, timestamp=1_700_000_000_123)
 NOTHING = record(None, None, offset=0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from aiokafka08._tools.cli.records.types import RecordFormatError
+from aiokafka08._tools.records.types import RecordFormatError
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.protocol.message_set import BinaryColumn
 

@@ -18,9 +18,9 @@ from collections.abc import Callable, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Final, NamedTuple
 
-from aiokafka08._tools.cli.records.delimiters import DelimitedStream
-from aiokafka08._tools.cli.records.raw import where
-from aiokafka08._tools.cli.records.types import (
+from aiokafka08._tools.records.delimiters import DelimitedStream
+from aiokafka08._tools.records.raw import where
+from aiokafka08._tools.records.types import (
     BytesRecord,
     InputMessages,
     RecordFormatError,

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from aiokafka08._core.names import glob_hint
-from aiokafka08._tools.cli.records.types import BytesRecord
+from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.errors import IllegalArgumentError
 
 

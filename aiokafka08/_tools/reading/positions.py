@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from aiokafka08._tools.cli.times import is_time, parse_time, show_time
+from aiokafka08._tools.times import is_time, parse_time, show_time
 from aiokafka08.errors import IllegalArgumentError, OffsetOutOfRangeError
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 

@@ -6,7 +6,7 @@ import datetime
 
 import pytest
 
-from aiokafka08._tools.cli.times import is_time, parse_duration, parse_time
+from aiokafka08._tools.times import is_time, parse_duration, parse_time
 from aiokafka08.errors import IllegalArgumentError
 
 NOW_MS = 1_700_000_000_000

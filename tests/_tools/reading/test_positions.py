@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08._tools.cli.moving.positions import (
+from aiokafka08._tools.reading.positions import (
     BEGINNING,
     END,
     STORED,

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
-from aiokafka08._tools.cli.records.types import BytesRecord
+from aiokafka08._tools.records.types import BytesRecord
 
 NULL_SUFFIX: Final = ".null"
 """A file with this suffix stands for a message whose value is null."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from aiokafka08._tools.cli.records.types import TextDecoder
+from aiokafka08._tools.records.types import TextDecoder
 from aiokafka08.errors import IllegalArgumentError
 
 _INTEGERS: Final = "bBhHiIqQ"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08._tools.cli.records.raw import (
+from aiokafka08._tools.records.raw import (
     CODINGS,
     RawDecoder,
     RawInput,
@@ -14,8 +14,8 @@ from aiokafka08._tools.cli.records.raw import (
     raw_encoder,
     with_fixed_key,
 )
-from aiokafka08._tools.cli.records.types import InputMessages, RecordFormatError
-from tests._tools.cli.sample_records import record
+from aiokafka08._tools.records.types import InputMessages, RecordFormatError
+from tests._tools.records.sample_records import record
 
 RECORDS = [
     record(b"tea", b"k1", offset=7),

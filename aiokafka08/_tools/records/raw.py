@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Final
 
-from aiokafka08._tools.cli.records.delimiters import DelimitedStream
-from aiokafka08._tools.cli.records.types import (
+from aiokafka08._tools.records.delimiters import DelimitedStream
+from aiokafka08._tools.records.types import (
     BytesRecord,
     InputMessages,
     RecordEncoder,

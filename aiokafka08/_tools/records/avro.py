@@ -12,7 +12,7 @@ import io
 import struct
 from typing import Any, Final
 
-from aiokafka08._tools.cli.records.types import TextDecoder
+from aiokafka08._tools.records.types import TextDecoder
 from aiokafka08.errors import KafkaConfigurationError, KafkaConnectionError
 
 _HEADER: Final = struct.Struct(">bI")

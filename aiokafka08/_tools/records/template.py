@@ -30,11 +30,11 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
-from aiokafka08._tools.cli.records.delimiters import unescape
-from aiokafka08._tools.cli.records.headers import headers_text, refused_headers
-from aiokafka08._tools.cli.records.raw import RawLayout, field_writer
-from aiokafka08._tools.cli.records.types import BytesRecord, TextDecoder
-from aiokafka08._tools.cli.records.unpack import unpacker
+from aiokafka08._tools.records.delimiters import unescape
+from aiokafka08._tools.records.headers import headers_text, refused_headers
+from aiokafka08._tools.records.raw import RawLayout, field_writer
+from aiokafka08._tools.records.types import BytesRecord, TextDecoder
+from aiokafka08._tools.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
 
 Part = Callable[[BytesRecord], bytes]

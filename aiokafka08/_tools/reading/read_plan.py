@@ -19,7 +19,7 @@ from aiokafka08._core.net.cluster import INTERNAL_TOPICS, ClusterSnapshot
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
-from aiokafka08._tools.cli.moving.positions import (
+from aiokafka08._tools.reading.positions import (
     BEGINNING,
     Bounds,
     OffsetSpan,

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._tools.cli.records.delimiters import unescape
-from aiokafka08._tools.cli.records.raw import (
+from aiokafka08._tools.records.delimiters import unescape
+from aiokafka08._tools.records.raw import (
     CODINGS,
     RawDecoder,
     RawInput,
     RawLayout,
     raw_encoder,
 )
-from aiokafka08._tools.cli.records.types import RecordDecoder, RecordEncoder, TextDecoder
-from aiokafka08._tools.cli.records.unpack import unpacker
+from aiokafka08._tools.records.types import RecordDecoder, RecordEncoder, TextDecoder
+from aiokafka08._tools.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
 
 NULL_TEXT: Final = b"NULL"
@@ -69,7 +69,7 @@ def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Ser
                 f"{option}=avro: expected the URL of a schema registry too (-r URL)"
             )
         if avro is None:
-            from aiokafka08._tools.cli.records.avro import avro_deserializer
+            from aiokafka08._tools.records.avro import avro_deserializer
 
             avro = avro_deserializer(registry)
         functions[name] = avro
@@ -108,13 +108,13 @@ def record_encoder(options: OutputOptions) -> RecordEncoder:
     if options.format == "files":
         if options.directory is None:
             raise IllegalArgumentError("--format=files: expected --directory too")
-        from aiokafka08._tools.cli.records.files import FilesEncoder
+        from aiokafka08._tools.records.files import FilesEncoder
 
         return FilesEncoder(options.directory)
     if options.directory is not None:
         raise IllegalArgumentError(f"--directory={options.directory}: expected --format files too")
     if options.template is not None:
-        from aiokafka08._tools.cli.records.template import TemplateEncoder
+        from aiokafka08._tools.records.template import TemplateEncoder
 
         return TemplateEncoder(
             "--template",
@@ -125,7 +125,7 @@ def record_encoder(options: OutputOptions) -> RecordEncoder:
             headers=options.headers,
         )
     if options.format == "jsonl":
-        from aiokafka08._tools.cli.records.json_lines import JsonLinesEncoder, field_of
+        from aiokafka08._tools.records.json_lines import JsonLinesEncoder, field_of
 
         return JsonLinesEncoder(
             field_of(serdes.key, is_json=serdes.key_is_json),
@@ -164,7 +164,7 @@ def record_decoder(options: InputOptions) -> RecordDecoder:
         IllegalArgumentError: they don't go together, or one is wrong.
     """
     if options.format == "jsonl":
-        from aiokafka08._tools.cli.records.json_lines import JsonLinesDecoder
+        from aiokafka08._tools.records.json_lines import JsonLinesDecoder
 
         return JsonLinesDecoder(
             keep_partition=options.keep_partition,
@@ -229,7 +229,7 @@ def kcat_encoder(
     made = parse_serdes("kcat -s", serdes, registry)
     null_text = NULL_TEXT if null else None
     if json:
-        from aiokafka08._tools.cli.records.json_lines import EnvelopeEncoder, envelope_field
+        from aiokafka08._tools.records.json_lines import EnvelopeEncoder, envelope_field
 
         key = envelope_field("key", made.key if made.key_is_json else None)
         value = envelope_field("payload", made.value if made.value_is_json else None)
@@ -237,7 +237,7 @@ def kcat_encoder(
         return lambda broker_of: EnvelopeEncoder(broker_of, end, key, value)
     encoder: RecordEncoder
     if template is not None:
-        from aiokafka08._tools.cli.records.template import TemplateEncoder
+        from aiokafka08._tools.records.template import TemplateEncoder
 
         encoder = TemplateEncoder(
             "kcat -f",

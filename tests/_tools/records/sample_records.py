@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aiokafka08._tools.cli.records.types import BytesRecord
+from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.structs import ConsumerRecord
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08._tools.cli.records.json_lines import (
+from aiokafka08._tools.records.json_lines import (
     FIELDS,
     EnvelopeEncoder,
     JsonLinesDecoder,
@@ -17,8 +17,8 @@ from aiokafka08._tools.cli.records.json_lines import (
     envelope_field,
     field_of,
 )
-from aiokafka08._tools.cli.records.types import InputMessages, RecordFormatError
-from tests._tools.cli.sample_records import record
+from aiokafka08._tools.records.types import InputMessages, RecordFormatError
+from tests._tools.records.sample_records import record
 
 
 def decoder(**options: Any) -> JsonLinesDecoder:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from aiokafka08._tools.cli.records.raw import where
-from aiokafka08._tools.cli.records.types import BytesRecord, RecordFormatError
+from aiokafka08._tools.records.raw import where
+from aiokafka08._tools.records.types import BytesRecord, RecordFormatError
 from aiokafka08.embedded_headers import Headers, extract
 from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
 

@@ -19,8 +19,8 @@ from aiokafka08._core.concurrency.offload import Offload
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import MAX_IN_FLIGHT, RawSet, read_range
-from aiokafka08._tools.cli.moving.read_plan import PartitionRange
-from aiokafka08._tools.cli.records.types import BytesRecord
+from aiokafka08._tools.reading.read_plan import PartitionRange
+from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.message_set import (
     ColumnMemory,

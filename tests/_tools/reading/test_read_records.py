@@ -9,11 +9,11 @@ import pytest
 
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08._tools.cli.connection import range_router
-from aiokafka08._tools.cli.moving import read_records
-from aiokafka08._tools.cli.moving.positions import OffsetSpan
-from aiokafka08._tools.cli.moving.read_plan import PartitionRange
-from aiokafka08._tools.cli.moving.read_records import follow, read_bounded
 from aiokafka08._tools.cli.settings import Source, settings
+from aiokafka08._tools.reading import read_records
+from aiokafka08._tools.reading.positions import OffsetSpan
+from aiokafka08._tools.reading.read_plan import PartitionRange
+from aiokafka08._tools.reading.read_records import follow, read_bounded
 from aiokafka08.errors import OffsetOutOfRangeError
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.fetch import FetchRequest

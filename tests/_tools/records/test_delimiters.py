@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aiokafka08._tools.cli.records.delimiters import DelimitedStream, unescape
-from aiokafka08._tools.cli.records.types import RecordFormatError
+from aiokafka08._tools.records.delimiters import DelimitedStream, unescape
+from aiokafka08._tools.records.types import RecordFormatError
 from aiokafka08.errors import IllegalArgumentError
 
 
