@@ -158,7 +158,8 @@ class ClusterSampler:
             return await self._sample()
 
     async def _sample(self) -> ClusterSample:
-        brokers = (await self._admin.describe_cluster())["brokers"]
+        cluster = await self._admin.describe_cluster()
+        brokers, controller = cluster["brokers"], cluster["controller_id"]
         described = await self._admin.describe_topics()
         topics = [
             topic
@@ -210,6 +211,7 @@ class ClusterSampler:
             rights=gaps.rights,
             explained=frozenset(explained),
             hints=tuple(gaps.hints),
+            controller=controller if controller >= 0 else None,
         )
 
     async def _topic_nodes(
@@ -248,10 +250,8 @@ class ClusterSampler:
             self._stored_offsets(listed),
             _or_gap(self._admin.describe_stored_groups(listed), [], "members of groups", gaps),
         )
-        members = {
-            (group.group, group.store): tuple(
-                member.member_id for member in group.description.members
-            )
+        descriptions = {
+            (group.group, group.store): group.description
             for group in described
             if group.description is not None
         }
@@ -265,8 +265,11 @@ class ClusterSampler:
             if group.error is not None:
                 continue
             committed = {tp: offset.offset for tp, offset in group.offsets.items()}
-            names = members.get((group.group, group.store))
-            samples.append(GroupSample(group.group, group.store, names, committed))
+            description = descriptions.get((group.group, group.store))
+            names = None
+            if description is not None:
+                names = tuple(member.member_id for member in description.members)
+            samples.append(GroupSample(group.group, group.store, names, committed, description))
         return tuple(samples)
 
     async def _are_groups_hidden(self, gaps: _Gaps) -> bool:
