@@ -100,8 +100,8 @@ def test_every_example_runs(
             )
             if name == "gateway":
                 command += f" --listen 127.0.0.1:{free_port()}"
-            if name == "exporter":
-                command += " --listen 127.0.0.1:0"  # and so may 9308
+            if name in ("exporter", "console"):
+                command += " --listen 127.0.0.1:0"  # and so may 9308 or 8008
             command = command.replace("--watch 60s", "--watch 1s")
             codes = {0, 1} if name == "doctor" else {example.code}  # it may have findings
             if example.until_interrupted or set(command) & set("|$>"):
