@@ -52,7 +52,7 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     text = (ROOT / page).read_text()
     found = [Block(*one) for one in re.findall(r"^```(.*?)\n(.*?)^```$", text, re.M | re.S)]
-    assert {block.language for block in found} <= {"python", "sh"}
+    assert {block.language for block in found} <= {"python", "sh", "ini", "nginx"}
     return found
 
 

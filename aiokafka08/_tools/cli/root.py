@@ -63,7 +63,7 @@ SECTIONS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
         "doctor": CommandEntry("doctor", "Find what is wrong with a cluster, or soon will be."),
         "console": CommandEntry(
             "console",
-            "Show a cluster in the browser: brokers, topics, messages, groups and their lag.",
+            "Show a cluster in the browser.",
         ),
     },
     "Try": {

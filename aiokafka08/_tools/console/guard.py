@@ -17,6 +17,7 @@ import ipaddress
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import parse_qsl, quote, urlencode
@@ -135,7 +136,9 @@ class Guard:
             # The path is the application's own: "//host" in it must not become another site.
             path = "/" + quote(scope["path"].lstrip("/"))
             rest = urlencode([pair for pair in query if pair[0] != "token"])
-            response = RedirectResponse(f"{path}?{rest}" if rest else path, status_code=303)
+            response = RedirectResponse(
+                f"{path}?{rest}" if rest else path, status_code=HTTPStatus.SEE_OTHER
+            )
             response.set_cookie(
                 cookie,
                 token,

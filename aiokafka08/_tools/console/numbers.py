@@ -8,16 +8,17 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
-_UNITS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_UNITS: Final = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k"))
+"""From which size on a number has a unit; the unit k only if there are more than four digits."""
 
 
 def number_text(value: float | None) -> str:
-    """Return "1.25 M", "950" or "–": three or four digits, which fit into a narrow column."""
+    """Return "1.25 M", "9,500", "0.25" or "–": few digits, which fit into a narrow column."""
     if value is None:
         return "–"
     for size, unit in _UNITS:
-        if abs(value) >= size * (10 if unit == "k" else 1):
-            return f"{value / size:.3g} {unit}" if abs(value) < 1000 * size else f"{value:,.0f}"
+        if 0.9995 * size <= abs(value) < 1e15:
+            return f"{value / (1e3 if unit == 'k' else size):.3g} {unit}"
     if value == int(value) or abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.2g}" if abs(value) < 10 else f"{value:.1f}"

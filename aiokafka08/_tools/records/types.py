@@ -1,7 +1,7 @@
 """What the record formats have in common: the two directions as protocols, and messages to produce.
 
-`json_lines`, `raw`, `template` and `files` implement them; `cli.moving.consuming` calls encoders,
-`cli.moving.producing` decoders.
+`json_lines`, `raw`, `template` and `files` implement them; `_tools.cli.moving.consuming` calls
+encoders, `_tools.cli.moving.producing` decoders.
 """
 
 from __future__ import annotations

@@ -113,11 +113,12 @@ def console(
     tls_key: Path | None,
     insecure: bool,
 ) -> None:
-    """Show a cluster in the browser: brokers, topics, messages, groups and their lag. Read-only.
+    """Show a cluster in the browser.
 
-    Open the URL that it prints: the token in it is what admits you. Nothing in the cluster is
-    changed by looking, and nothing is loaded from other hosts. Groups and settings in ZooKeeper
-    need --zookeeper. 'The console' in the documentation tells about access from other machines.
+    It has pages about brokers, topics, messages, groups and their lag, and is read-only. Open the
+    URL that it prints: the token in it is what admits you. Nothing in the cluster is changed by
+    looking, and nothing is loaded from other hosts. Groups and settings in ZooKeeper need
+    --zookeeper. 'The console' in the documentation tells about access from other machines.
     """
     from aiokafka08._tools.cli.commands.exporter import parse_listen
     from aiokafka08._tools.cli.connection import run
