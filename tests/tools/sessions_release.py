@@ -239,6 +239,7 @@ def lowest(session: nox.Session) -> None:
         "tests/headers",
         "tests/test_opentelemetry.py",
         "tests/_tools/records",
+        "tests/_tools/cli/test_avro.py",
     )
     run_pytest(session, "-m", "not real", *(session.posargs or suites))
 

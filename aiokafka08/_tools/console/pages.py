@@ -492,7 +492,8 @@ class Pages:
             status = 400
         elif isinstance(error, UnknownTopicOrPartitionError | OffsetOutOfRangeError):
             status = 404
-        return self._error(request, status, error.text)
+        # The positions of messages are parsed as those of `consume --from`.
+        return self._error(request, status, error.text.removeprefix("--"))
 
     async def _internal_error(self, request: Request, error: Exception) -> Response:
         return self._error(request, 500, "The console has a bug: its log has the details")
