@@ -4,8 +4,9 @@
     tail -F access.log | python examples/ingest_daemon.py --topic access
     python examples/ingest_daemon.py --topic access --listen 127.0.0.1:5140
 
-On SIGTERM or Ctrl-C the daemon stops reading and sends the buffered lines. It exits with 0 if all
-of them were acknowledged, else with 1. It needs uvloop (`pip install 'aiokafka08[uvloop]'`).
+On SIGTERM or Ctrl-C the daemon stops reading, closes the connections and sends the lines that it
+has read. It exits with 0 if all of them were acknowledged, else with 1. It needs uvloop
+(`pip install 'aiokafka08[uvloop]'`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import signal
 import stat
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 import uvloop
 
@@ -35,26 +36,38 @@ class Ingest:
         self._producer = producer
         self._topic = topic
         self._outstanding: set[asyncio.Task[None]] = set()
+        self.is_stopping = False
         self.acknowledged = 0
         self.failed = 0
 
     async def lines(self, read: Callable[[int], Awaitable[bytes]]) -> None:
-        """Send each line that `read` returns, until it returns nothing."""
+        """Send each line that `read` returns, until it returns nothing.
+
+        A last line without its end is sent too, unless this daemon has ended the input.
+        """
         rest = b""
         while chunk := await read(CHUNK_BYTES):
             *lines, rest = (rest + chunk).split(b"\n")
             await self._send(lines)
             if len(rest) > LONGEST_LINE_BYTES:
                 raise ValueError(f"input failed: a line exceeds {LONGEST_LINE_BYTES} bytes")
-        await self._send([rest] if rest else [])
+        await self._send([rest] if rest and not self.is_stopping else [])
 
     async def _send(self, lines: list[bytes]) -> None:
         if not lines:
             return
-        deliveries = await self._producer.send_many(self._topic, lines)  # waits for memory
-        task = asyncio.create_task(self._count(deliveries, len(lines)))
+        # What has been read is sent, even if the reader is cancelled while this waits for memory.
+        await asyncio.shield(self._run(self._buffer(lines)))
+
+    async def _buffer(self, lines: list[bytes]) -> None:
+        deliveries = await self._producer.send_many(self._topic, lines)
+        self._run(self._count(deliveries, len(lines)))
+
+    def _run(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
         self._outstanding.add(task)
         task.add_done_callback(self._outstanding.discard)
+        return task
 
     async def _count(self, deliveries: object, count: int) -> None:
         try:
@@ -68,8 +81,9 @@ class Ingest:
 
     async def drain(self) -> None:
         """Wait until every line sent so far is acknowledged or failed."""
-        await self._producer.flush()
-        await asyncio.gather(*self._outstanding)
+        while self._outstanding:
+            await self._producer.flush()
+            await asyncio.gather(*self._outstanding)
 
 
 async def main(options: argparse.Namespace) -> int:
@@ -111,13 +125,32 @@ async def _read(ingest: Ingest, listen: tuple[str, int] | None) -> None:
         finally:
             transport.close()
         return
-    server = await asyncio.start_server(
-        lambda reader, writer: _connection(ingest, reader, writer), *listen
-    )
-    async with server:
+    await _listen(ingest, *listen)
+
+
+async def _listen(ingest: Ingest, host: str, port: int) -> None:
+    """Read from all connections; when cancelled, send what they have read, and close them."""
+    connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+
+    # No coroutine function: its task would enter itself later, and might be missed at the end.
+    def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(_connection(ingest, reader, writer))
+        connections[task] = writer
+        task.add_done_callback(connections.pop)
+
+    server = await asyncio.start_server(connected, host, port)
+    try:
         address = server.sockets[0].getsockname()
         print(f"listening on {address[0]}:{address[1]}", file=sys.stderr, flush=True)
         await server.serve_forever()
+    finally:
+        server.close()
+        ingest.is_stopping = True
+        await asyncio.sleep(0)  # a connection accepted just now is made in the next iteration
+        while connections:
+            for writer in connections.values():
+                writer.close()  # the reader returns what has come, and then the end
+            await asyncio.wait(connections)
 
 
 def _is_pollable(file: int) -> bool:
@@ -131,6 +164,11 @@ async def _connection(
 ) -> None:
     try:
         await ingest.lines(reader.read)
+    except (KafkaError, ValueError) as error:
+        ingest.failed += 1
+        print(f"a connection ended: {error}", file=sys.stderr)
+    except OSError as error:  # the client has gone
+        print(f"a connection ended: {error}", file=sys.stderr)
     finally:
         writer.close()
 

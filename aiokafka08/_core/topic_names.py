@@ -6,7 +6,7 @@ Invariant: all that create topics use `check_new_topic_name` or `NewTopicNames`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from aiokafka08.errors import InvalidTopicError
@@ -99,6 +99,18 @@ class NewTopicNames:
 
 def _metric_name(topic: str) -> str:
     return topic.replace(".", "_")
+
+
+def missing_topics_text(topics: Collection[str]) -> str:
+    """Return that brokers don't list these topics.
+
+    They leave out one that the principal may not describe; some answer as if it didn't exist
+    (docs/brokers.md 14.9).
+    """
+    names = ", ".join(map(repr, topics))
+    if len(topics) == 1:
+        return f"topic {names} doesn't exist, or this principal may not describe it"
+    return f"topics {names} don't exist, or this principal may not describe them"
 
 
 def too_long_text(topic: str) -> str:

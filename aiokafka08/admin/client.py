@@ -367,7 +367,7 @@ class AIOKafkaAdminClient:
         """Create topics and wait until each partition has a leader.
 
         Args:
-            new_topics: the topics.
+            new_topics: the topics; those of aiokafka's class are accepted, too.
             timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
                 None: `request_timeout_ms` (default None).
             validate_only: True checks the topics, and creates nothing (default False).
@@ -391,7 +391,8 @@ class AIOKafkaAdminClient:
         New messages of a key may go to another partition than its old ones.
 
         Args:
-            topic_partitions: for each topic its new number of partitions.
+            topic_partitions: for each topic its new number of partitions; aiokafka's class is
+                accepted, too.
             timeout_ms: how long to wait for the leaders of a topic, in milliseconds, from 1 on;
                 None: `request_timeout_ms` (default None).
             validate_only: True checks the arguments, and adds nothing (default False).

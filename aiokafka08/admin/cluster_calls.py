@@ -33,6 +33,7 @@ from aiokafka08.errors import (
     KafkaUnavailableError,
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
+    topic_code,
 )
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import TopicState
@@ -149,12 +150,12 @@ class ClusterCalls:
 def _description(state: TopicState) -> TopicDescription:
     """Return a topic as dicts; `dataclasses.asdict` takes ten times as long."""
     return {
-        "error_code": state.error_code,
+        "error_code": topic_code(state.error_code),
         "topic": state.topic,
         "is_internal": state.is_internal,
         "partitions": [
             {
-                "error_code": partition.error_code,
+                "error_code": topic_code(partition.error_code),
                 "partition": partition.partition,
                 "leader": partition.leader,
                 "replicas": partition.replicas,

@@ -1,6 +1,7 @@
 """Check the topics that a caller wants to create, and place their replicas.
 
-Pure. Class names and arguments are aiokafka's. `topic_changes` calls these functions and then
+Pure. Class names and arguments are aiokafka's, whose own objects are accepted: a program that moves
+may still make them. `topic_changes` calls these functions and then
 writes the result with `_core.zookeeper.topic_nodes`.
 
 Invariant: each partition of a returned assignment has the same number of replicas, on different
@@ -10,12 +11,12 @@ live brokers.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from aiokafka08._core.net.config import as_integer
-from aiokafka08._core.topic_names import shortened
+from aiokafka08._core.topic_names import check_topic_names, shortened
 from aiokafka08._core.zookeeper.topic_nodes import ReplicaAssignment
-from aiokafka08.admin.arguments import check_mapping
+from aiokafka08.admin.arguments import check_items, check_mapping
 from aiokafka08.admin.topic_config import config_texts
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -93,6 +94,53 @@ class NewPartitions:
     ) -> None:
         self.total_count = _integer("total_count", total_count)
         self.new_assignments = new_assignments
+
+
+def new_topics(value: object) -> list[NewTopic]:
+    """Return the topics of an argument; objects with the attributes of `NewTopic` count as such.
+
+    Raises:
+        TypeError: it isn't a list of them.
+        IllegalArgumentError: as `NewTopic`.
+    """
+    expected = "a list of NewTopic"
+    return [
+        _new_topic(item, expected) for item in check_items("new_topics", value, object, expected)
+    ]
+
+
+def _new_topic(value: Any, expected: str) -> NewTopic:
+    if isinstance(value, NewTopic):
+        return value
+    if not all(hasattr(value, name) for name in ("name", "num_partitions", "replication_factor")):
+        raise TypeError(f"new_topics: {shortened(value)} in the list; expected {expected}")
+    return NewTopic(
+        value.name,
+        value.num_partitions,
+        value.replication_factor,
+        getattr(value, "replica_assignments", None) or None,
+        getattr(value, "topic_configs", None),
+    )
+
+
+def new_partitions(value: object) -> dict[str, NewPartitions]:
+    """Return the new partitions by topic; objects with the attributes of `NewPartitions` count.
+
+    Raises:
+        TypeError: it isn't a mapping of topics to them.
+        IllegalArgumentError: as `NewPartitions`, or a name isn't one of a topic.
+    """
+    name, expected = "topic_partitions", "NewPartitions"
+    wanted = check_mapping(name, value, f"a mapping of topics to {expected}")
+    check_topic_names(wanted)
+    checked = {}
+    for topic, new in wanted.items():
+        if not hasattr(new, "total_count"):
+            raise TypeError(f"{name}: {shortened(new)} in the list; expected {expected}")
+        is_ours = isinstance(new, NewPartitions)
+        other = getattr(new, "new_assignments", None)
+        checked[topic] = new if is_ours else NewPartitions(new.total_count, other)
+    return checked
 
 
 def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> ReplicaAssignment:

@@ -20,6 +20,7 @@ from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08.admin.offset_positions import epoch_ms
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
@@ -181,7 +182,7 @@ async def _read_logs(router: Router, targets: Mapping[TopicPartition, PlanTarget
     for topic, partition in targets:
         partitions = sorted(router.metadata.snapshot.partitions(topic))
         if not partitions:
-            raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+            raise UnknownTopicOrPartitionError(missing_topics_text([topic]))
         if partition not in partitions:
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} has no partition {partition}; it has {partitions}"

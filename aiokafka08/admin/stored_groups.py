@@ -50,6 +50,7 @@ from aiokafka08.admin.group_requests import describe_group
 from aiokafka08.admin.groups import GroupCalls, check_group_ids
 from aiokafka08.coordinator.protocol import PROTOCOL_TYPE
 from aiokafka08.errors import (
+    AUTHORIZATION_ERRORS,
     KafkaConfigurationError,
     KafkaError,
     KafkaUnavailableError,
@@ -253,12 +254,13 @@ class StoredGroupCalls:
         )
         bounds: dict[TopicPartition, LogBounds] = {}
         async for some in in_chunks(listed.items()):
-            for tp, offsets in some:
-                if isinstance(offsets, KafkaError):
-                    is_refused = isinstance(offsets, NotLeaderForPartitionError)
+            for tp, found in some:
+                if isinstance(found, KafkaError):
+                    is_refused = isinstance(found, NotLeaderForPartitionError)
                     bounds[tp] = _REFUSED if is_refused else _UNKNOWN
                 else:
-                    bounds[tp] = LogBounds(offsets[-1] if starts else None, offsets[0])
+                    end, start = found
+                    bounds[tp] = LogBounds(start if starts else None, end)
         return bounds
 
     async def read_offsets_topic(self) -> OffsetsTopic:
@@ -329,7 +331,9 @@ class StoredGroupCalls:
         if not self._lists_idle_groups():
             topic = await self.read_offsets_topic()
             errors += [
-                KafkaUnavailableError(f"groups of {tp.topic}/{tp.partition} not read: {error.text}")
+                (type(error) if isinstance(error, AUTHORIZATION_ERRORS) else KafkaUnavailableError)(
+                    f"groups of {tp.topic}/{tp.partition} not read: {error.text}"
+                )
                 for tp, error in topic.errors.items()
             ]
             for group in topic.offsets:

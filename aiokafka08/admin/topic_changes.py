@@ -29,6 +29,8 @@ from aiokafka08.admin.new_topic import (
     assign_replicas,
     check_partition_count,
     checked_assignment,
+    new_partitions,
+    new_topics,
     spread,
 )
 from aiokafka08.admin.topic_config import check_configs, config_texts
@@ -67,16 +69,16 @@ class TopicChanges:
 
     async def create_topics(
         self,
-        new_topics: list[NewTopic],
+        topics: list[NewTopic],
         timeout_ms: int | None,
         validate_only: bool,
     ) -> TopicErrors:
         """Create topics and wait until each partition has a leader."""
         nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
-        new_topics = check_items("new_topics", new_topics, NewTopic, "a list of NewTopic")
+        wanted = new_topics(topics)
         node_ids = await self._connection.run_on_zookeeper(nodes.broker_ids)
-        needs_line = any(topic.topic_configs for topic in new_topics)
+        needs_line = any(topic.topic_configs for topic in wanted)
         line = (await self._router.exact_version()).line if needs_line else BrokerLine.V0_8
         names = NewTopicNames(await self._connection.run_on_zookeeper(nodes.topic_names))
 
@@ -96,7 +98,7 @@ class TopicChanges:
                     topic.name, range(len(assignment)), limit_ms, "was created"
                 )
 
-        return TopicErrors(await _per_topic((topic.name, create(topic)) for topic in new_topics))
+        return TopicErrors(await _per_topic((topic.name, create(topic)) for topic in wanted))
 
     async def create_partitions(
         self,
@@ -107,9 +109,7 @@ class TopicChanges:
         """Add partitions to topics and wait for their leaders."""
         nodes = self._require_topic_nodes("create_partitions")
         limit_ms = self._limit_ms(timeout_ms)
-        check_mapping("topic_partitions", topic_partitions, "a mapping of topics to NewPartitions")
-        check_topic_names(topic_partitions)
-        check_items("topic_partitions", topic_partitions.values(), NewPartitions, "NewPartitions")
+        topics = new_partitions(topic_partitions)
         node_ids = await self._connection.run_on_zookeeper(nodes.broker_ids)
 
         async def grow(topic: str, wanted: NewPartitions) -> None:
@@ -142,7 +142,7 @@ class TopicChanges:
                     topic, added, limit_ms, f"was grown to {wanted.total_count} partitions"
                 )
 
-        work = ((name, grow(name, new)) for name, new in topic_partitions.items())
+        work = ((name, grow(name, new)) for name, new in topics.items())
         return TopicErrors(await _per_topic(work))
 
     async def delete_topics(self, topics: list[str], timeout_ms: int | None) -> DeletionErrors:

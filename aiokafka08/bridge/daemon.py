@@ -145,7 +145,7 @@ async def _run_sessions(
                 last_progress, transactions = now, status.transactions
                 failed = RepeatedError()
                 backoff.reset()
-            failed.note(error.text or repr(error))
+            failed = failed.again(error.text or repr(error))
             status.errors[SESSION], status.problem = failed, str(failed)
             if now - last_progress >= outage_s:
                 raise

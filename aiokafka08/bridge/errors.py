@@ -25,3 +25,7 @@ class TargetUnavailableError(TargetError):
     """The target can't be reached, or isn't ready: another attempt may succeed."""
 
     retriable = True
+
+
+class TargetCoordinatorError(TargetUnavailableError):
+    """The coordinator of a group isn't ready, as in the first moments of a target."""

@@ -12,11 +12,12 @@ Invariants:
 - The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
   in flight, the next one grows up to `growth_bytes` of its leader: that is how one partition fills
   a link with a long round trip.
-- A batch carries messages that were sent within a tenth of `delivery_timeout_s`, counted from its
-  first message. So each message has at least nine tenths of that time, though its batch has one
-  deadline. The fast path appends to `open_batch` without a clock: `expire` closes an open batch of
-  that age, by the timer that watches its deadline. If the event loop is late, messages may have
-  been appended meanwhile; then closing the batch moves its deadline by the delay.
+- A batch carries messages that were sent within `linger_s`, but at least within a tenth of
+  `delivery_timeout_s` and at most within half of it, counted from its first message. So each
+  message has at least the rest of that time, though its batch has one deadline. The fast path
+  appends to `open_batch` without a clock: `expire` closes an open batch of that age, by the timer
+  that watches its deadline. If the event loop is late, messages may have been appended meanwhile;
+  then closing the batch moves its deadline by the delay.
 - The sender works in passes, from `begin_pass` to `end_pass`. Between two passes the accumulator
   calls `wake_sender` at most once: when a batch is added, when a queue becomes ready, or when a
   linger or backoff ends before all others. During a pass it doesn't call it, because the sender
@@ -40,8 +41,8 @@ from aiokafka08.structs import TopicPartition
 _MIN_LIMIT_BYTES: Final = 1024
 """Refused batches don't lower the batch size of a partition below this."""
 
-_SHARE_LEFT: Final = 0.9
-"""Share of `delivery_timeout_s` that is left for a message when its batch accepts no more."""
+_OPEN_SHARES: Final = (0.1, 0.5)
+"""Shares of `delivery_timeout_s` for which a batch accepts messages at least and at most."""
 
 _ALREADY_DUE: Final = float("-inf")
 """`Batch.due_at` of a batch that no longer lingers."""
@@ -55,7 +56,7 @@ class Accumulator:
     Args:
         batch_bytes: size at which a batch is full (`max_batch_size`).
         max_request_bytes: upper limit of the size of a batch.
-        linger_s: how long a batch waits for more messages.
+        linger_s: how long a batch waits for more messages, at most half of `delivery_timeout_s`.
         delivery_timeout_s: how long after its first message was sent a batch expires.
         codec: compression of the batches.
         growth_bytes: returns the size to which a batch for this leader, with messages of this mean
@@ -82,7 +83,8 @@ class Accumulator:
     ) -> None:
         self.batch_bytes = min(batch_bytes, max_request_bytes)
         self.delivery_timeout_s = delivery_timeout_s
-        self._least_time_s = _SHARE_LEFT * delivery_timeout_s
+        least_s, most_s = (share * delivery_timeout_s for share in _OPEN_SHARES)
+        self._least_time_s = delivery_timeout_s - max(least_s, min(linger_s, most_s))
         self._max_request_bytes = max_request_bytes
         self._linger_s = linger_s
         self._skip_linger = False

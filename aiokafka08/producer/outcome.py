@@ -44,6 +44,7 @@ from aiokafka08.errors import (
     UnknownError,
     action_for,
     broker_error,
+    topic_code,
 )
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
@@ -122,7 +123,7 @@ def decide(
             f"{where}: the broker left the partition out of its response"
         )
         return _decide_unexplained(error, unexplained_retries, may_be_stored=True)
-    code = response.error_code
+    code = topic_code(response.error_code)
     if code == 0:  # docs/brokers.md 5.7, 6.8
         error = KafkaError(f"{where}: the broker reports success, but stored nothing (offset -1)")
         return _decide_unexplained(error, unexplained_retries, may_be_stored=False)

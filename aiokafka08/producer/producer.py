@@ -134,7 +134,7 @@ class AIOKafkaProducer:
             which is "murmur2").
         max_request_size: the largest request, and the largest message, in bytes before compression;
             from 1 on (default 1048576).
-        linger_ms: how long a batch waits for more messages, but no longer than a tenth of
+        linger_ms: how long a batch waits for more messages, but no longer than half of
             `delivery_timeout_ms`. In milliseconds, from 0 on, with fractions (default 0).
         api_version: the version of the brokers. None or "auto" detects that of each broker;
             "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
@@ -169,10 +169,10 @@ class AIOKafkaProducer:
             buffers, the spare capacity of growing buffers, and the overhead of the allocator.
         delivery_timeout_ms: the longest time from the call of `send()` until the message is
             acknowledged or fails; it includes retries, leader elections and waiting for memory. It
-            may be up to a tenth shorter, since a batch has one deadline for messages that were sent
-            within that time, and longer by the time for which a task holds the event loop. In
-            `send_many` it counts from the step that buffers the message. In milliseconds, from 1 on
-            (default 120000).
+            may be shorter by a tenth, or by `linger_ms` if that is longer, since a batch has one
+            deadline for messages that were sent within that time, and longer by the time for which
+            a task holds the event loop. In `send_many` it counts from the step that buffers the
+            message. In milliseconds, from 1 on (default 120000).
         max_in_flight_requests_per_connection: produce requests in flight per broker, from 1 on.
             Unless acks=0, no two of them carry batches of the same partition, so retries keep the
             order (default 5).

@@ -491,7 +491,9 @@ async def _list_offsets(
             if not find_missing():
                 raise
     names = ", ".join(f"topic {tp.topic!r}, partition {tp.partition}" for tp in find_missing())
-    raise UnknownTopicOrPartitionError(f"the cluster doesn't have {names} any more")
+    raise UnknownTopicOrPartitionError(
+        f"brokers don't list {names} any more: deleted, or this principal may not describe it"
+    )
 
 
 async def _offsets_by_time(

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08._core.names import did_you_mean
-from aiokafka08._core.topic_names import is_topic_name
+from aiokafka08._core.topic_names import is_topic_name, missing_topics_text
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
@@ -90,8 +90,7 @@ def choose_partitions(
         existing = {name: existing.get(name, ()) for name in names}
     elif missing:
         raise UnknownTopicOrPartitionError(
-            f"{topics}: the cluster has no topic {', '.join(map(repr, missing))}; expected "
-            f"existing topics. {_advice(missing, existing)}"
+            f"{topics}: {missing_topics_text(missing)}. {_advice(missing, existing)}"
         )
     if topics.assign is None:
         return tuple(

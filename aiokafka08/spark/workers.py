@@ -47,7 +47,8 @@ def prepare_workers(context: Any) -> None:
     """Put a zip of the package on the path of Spark's Python processes, and check their Python.
 
     Args:
-        context: the `SparkContext`. Its `environment` gets a PYTHONPATH, if a zip is needed.
+        context: the `SparkContext`. Its `environment` gets a PYTHONPATH, if a zip is needed, or the
+            PYTHONPATH of this program.
 
     Raises:
         KafkaConfigurationError: Spark's Python can't be run, is of another version, or can't import
@@ -58,18 +59,30 @@ def prepare_workers(context: Any) -> None:
     except Exception:  # what a platform raises that refuses calls
         _log.debug("Spark's Python isn't checked: the session doesn't tell it", exc_info=True)
         return
+    given = launch.environment.get("PYTHONPATH", "")
     if launch.archives:
-        given = launch.environment.get("PYTHONPATH", "").split(os.pathsep)
-        unique = dict.fromkeys([*launch.archives, *filter(None, given)])
-        launch.environment["PYTHONPATH"] = os.pathsep.join(unique)
+        given = launch.environment["PYTHONPATH"] = _joined(*launch.archives, given)
     python = shutil.which(launch.name)
     if python is None:
         raise _unusable(launch.name, "which isn't found")
     if launch.archives or not (_is_this_python(python) and _is_installed()):
-        # Spark's processes inherit the environment of the JVM. This program started the JVM, or
-        # the JVM this program (spark-submit): so it is that of this program.
-        paths = (launch.environment.get("PYTHONPATH"), os.environ.get("PYTHONPATH"))
-        _check(launch.name, python, os.pathsep.join(filter(None, paths)), os.getcwd())
+        folder = os.getcwd()
+        own = _joined(given, os.environ.get("PYTHONPATH", ""))
+        try:
+            _check(launch.name, python, given, folder)
+        except KafkaConfigurationError:
+            if own == given:
+                raise
+            _check(launch.name, python, own, folder)
+            # Spark's processes inherit the environment of the JVM, which may have started before
+            # this program set its own, and goes on behind `spark.stop()`.
+            launch.environment["PYTHONPATH"] = own
+
+
+def _joined(*paths: str) -> str:
+    """Return the entries of paths as one path, each once."""
+    entries = [entry for path in paths for entry in path.split(os.pathsep) if entry]
+    return os.pathsep.join(dict.fromkeys(entries))
 
 
 class _Launch(NamedTuple):

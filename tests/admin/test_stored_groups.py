@@ -20,6 +20,7 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaUnavailableError,
     NotCoordinatorForGroupError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import encode_entry
@@ -328,6 +329,13 @@ async def test_offsets_topic_of_unknown_versions_takes_no_memory(
         tracemalloc.stop()
     assert set(topic.offsets) == {"g"}
     assert held_bytes < 2_000_000  # of 5 MB
+
+
+async def test_reset_of_an_absent_topic_says_that_it_may_be_hidden(
+    one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError, match="'no' doesn't exist, or this principal"):
+        await admin.reset_consumer_group_offsets("g", {TopicPartition("no", 0): "earliest"})
 
 
 @pytest.mark.parametrize("call", ["plan_group_reset", "check_group_change", "delete_stored_group"])

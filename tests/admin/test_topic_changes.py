@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import AsyncIterator, Mapping
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -96,6 +98,30 @@ async def test_new_names_that_brokers_do_not_survive_are_refused(
     ]
     made_now = set() if validate_only else {"c.d", "e"}
     assert set(await admin.list_topics()) == {"here", "a_b"} | made_now
+
+
+async def test_topics_of_aiokafka_are_created_and_grown(admin: AIOKafkaAdminClient) -> None:
+    """A program that moves may still make them by its old import."""
+    theirs = pytest.importorskip("aiokafka.admin")
+    new = [
+        theirs.NewTopic("counted", 2, 1, topic_configs={"retention.ms": "60000"}),
+        theirs.NewTopic("placed", -1, -1, {0: [0], 1: [0]}),
+    ]
+    made = await admin.create_topics(new)
+    assert made.topic_errors == [("counted", 0, None), ("placed", 0, None)]
+    partitions = importlib.import_module("aiokafka.admin.new_partitions").NewPartitions
+    grown = await admin.create_partitions({"here": partitions(2)}, validate_only=True)
+    assert grown.topic_errors == [("here", 0, None)]
+
+
+async def test_wrong_attributes_of_a_topic_are_named(admin: AIOKafkaAdminClient) -> None:
+    new = SimpleNamespace(name="t", num_partitions="2", replication_factor=1)
+    with pytest.raises(IllegalArgumentError, match="num_partitions='2': expected an integer"):
+        await admin.create_topics(cast(list[NewTopic], [new]))
+    with pytest.raises(TypeError, match=r"'t' in the list; expected a list of NewTopic"):
+        await admin.create_topics(cast(list[NewTopic], ["t"]))
+    with pytest.raises(TypeError, match=r"3 in the list; expected NewPartitions"):
+        await admin.create_partitions(cast(dict[str, NewPartitions], {"here": 3}))
 
 
 async def test_dry_run_says_that_a_topic_exists(admin: AIOKafkaAdminClient) -> None:

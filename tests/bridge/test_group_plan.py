@@ -177,6 +177,7 @@ def test_rollback_beyond_the_copy_needs_to_be_wanted() -> None:
 def test_rollback_without_runs_is_unknown() -> None:
     part = CopiedPartition(COPY, OffsetMap(), 7, LogBounds(0, 9), 3)
     [move] = plan_rollback("g", {}, {TP: part}, {COPY: 3}, [])
+    assert move.before is None
     assert (move.outcome, move.source_offset) == ("unknown", None)
     assert plan_rollback("g", {}, {TP: part}, {}, []) == []
 

@@ -34,12 +34,15 @@ def test_partition_that_stands_still_behind_the_end_is_named() -> None:
     before = [at(0, 420), at(1, 421), at(2, None)]
     assert standstill_text(before, before, 3.0) == (
         "2 partitions are behind and haven't advanced for 3 s: orders/0 (1 behind), orders/2 (421 "
-        "behind). Is 'bridge run' up? If it is, its log says what has stopped"
+        "behind). Is 'bridge run' up? If it is, its log and its /healthz name the partitions that "
+        "are stopped, with the reason"
     )
     text = standstill_text([at(0, 420), at(1, 7)], [at(0, 420), at(1, 9)], 3.0)
+    # It may also be throttled, or wait for its turn.
     assert text == (
-        "1 partition is behind and hasn't advanced for 3 s: orders/0 (1 behind). Others have: "
-        "'bridge run' is up, and its log says what has stopped"
+        "1 partition is behind and hasn't advanced for 3 s: orders/0 (1 behind). Others have, so "
+        "'bridge run' is up: this may pass. Its log and its /healthz name the partitions that are "
+        "stopped, with the reason"
     )
 
 

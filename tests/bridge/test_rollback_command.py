@@ -35,6 +35,27 @@ def roll_back(
     return done.code, done.err
 
 
+NEW = RollbackMove("c", TopicPartition("orders", 0), 40, None, 40, "move")
+
+
+def test_offset_that_was_never_committed_is_null(
+    cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Not -1, which looks like an offset; on a terminal it is a word."""
+
+    async def decided(config: BridgeConfig, **options: bool) -> Rollback:
+        return Rollback([NEW, REFUSED], None)
+
+    monkeypatch.setattr(rollback, "roll_back", decided)
+    path = tmp_path / "bridge.toml"
+    path.write_text(FILE)
+    command = ("bridge", "cutover", str(path), "--rollback", "--format")
+    done = cli(*command, "json")
+    assert [row["before"] for row in done.json] == [None, 30]
+    assert cli(*command, "tsv").lines[1].split("\t")[4] == ""
+    assert "nothing" in cli(*command, "table").lines[2].split()
+
+
 def test_rollback_of_nothing_says_why(
     cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

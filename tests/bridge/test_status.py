@@ -62,14 +62,22 @@ def test_stopped_partition_is_no_backlog() -> None:
     assert status.lag() == 2
 
 
+def test_error_that_was_logged_stays_as_it_was() -> None:
+    """A handler that writes later, such as a queue's, makes its text then."""
+    status = CopyStatus()
+    logged = status.note_error("groups", "away")
+    status.note_error("groups", "still away")
+    assert str(logged) == "away"
+
+
 def test_repeated_error_says_how_often_and_since_when() -> None:
     status, error = CopyStatus(problem=None), RepeatedError()
     before = time.time()
     for text in ("first", "second"):
-        error.note(text)
+        error = error.again(text)
         assert before <= error.since <= time.time()
     first = error.since
-    error.note("third")
+    error = error.again("third")
     assert (error.since, error.count) == (first, 3)
     assert re.fullmatch(r"third \(3 times since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)", str(error))
     assert str(status.note_error("groups", "away")) == "away"

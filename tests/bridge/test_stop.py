@@ -242,8 +242,9 @@ async def test_worker_that_closes_itself_isnt_closed_again(begins: bool, closed:
             closes.append(None)
             super().close()
 
-    worker = Worker(worker_settings(config, 0, 1_000_000), list[SinkEvent]().append)
-    sink = TransactionSink(config, Target(config), BridgeRun(), workers=[worker])
+    target = Target(config)
+    worker = Worker(worker_settings(config, target, 0, 1_000_000), list[SinkEvent]().append)
+    sink = TransactionSink(config, target, BridgeRun(), workers=[worker])
     if begins:
         sink.run_workers({})
         await sink.stop(1.0)
@@ -282,7 +283,9 @@ async def stop_while_it_hangs(
 ) -> weakref.ref[TransactionWorker]:
     """Stop a worker that has messages on their way to a paused target."""
     events: list[SinkEvent] = []
-    worker = TransactionWorker(worker_settings(config, 0, 1_000_000), events.append)
+    connection = Target(config)
+    worker = TransactionWorker(worker_settings(config, connection, 0, 1_000_000), events.append)
+    await connection.close()
     await asyncio.to_thread(worker.initialise)
     worker.start({})
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from aiokafka08.bridge.config import parse_config
+from aiokafka08.bridge.errors import TargetAuthenticationError
 from aiokafka08.bridge.sink import worker
 from aiokafka08.bridge.sink.events import (
     Chunk,
@@ -24,8 +25,10 @@ from aiokafka08.bridge.sink.events import (
     WorkerFailed,
 )
 from aiokafka08.bridge.sink.producing import produce_records
+from aiokafka08.bridge.sink.sink import worker_settings
 from aiokafka08.bridge.sink.transaction import OpenTransaction
 from aiokafka08.bridge.sink.worker import TransactionWorker, WorkerSettings
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 from tests.bridge.begun import begun_transactions
 from tests.bridge.hand_copy import create_topics
@@ -283,3 +286,30 @@ def test_chunks_put_during_a_commit_are_committed_at_the_stop(
         one.positions[TP] for one in running.events if isinstance(one, TransactionCommitted)
     ]
     assert positions == [10, 20]
+
+
+class Refusal:
+    """librdkafka's error about a user."""
+
+    def name(self) -> str:
+        return "_AUTHENTICATION"
+
+    def str(self) -> str:
+        return "SASL authentication error: Authentication failed: Invalid username or password"
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_refused_user_is_the_reason_of_a_failure(is_refused: bool) -> None:
+    """To librdkafka a refusal passes: the calls of a producer time out, and say nothing of it."""
+    config = parse_config(MINIMAL)
+    target = Target(config)
+    events: list[SinkEvent] = []
+    sink = TransactionWorker(worker_settings(config, target, 0, 1_000_000), events.append)
+    if is_refused:
+        target.settings["error_cb"](Refusal())
+    sink.start({})
+    sink.put(chunk(0, 1, 10))  # it fails: the producer isn't initialised
+    sink.join(30)
+    [failed] = [event for event in events if isinstance(event, WorkerFailed)]
+    assert isinstance(failed.error, TargetAuthenticationError) == is_refused
+    assert ("Invalid username" in failed.error.text) == is_refused

@@ -49,7 +49,9 @@ async def test_topic_is_not_created_if_the_user_forbids_it(
     cluster.delete_topic("t")
     await until(lambda: not consumer.assignment(), "the deleted topic is given up")
     absent = make_consumer("new-one", allow_auto_create_topics=False, request_timeout_ms=500)
-    with pytest.raises(UnknownTopicOrPartitionError, match="new-one"):
+    with pytest.raises(
+        UnknownTopicOrPartitionError, match="'new-one' doesn't exist, or this principal"
+    ):
         await absent.start()
     assert not any(one.topics for one in cluster.requests(MetadataRequest))
 
@@ -134,9 +136,9 @@ def test_missing_topic_is_looked_for_with_backoff(caplog: pytest.LogCaptureFixtu
     warnings = [record.message for record in caplog.records if "waiting for it" in record.message]
     assert len(warnings) == 1
     assert (
-        "topic 'later' doesn't exist, or may not be described, waiting for it. No topic is similar"
-        in warnings[0]
-    )
+        "topic 'later' doesn't exist, or this principal may not describe it; waiting for it. "
+        "No topic is similar"
+    ) in warnings[0]
 
 
 async def test_assign_and_subscribe_exclude_each_other(

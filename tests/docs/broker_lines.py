@@ -90,7 +90,11 @@ ABILITIES: Mapping[str, Ability] = {
     "create and grow topics": lambda line: _with_zookeeper(True),
     "delete topics": lambda line: _with_zookeeper(line not in CANNOT_DELETE_TOPICS),
     "TLS": lambda line: _yes(line >= FIRST_WITH_TLS),
-    "transactions, idempotence, SASL": lambda line: "—",
+    "Kerberos": lambda line: (
+        "HDP's" if line is BrokerLine.V0_8_2 else _yes(line >= BrokerLine.V0_9)
+    ),
+    "PLAIN, SCRAM, OAUTHBEARER": _speaks(ApiKey.SASL_HANDSHAKE),
+    "transactions, idempotence": lambda line: "—",
     "an embedded cluster of this line": lambda line: _yes(str(line) in EMBEDDED_LINES),
 }
 """What can be done, and how on a line."""
@@ -107,7 +111,8 @@ def broker_lines_page() -> str:
         "(../brokers.md) has the details, [The protocol](protocol.md) the requests.\n\n"
         + table(("", *names), rows)
         + "\nWithin the last column: offsets by time are exact from 0.10.1 on, groups are deleted "
-        "by a request from 1.1 on. Brokers from 0.11 on have headers, idempotence and "
+        "by a request from 1.1 on; SCRAM is there from 0.10.2, OAUTHBEARER from 2.0 on "
+        "([SASL](../guides/sasl.md)). Brokers from 0.11 on have headers, idempotence and "
         "transactions, which the requests of this client don't. 4.0 and later don't answer the "
         "requests of Kafka 0.8.\n"
     )

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08._core.concurrency.daemon_thread import DaemonThread
 from aiokafka08._core.net.config import NETWORK_DEFAULTS, net_config
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.router import Router
@@ -53,6 +54,8 @@ from aiokafka08.telemetry import (
     Telemetry,
 )
 from aiokafka08.testing import Delay
+from aiokafka08.testing.sasl import SaslSession
+from aiokafka08.testing.server import BrokerHandler
 from aiokafka08.testing.simulation import World, simulate
 from tests.support.waiting import until
 
@@ -276,6 +279,45 @@ def test_late_fetch_response_returns_nothing_twice(stall: Stall) -> None:
             assert await consumer.position(T0) == 2
             world.cluster.append("t", 0, [b"2"])
             assert (await consumer.getone(T0)).offset == 2
+            assert (await consumer.getone(T2)).offset == 0  # of the broker that stalled
+            assert await consumer.getmany(timeout_ms=1000) == {}
+
+    play(scenario)
+
+
+@BOTH
+def test_late_urgent_fetch_returns_nothing_twice(stall: Stall) -> None:
+    """It has a connection of its own, beside a long poll that hangs."""
+
+    def is_urgent(request: FetchRequest) -> bool:
+        return request.max_wait_ms == 0
+
+    async def scenario(world: World) -> None:
+        world.cluster.append("t", 0, [b"0", b"1", b"2"])
+        options = Seen().options(world, auto_offset_reset="earliest", fetch_max_wait_ms=60_000)
+        consumer: AIOKafkaConsumer[Any, Any] = AIOKafkaConsumer(**options)
+        consumer.assign([T0, T2])
+        async with consumer:
+            assert [(await consumer.getone()).offset for _ in range(3)] == [0, 1, 2]
+            await asyncio.sleep(1)  # the long poll hangs
+            urgent = world.cluster.next_request(FetchRequest, node=0, where=is_urgent)
+            if stall is answered_late:
+                late = Delay(STALL_S)
+                world.cluster.fault(FetchRequest, then=late, node=0, where=is_urgent)
+            consumer.seek(T0, 1)
+            if stall is carried_out_late:
+                await stall(world, 0, FetchRequest)
+            await asyncio.sleep(SETTLE_S)
+            assert urgent.done() == (stall is answered_late)
+            world.cluster.move_leader("t", 0, to=1)
+            async with asyncio.timeout(SETTLE_S + 5):
+                assert [(await consumer.getone(T0)).offset for _ in range(2)] == [1, 2]
+            await asyncio.sleep(STALL_S)
+            assert urgent.done()
+            assert await consumer.position(T0) == 3
+            world.cluster.append("t", 0, [b"3"])
+            world.cluster.append("t", 2, [b"0"])
+            assert (await consumer.getone(T0)).offset == 3
             assert (await consumer.getone(T2)).offset == 0  # of the broker that stalled
             assert await consumer.getmany(timeout_ms=1000) == {}
 
@@ -650,3 +692,130 @@ def test_late_step_of_an_authentication_leaves_the_broker_usable(stall: Stall) -
             await producer.stop()
 
     play(scenario, version="0.10", sasl={"alice": "secret"})
+
+
+@BOTH
+def test_late_second_token_leaves_the_broker_usable(
+    stall: Stall, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tokens are no requests below 1.0. The connection was given up, and another authenticates."""
+    receive = BrokerHandler._receive_token
+    tokens: list[object] = []
+
+    async def scenario(world: World) -> None:
+        def receive_late(self: Any, session: SaslSession, frame: Any, exchange: Any) -> None:
+            tokens.append(session)
+            if len(tokens) > 2 or tokens.count(session) < 2:
+                receive(self, session, frame, exchange)
+            elif stall is carried_out_late:
+                world.call_later(
+                    STALL_S, receive, self, session, memoryview(bytes(frame)), exchange
+                )
+            else:
+                token = session.receive(frame)
+                answer = [len(token).to_bytes(4, "big") + token]
+                world.call_later(STALL_S, exchange.respond, answer)
+
+        async def call_here(self: DaemonThread, step: Callable[[], object]) -> object:
+            return step()  # a simulation has no threads
+
+        monkeypatch.setattr(DaemonThread, "run", call_here)
+        monkeypatch.setattr(BrokerHandler, "_receive_token", receive_late)
+        options = Seen().options(
+            world,
+            bootstrap_servers="kafka0:9092",
+            request_timeout_ms=8000,
+            retry_backoff_ms=100,
+            start_timeout_ms=60_000,
+            delivery_timeout_ms=10 * 60_000,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="SCRAM-SHA-256",
+            sasl_plain_username="alice",
+            sasl_plain_password="secret",
+        )
+        producer = AIOKafkaProducer(**options)
+        async with asyncio.timeout(STALL_S):
+            await producer.start()
+        try:
+            assert tokens[0] is tokens[1]  # the first authentication is the one that waits
+            assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+            await asyncio.sleep(2 * STALL_S)
+            assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 1
+        finally:
+            await producer.stop()
+
+    play(scenario, version="0.10", sasl={"alice": "secret"})
+
+
+# --- groups in ZooKeeper --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "away_s",
+    [
+        pytest.param(None, id="result lost"),
+        pytest.param(3.0, id="in the session"),
+        pytest.param(STALL_S, id="after the session"),
+    ],
+)
+@pytest.mark.parametrize("delay_s", [0.0, 0.05, 1.0])
+def test_late_zookeeper_result_assigns_nothing_twice(away_s: float | None, delay_s: float) -> None:
+    """A member is cut off from ZooKeeper while another one joins.
+
+    Its next change takes effect without a result; or what it asks is carried out when the network
+    is back; or its session has ended by then, and the other member has all partitions.
+    """
+
+    async def scenario(world: World) -> None:
+        one, two = (
+            AIOKafkaConsumer(
+                "t",
+                **member_options(world, Seen(), start_timeout_ms=600_000),
+                zookeeper_connect=world.zookeeper_connect,
+                rebalance_max_retries=100,
+            )
+            for _ in range(2)
+        )
+        twice: list[object] = []
+
+        async def watch() -> None:
+            while True:
+                await asyncio.sleep(0.05)
+                if both := one.assignment() & two.assignment():
+                    twice.append((world.virtual_s, both))
+
+        def cut() -> None:
+            if away_s is not None:
+                world.zookeeper.disconnect(away_s, clients, silent=True)
+                return
+            for client in clients:
+                world.zookeeper.lose_response(client)
+
+        with world.process("one"):
+            await asyncio.create_task(one.start())
+        assert len(one.assignment()) == 3
+        await one.commit({T0: 1})
+        clients = world.zookeeper.clients  # the group's session, and that of the offsets
+        watching = asyncio.create_task(watch())
+        world.call_later(delay_s, cut)
+        with world.process("two"):
+            joining = asyncio.create_task(two.start())
+        await asyncio.sleep(delay_s + 0.1)
+        with world.process("one"):
+            late = asyncio.create_task(one.commit({T0: 2}))
+        await joining
+        await asyncio.gather(late, return_exceptions=True)
+        await asyncio.sleep(2 * STALL_S)
+        owner = one if T0 in one.assignment() else two
+        await owner.commit({T0: 9})
+        await asyncio.sleep(2 * STALL_S)
+        everything = {TopicPartition("t", number) for number in range(3)}
+        assert one.assignment() | two.assignment() == everything
+        assert one.assignment()
+        assert two.assignment()
+        assert twice == []
+        watching.cancel()
+        assert await two.committed(T0) == await one.committed(T0) == 9
+        await asyncio.gather(one.stop(), two.stop())
+
+    play(scenario, version="0.8.2")

@@ -429,9 +429,29 @@ def test_time_spent_waiting_for_memory_counts_to_the_deadline() -> None:
     assert accumulator.oldest_age_s(12.0) == pytest.approx(4.0)
 
 
+@pytest.mark.parametrize(
+    ("linger_s", "open_s"), [(0.1, 0.4), (0.4, 0.4), (1.5, 1.5), (2.0, 2.0), (60.0, 2.0)]
+)
+def test_batch_waits_for_linger_but_at_most_half_its_timeout(
+    linger_s: float, open_s: float
+) -> None:
+    accumulator = make(delivery_timeout_s=4.0, linger_s=linger_s)
+    queue = add_queue(accumulator, leader=None)
+    (batch,) = add(accumulator, queue)
+    accumulator.expire(open_s - 0.001)
+    assert queue.open_batch is batch
+    accumulator.begin_pass(min(linger_s, open_s) - 0.001)
+    assert not accumulator.has_ready(None)
+    accumulator.expire(open_s + 0.001)
+    accumulator.begin_pass(open_s + 0.001)
+    assert accumulator.has_ready(None)
+    assert queue.open_batch is None
+    assert batch.deadline == pytest.approx(4.001)
+
+
 @pytest.mark.parametrize("is_muted", [False, True], ids=["buffered", "behind one in flight"])
 def test_an_open_batch_closes_at_a_tenth_of_the_timeout(is_muted: bool) -> None:
-    accumulator = make(delivery_timeout_s=4.0, linger_s=60.0)
+    accumulator = make(delivery_timeout_s=4.0, linger_s=0.4)
     queue = add_queue(accumulator)
     if is_muted:
         add(accumulator, queue)

@@ -17,6 +17,8 @@ from tests.support.waiting import until
 ProducerFor = Callable[..., Awaitable[Producer]]
 Send = Callable[[Producer], Awaitable[Awaitable[object]]]
 TIMEOUT_MS = 800
+LINGER_MS = 80
+"""A longer one would take from the time of a batch's later messages."""
 
 
 async def send(producer: Producer) -> Awaitable[object]:
@@ -62,7 +64,7 @@ async def test_a_late_message_has_its_own_delivery_timeout(
     door: Send, is_in_flight: bool, producer_for: ProducerFor
 ) -> None:
     async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
-        producer = await producer_for(cluster, delivery_timeout_ms=TIMEOUT_MS, linger_ms=60_000)
+        producer = await producer_for(cluster, delivery_timeout_ms=TIMEOUT_MS, linger_ms=LINGER_MS)
         clock = asyncio.get_running_loop().time
         cluster.fault(ProduceRequest, then=Hang(), times=None)
         futures = [await send(producer)]
@@ -85,7 +87,7 @@ async def test_a_late_message_has_its_own_delivery_timeout(
 async def test_a_message_sent_while_the_loop_is_held_has_its_time(
     cluster: EmbeddedCluster, producer_for: ProducerFor
 ) -> None:
-    producer = await producer_for(cluster, delivery_timeout_ms=TIMEOUT_MS, linger_ms=60_000)
+    producer = await producer_for(cluster, delivery_timeout_ms=TIMEOUT_MS, linger_ms=LINGER_MS)
     clock = asyncio.get_running_loop().time
     cluster.fault(ProduceRequest, then=Hang(), times=None)
     early = await send(producer)

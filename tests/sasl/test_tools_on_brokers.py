@@ -16,6 +16,7 @@ from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import TargetAuthenticationError
 from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.verify.checked_target import TargetChecksums
 from aiokafka08.spark.driver import DriverClient
 from aiokafka08.spark.options import read_options
 from tests._tools.cli.conftest import RunCommand, cli, command_line, folder_of_profiles
@@ -161,8 +162,9 @@ async def test_bridge_copies_from_kerberos_to_a_password(
             reader.close()
 
 
+@pytest.mark.parametrize("client", ["connection", "verifier"])
 async def test_wrong_password_of_the_target_is_named_within_seconds(
-    target: RealCluster,
+    target: RealCluster, client: str
 ) -> None:
     """librdkafka tries again for ever, and ends a call with _TRANSPORT after its timeout."""
     text = (
@@ -176,13 +178,28 @@ async def test_wrong_password_of_the_target_is_named_within_seconds(
         '"sasl.username" = "alice"\n'
         '"sasl.password" = "not-hers"\n'
     )
-    connection = Target(parse_config(text))
+    config = parse_config(text)
+    connection = Target(config)
+
+    async def use() -> None:
+        if client == "connection":
+            await connection.partition_counts()
+        else:
+            await connection.close()  # its own client is refused, too
+            verifier = TargetChecksums(connection, config)
+            try:
+                async for _ in verifier.read(TopicPartition("t", 0), 0, 1):
+                    pass
+            finally:
+                await verifier.close()
+
     try:
         async with asyncio.timeout(20):
             with pytest.raises(TargetAuthenticationError) as refused:
-                await connection.partition_counts()
+                await use()
     finally:
-        await connection.close()
+        if client == "connection":
+            await connection.close()
     named = ("sasl.mechanism=PLAIN", "sasl.username='alice'", target.sasl_bootstrap_servers)
     assert all(part in refused.value.text for part in named), refused.value.text
     assert "not-hers" not in refused.value.text

@@ -57,8 +57,8 @@ def test_topic_selection_chooses_partitions(
 @pytest.mark.parametrize(
     ("topics", "message"),
     [
-        (TopicSelection(subscribe=("a", "x", "y")), "the cluster has no topic 'x', 'y'"),
-        (TopicSelection(assign=(tp(0, "x"),)), "the cluster has no topic 'x'"),
+        (TopicSelection(subscribe=("a", "x", "y")), "topics 'x', 'y' don't exist, or this"),
+        (TopicSelection(assign=(tp(0, "x"),)), "topic 'x' doesn't exist, or this"),
         (
             TopicSelection(assign=(tp(7, "a"),)),
             "topic 'a' has no partition 7; expected one of 0, 1",

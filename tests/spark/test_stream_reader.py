@@ -134,7 +134,7 @@ def test_added_topic_is_read_from_its_earliest_offset(
         *in_full(
             ({"endingOffsets": "latest"}, "endingOffsets='latest' is not supported in streaming"),
             ({"maxOffsetsPerTrigger": "none"}, "maxOffsetsPerTrigger='none': expected an integer"),
-            ({"subscribe": "nowhere"}, "the cluster has no topic 'nowhere'"),
+            ({"subscribe": "nowhere"}, "topic 'nowhere' doesn't exist, or this principal"),
         ),
     ],
 )

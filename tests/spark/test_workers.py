@@ -89,6 +89,67 @@ def test_register_without_the_package_on_the_path_says_what_to_set(
     assert f"set the environment variable PYTHONPATH to {ROOT} before" in str(caught.value)
 
 
+def test_register_passes_on_a_path_that_was_set_after_the_start(
+    spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The JVM may run already, also behind `spark.stop()`: it keeps its own environment."""
+    python = bare_python(tmp_path)
+    monkeypatch.chdir(tmp_path)  # `python -c` imports from its folder
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", python)
+    monkeypatch.setattr(sys, "executable", python)
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venv"))
+    monkeypatch.setattr(spark.sparkContext, "environment", {"PYTHONPATH": "/given"})
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    with pytest.raises(KafkaConfigurationError, match="can't import aiokafka08; this program"):
+        register(spark)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    register(spark)
+    assert spark.sparkContext.environment["PYTHONPATH"] == f"/given{os.pathsep}{ROOT}"
+
+
+LATE_PATH = """
+import os, sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+servers, place = sys.argv[1:]
+sys.path.append(place)
+from aiokafka08.spark import register
+
+if not place.endswith(".zip"):
+    try:
+        register(spark)
+    except Exception as error:
+        print(error, file=sys.stderr)
+    os.environ["PYTHONPATH"] = place
+register(spark)
+reader = spark.read.format("kafka08").option("kafka.bootstrap.servers", servers)
+print(reader.option("subscribe", "t").load().count())
+"""
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("kind", ["folder", "zip"])
+def test_path_that_is_set_after_the_start_reaches_the_workers(
+    filled: EmbeddedCluster, tmp_path: Path, kind: str
+) -> None:
+    python = bare_python(tmp_path)
+    place = str(zipped(tmp_path) if kind == "zip" else ROOT)
+    done = subprocess.run(
+        [python, "-c", LATE_PATH, filled.bootstrap_servers, place],
+        cwd=tmp_path,
+        env=clean_environment(tmp_path, quick_home()) | {"PYSPARK_PYTHON": python},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    assert done.stdout.split()[-1] == "100"
+    assert ("set the environment variable PYTHONPATH to" in done.stderr) == (kind == "folder")
+
+
 class RefusingContext:
     """Stands for the context of a platform whose JVM refuses calls."""
 
@@ -213,7 +274,7 @@ def copy_with_zip(cluster: EmbeddedCluster, folder: Path, home: str, master: str
         env=environment | {"PYSPARK_PYTHON": bare_python(folder)},
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr[-5000:]
     for partition in (0, 1):
@@ -224,6 +285,7 @@ def copy_with_zip(cluster: EmbeddedCluster, folder: Path, home: str, master: str
     return found
 
 
+@pytest.mark.timeout(900)
 def test_zip_of_the_package_streams_on_local_cores(filled: EmbeddedCluster, tmp_path: Path) -> None:
     """Spark looks for the zip in the wrong folder when it plans a stream (4.3.0)."""
     copy_with_zip(filled, tmp_path, quick_home(), "local[2]")
@@ -262,15 +324,18 @@ def standalone_cluster(folder: Path, home: str) -> Iterator[str]:
         wait_for(lambda: log.read_text().count("Registering worker") == 2 or None, 60, "workers")
         yield address
     finally:
-        for process in running:
+        for process in running:  # all of them first: a timeout may end a wait
             process.kill()
+        for process in running:
             process.wait()
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 def test_zip_of_the_package_streams_on_a_standalone_cluster(
     filled: EmbeddedCluster, tmp_path: Path
 ) -> None:
+    """Six JVMs start one after the other: on a busy machine that takes more than four minutes."""
     home = cluster_home(tmp_path)
     with standalone_cluster(tmp_path, home) as master:
         assert copy_with_zip(filled, tmp_path, home, master)["executors"] == 2

@@ -28,6 +28,7 @@ from aiokafka08.errors import (
     UnknownError,
     UnknownTopicOrPartitionError,
     broker_error,
+    topic_code,
 )
 from aiokafka08.protocol.requests.metadata import Broker, MetadataResponse, TopicState
 from aiokafka08.structs import TopicPartition
@@ -62,7 +63,7 @@ class TopicInfo(NamedTuple):
             return InvalidTopicError(f"{where} doesn't exist, and {too_long_text(self.topic)}")
         if self.error_code == UnknownTopicOrPartitionError.errno:
             return UnknownTopicOrPartitionError(
-                f"{where} doesn't exist and the brokers don't create it, or the client may not "
+                f"{where} doesn't exist and the brokers don't create it, or this principal may not "
                 "describe it"
             )
         return broker_error(self.error_code, where)
@@ -294,13 +295,13 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
                 else None,
                 tuple(partition.replicas),
                 tuple(partition.isr),
-                partition.error_code,
+                topic_code(partition.error_code),
             )
             for partition in sorted(state.partitions, key=lambda partition: partition.partition)
         }
     merged = TopicInfo(
         state.topic,
-        state.error_code,
+        topic_code(state.error_code),
         state.is_internal or state.topic in INTERNAL_TOPICS,
         MappingProxyType(dict(partitions)),
     )

@@ -197,7 +197,7 @@ async def resolve(host: str, port: int) -> list[str]:
     if not host:  # which getaddrinfo() takes for this machine (docs/brokers.md 4.14)
         raise OSError(
             "the brokers know no address of this broker for plain connections: it may be a newer "
-            "one that listens for TLS only. Add a PLAINTEXT listener to it"
+            "one that listens for TLS or SASL only. Add a PLAINTEXT listener to it"
         )
     import ipaddress  # takes milliseconds, and a program may only construct its client
 

@@ -23,6 +23,7 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaProtocolError,
     broker_error,
+    group_code,
 )
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from aiokafka08.protocol.requests.metadata import MetadataRequest
@@ -166,7 +167,7 @@ class CoordinatorLookup:
         )
         if response.error_code:
             where = f"the coordinator of group {self.group!r}"
-            return self._router.config.named(broker_error(response.error_code, where))
+            return self._router.config.named(broker_error(group_code(response.error_code), where))
         _check(response)
         address = (response.host, response.port)
         self._router.register_broker(response.node_id, address)

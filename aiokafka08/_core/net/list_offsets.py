@@ -33,6 +33,7 @@ from aiokafka08.errors import (
     UnknownError,
     UnsupportedForMessageFormatError,
     broker_error,
+    topic_code,
 )
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.list_offsets import (
@@ -100,8 +101,10 @@ async def list_offsets(
 
 async def list_reachable_offsets(
     router: Router, tps: Collection[TopicPartition], timestamp: int, max_num_offsets: int = 1
-) -> PartitionResults[list[int]]:
-    """Return per partition its offsets, at least one, or the error of one that has none now.
+) -> PartitionResults[tuple[int, int]]:
+    """Return per partition the ends of its list of offsets, or the error of one that has none now.
+
+    The offsets between are dropped: a cluster may have millions of segments.
 
     Partitions that fail with an error that may pass are requested once more, after a metadata
     refresh. So a partition without a leader, or on a dead broker, delays the others by that, and
@@ -111,8 +114,8 @@ async def list_reachable_offsets(
         router: sends the requests; its metadata has these partitions.
         tps: the partitions.
         timestamp: `LATEST` or `EARLIEST`.
-        max_num_offsets: how many offsets a partition may have (default 1). Those of `LATEST` are
-            the log end and, from the newest on, the starts of segments (docs/brokers.md 8.1).
+        max_num_offsets: how many offsets a list may have (default 1). That of `LATEST` is the log
+            end and, from the newest on, the starts of segments (docs/brokers.md 8.1).
 
     Raises:
         IllegalStateError: the client was stopped.
@@ -122,10 +125,10 @@ async def list_reachable_offsets(
 
     def send(
         leader: int, led: Collection[TopicPartition], timeout_s: float
-    ) -> Awaitable[PartitionResults[list[int]]]:
+    ) -> Awaitable[PartitionResults[tuple[int, int]]]:
         at = dict.fromkeys(led, timestamp)
-        return list_offsets_of_leader(
-            router, leader, led, at, max_num_offsets, timeout_s=timeout_s, request_s=request_s
+        return _list_on_leader(
+            router, leader, led, at, max_num_offsets, _ends, timeout_s, request_s
         )
 
     results = await request_from_leaders(router, tps, send, limit_s)
@@ -141,11 +144,13 @@ async def list_reachable_offsets(
             pass  # the first errors say more
         else:
             results |= await request_from_leaders(router, failed, send, limit_s)
-    async for some in in_chunks(results.items()):
-        for tp, result in some:
-            if not result and not isinstance(result, KafkaError):
-                results[tp] = KafkaProtocolError("the leader listed no offset")
     return results
+
+
+def _ends(offsets: list[int]) -> tuple[int, int] | KafkaError:
+    return (
+        (offsets[0], offsets[-1]) if offsets else KafkaProtocolError("the leader listed no offset")
+    )
 
 
 async def find_first_messages(
@@ -284,21 +289,37 @@ async def list_offsets_of_leader(
     max_num_offsets: int = 1,
     *,
     timeout_s: float | None = None,
-    request_s: float = math.inf,
 ) -> PartitionResults[list[int]]:
     """Request offsets from one leader; return offsets or an error per partition.
+
+    Raises no `KafkaError`. `leader` is the node that leads `tps`. The other arguments are those of
+    `list_offsets`.
+    """
+    limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
+    return await _list_on_leader(router, leader, tps, timestamps, max_num_offsets, list, limit_s)
+
+
+async def _list_on_leader(
+    router: Router,
+    leader: int,
+    tps: Collection[TopicPartition],
+    timestamps: Mapping[TopicPartition, int],
+    max_num_offsets: int,
+    keep: Callable[[list[int]], T | KafkaError],
+    timeout_s: float,
+    request_s: float = math.inf,
+) -> PartitionResults[T]:
+    """Request offsets from one leader; `keep` makes a result of those of a partition.
 
     Each request has at most `_REQUEST_PARTITIONS` partitions. They are sent one after the other,
     since heartbeats and commits go over the same connection; an error of a request is that of the
     partitions behind it, too.
 
-    Raises no `KafkaError`. `leader` is the node that leads `tps`, and `request_s` how much of
-    `timeout_s` one request may take. The other arguments are those of `list_offsets`.
+    `request_s` is how much of `timeout_s` one request may take.
     """
-    limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     clock = asyncio.get_running_loop().time
-    deadline = clock() + limit_s
-    results: PartitionResults[list[int]] = {}
+    deadline = clock() + timeout_s
+    results: PartitionResults[T] = {}
     wanted = list(tps)
     for at in range(0, len(wanted), _REQUEST_PARTITIONS):
         some = wanted[at : at + _REQUEST_PARTITIONS]
@@ -312,7 +333,7 @@ async def list_offsets_of_leader(
         except KafkaError as error:
             return results | dict.fromkeys(wanted[at:], error)
         for tp, result in _results(router, leader, some, response).items():
-            results[tp] = result if isinstance(result, KafkaError) else result.offsets or []
+            results[tp] = result if isinstance(result, KafkaError) else keep(result.offsets or [])
     return results
 
 
@@ -378,7 +399,7 @@ def _results(
             number = partition.partition
             where = f"ListOffsets of {name}/{number}"
             results[name, number] = (
-                router.config.named(broker_error(partition.error_code, where))
+                router.config.named(broker_error(topic_code(partition.error_code), where))
                 if partition.error_code
                 else partition
             )

@@ -32,7 +32,7 @@ from aiokafka08._core.net.node_registry import NodeRegistry
 from aiokafka08._core.net.retry import is_final, retry
 from aiokafka08._core.net.staggered_race import Stagger
 from aiokafka08._core.net.versions import BrokerLine
-from aiokafka08._core.topic_names import check_topic_name
+from aiokafka08._core.topic_names import check_topic_name, missing_topics_text
 from aiokafka08.errors import (
     IllegalStateError,
     InvalidTopicError,
@@ -283,9 +283,9 @@ class Metadata:
         similar = await run_in_steps(similar_names(topic, names))
         if topic not in self.snapshot.topics or not self.snapshot.topics[topic].partitions:
             _log.warning(
-                "%s: topic %r doesn't exist, or may not be described, waiting for it. %s",
+                "%s: %s; waiting for it. %s",
                 self._config.client_id,
-                topic,
+                missing_topics_text([topic]),
                 f"Similar topics: {join_names(similar)}" if similar else "No topic is similar",
             )
 
@@ -363,7 +363,7 @@ class Metadata:
                     note_unknown()
                 return unusable
             if not self.may_create_topics:
-                return UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist")
+                return UnknownTopicOrPartitionError(missing_topics_text([topic]))
             return failure or KafkaUnavailableError("the brokers' metadata left the topic out")
 
         first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)

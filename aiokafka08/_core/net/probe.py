@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
@@ -166,16 +166,21 @@ class _ProbeConnection:
                 self._connect, self._address, self._config, mechanism, None, self._waiting
             )
         )
+        tasks: list[asyncio.Future[Any]] = [opening]
         try:
-            while not (await asyncio.wait((opening,), timeout=self._doubt_s))[0]:
+            while not (await asyncio.wait(tasks, timeout=self._doubt_s))[0]:
                 if self._peer_waits == 1:  # it hasn't responded to anything on this connection
-                    if await self._serves_without_sasl():
+                    plain = asyncio.ensure_future(self._serves_without_sasl())
+                    tasks.append(plain)
+                    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                    if not opening.done() and plain.result():
                         raise not_sasl(address_text(self._address), mechanism)
                     break
             return (await opening).stream
         finally:
-            opening.cancel()
-            await asyncio.gather(opening, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serves_without_sasl(self) -> bool:
         """Return whether the peer answers a client that doesn't authenticate.

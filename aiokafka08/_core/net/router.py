@@ -176,10 +176,9 @@ class Router:
                 request, lane=lane, version=version, timeout_s=timeout_s, delay_s=delay_s
             )
             return response
+        node = self._node(node_id)
         try:
-            return await self._node(node_id).request(
-                request, lane=lane, version=version, timeout_s=timeout_s
-            )
+            return await node.request(request, lane=lane, version=version, timeout_s=timeout_s)
         except _LOST:
             self.metadata.request_refresh()
             raise
@@ -254,8 +253,9 @@ class Router:
             KafkaUnavailableError: the exact line can't be told yet (only with `exact`).
             KafkaError: as `Node.connection`.
         """
+        node = self._node(node_id)
         try:
-            connection = await self._node(node_id).connection(lane, timeout_s=timeout_s)
+            connection = await node.connection(lane, timeout_s=timeout_s)
         except _LOST:
             self.metadata.request_refresh()
             raise
@@ -383,6 +383,7 @@ class Router:
             raise IllegalStateError("the client was stopped")
 
     def _node(self, node_id: int) -> Node:
+        """Return a node; an unknown one may be in the next metadata."""
         self._check()
         node = self.nodes.get(node_id)
         if node is None:

@@ -25,6 +25,7 @@ from aiokafka08.errors import (
     UnknownMemberIdError,
     UnknownTopicOrPartitionError,
     broker_error,
+    group_code,
 )
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.committed_offsets import (
@@ -78,7 +79,7 @@ def read_commit_response(
     results: dict[TopicPartition, KafkaError | None] = {}
     for topic in response.topics:
         for partition in topic.partitions:
-            error = broker_error(partition.error_code) if partition.error_code else None
+            error = broker_error(group_code(partition.error_code)) if partition.error_code else None
             results[TopicPartition(topic.topic, partition.partition)] = error
     return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
 
@@ -88,7 +89,7 @@ def read_fetch_response(
 ) -> dict[TopicPartition, CommittedOffset | KafkaError]:
     """Return for each partition what is committed, None if nothing is, or its error."""
     if response.error_code:
-        return dict.fromkeys(partitions, broker_error(response.error_code))
+        return dict.fromkeys(partitions, broker_error(group_code(response.error_code)))
     results = _fetch_results(response)
     return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
 
@@ -98,7 +99,7 @@ def read_fetch_all_response(
 ) -> dict[TopicPartition, OffsetAndMetadata] | KafkaError:
     """Return all offsets that a group has committed, or the error."""
     if response.error_code:
-        return broker_error(response.error_code)
+        return broker_error(group_code(response.error_code))
     committed: dict[TopicPartition, OffsetAndMetadata] = {}
     for tp, result in _fetch_results(response).items():
         if isinstance(result, KafkaError):
@@ -116,11 +117,11 @@ def _fetch_results(
         for partition in topic.partitions:
             result: CommittedOffset | KafkaError
             if partition.error_code not in (0, UnknownTopicOrPartitionError.errno):
-                result = broker_error(partition.error_code)
+                result = broker_error(group_code(partition.error_code))
             elif partition.offset < 0:
                 result = None  # no offset is -1; version 0 also stores other negative ones (8.4)
             elif partition.error_code:
-                result = broker_error(partition.error_code)
+                result = broker_error(group_code(partition.error_code))
             else:
                 result = OffsetAndMetadata(partition.offset, partition.metadata or "")
             results[TopicPartition(topic.topic, partition.partition)] = result

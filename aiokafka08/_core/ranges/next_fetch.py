@@ -54,6 +54,7 @@ from aiokafka08.errors import (
     UnsupportedCompressionTypeError,
     UnsupportedVersionError,
     broker_error,
+    topic_code,
 )
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -397,7 +398,7 @@ def may_hide_large(version: BrokerVersion | None) -> bool:
 def fetch_error(topic_partition: TopicPartition, offset: int, code: int) -> BrokerResponseError:
     """Return the error for the error code of a partition in a fetch response."""
     where = f"fetch of {topic_partition.topic}/{topic_partition.partition} at offset {offset}"
-    error = broker_error(code, where)
+    error = broker_error(topic_code(code), where)
     refusal = _REFUSALS.get(code)
     return error if refusal is None else type(error)(f"{where}: {refusal}")
 

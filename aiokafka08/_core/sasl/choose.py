@@ -64,7 +64,7 @@ def make_mechanism(
 def _text(option: str, value: object) -> str:
     """Return a value that must be a text; the error doesn't show it."""
     if not isinstance(value, str) or not value or "\0" in value:
-        shown = "None" if value is None else "a wrong value"
+        shown = "None" if value is None else "empty" if value == "" else "a wrong value"
         raise IllegalArgumentError(
             f"{option}: {shown}; expected a non-empty text without NUL, since SASL is used"
         )

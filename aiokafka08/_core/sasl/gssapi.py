@@ -15,7 +15,7 @@ import logging
 import math
 import os
 import threading
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.daemon_thread import DaemonThread
@@ -32,6 +32,12 @@ each time, and one may lock a principal whose key is wrong."""
 
 _RENEW_AGAIN_AT: Final = 0.1
 """The share of a ticket's remaining life after which it isn't sooner, either."""
+
+_LONGEST_REFUSAL_S: Final = 300.0
+"""While a KDC refuses a keytab, the time between attempts doubles, up to this."""
+
+_KDC_CODES: Final = range(-1765328384, -1765328256)
+"""Codes of MIT Kerberos (krb5.h) that a KDC responds with; the others are the library's own."""
 
 _NO_LAYER: Final = 1
 """Bit of "authentication only" in the broker's offer. Brokers refuse the other layers."""
@@ -97,6 +103,18 @@ _CAUSES: Final = {
 """Codes of MIT Kerberos (krb5.h), with the cause and what to do."""
 
 
+class _Refusal(NamedTuple):
+    """The KDC's last word on a keytab: until `ends` it isn't asked again, unless the file changes.
+
+    A KDC may lock a principal after some wrong keys, so connections get the error at once.
+    """
+
+    error: KafkaError
+    file: object
+    delay_s: float
+    ends: float
+
+
 class _Credentials:
     """Credentials from a keytab, for all clients of the process, or from a ticket cache.
 
@@ -125,6 +143,7 @@ class _Credentials:
         self._expires = self._renew_at = -math.inf
         self._life_s = 0.0
         self._is_overdue = False
+        self._refusal: _Refusal | None = None
 
     def begin(self, broker: str) -> tuple[Any, bytes]:
         """Return a context for the broker with this principal, and its first token; may block.
@@ -184,7 +203,8 @@ class _Credentials:
                 except KafkaError as error:
                     now = environment.monotonic()
                     left = max(self._expires - now, 0.0)
-                    self._renew_at = now + max(left * _RENEW_AGAIN_AT, _RENEW_AGAIN_S)
+                    refused_s = 0.0 if self._refusal is None else self._refusal.ends - now
+                    self._renew_at = now + max(left * _RENEW_AGAIN_AT, _RENEW_AGAIN_S, refused_s)
                     if not self._is_overdue:
                         # The process that fills a cache may do that later than at 80 %.
                         level = logging.INFO if self._keytab is None else logging.WARNING
@@ -196,9 +216,7 @@ class _Credentials:
 
     def error(self, what: str, error: Any) -> KafkaError:
         """Return the error for one of the library's, whose text names principals, no secrets."""
-        minor = int.from_bytes(
-            getattr(error, "min_code", 0).to_bytes(8, "big", signed=True)[4:], "big", signed=True
-        )
+        minor = _code(error)
         text = f"{self._description}: {what}: "
         if minor in _TRANSIENT:
             return KafkaConnectionError(
@@ -222,6 +240,7 @@ class _Credentials:
             if not os.access(self._keytab, os.R_OK):
                 raise _failed(f"{self._description}: ", _NO_KEYTAB)
             store = {"client_keytab": f"FILE:{self._keytab}", "ccache": self._new_cache}
+            self._raise_refusal(self._keytab)
         try:
             name = None if self._principal is None else self._name(self._principal)
             # By default each mechanism asks the KDC, SPNEGO too.
@@ -237,12 +256,32 @@ class _Credentials:
                 for broker in tuple(self._brokers):
                     self._get_ticket(found, broker)
         except self._gssapi.exceptions.GSSError as error:
-            raise self.error("no credentials", error) from None
+            failure = self.error("no credentials", error)
+            if self._keytab is not None and _code(error) in _KDC_CODES:
+                self._keep_refusal(self._keytab, failure)
+            raise failure from None
+        self._refusal = None
         self._current, self._expires = found, expires
         now = environment.monotonic()
         self._life_s = 0.0 if math.isinf(expires) else expires - now
         self._renew_at = now + RENEW_AT * (expires - now)
         return found
+
+    def _raise_refusal(self, keytab: str) -> None:
+        refusal = self._refusal
+        if (
+            refusal is not None
+            and environment.monotonic() < refusal.ends
+            and refusal.file == _identity(keytab)
+        ):
+            raise type(refusal.error)(*refusal.error.args)
+
+    def _keep_refusal(self, keytab: str, error: KafkaError) -> None:
+        before, file = self._refusal, _identity(keytab)
+        delay_s = _RENEW_AGAIN_S
+        if before is not None and before.file == file:
+            delay_s = min(before.delay_s * 2, _LONGEST_REFUSAL_S)
+        self._refusal = _Refusal(error, file, delay_s, environment.monotonic() + delay_s)
 
     def _get_ticket(self, credentials: Any, broker: str) -> None:
         try:
@@ -365,6 +404,12 @@ def _failed(text: str, code: int, message: str = "") -> AuthenticationFailedErro
     remedy = cause.partition(". ")[2] if code in _CAUSES else ""
     failure = SaslFailure(_KINDS.get(code, FailureKind.REFUSED), remedy)
     return AuthenticationFailedError(f"{text}{cause}", failure)
+
+
+def _code(error: Any) -> int:
+    """Return the code of MIT Kerberos in an error of the library, which has it unsigned."""
+    code: int = getattr(error, "min_code", 0)
+    return int.from_bytes(code.to_bytes(8, "big", signed=True)[4:], "big", signed=True)
 
 
 def _cache_name() -> str:

@@ -30,7 +30,10 @@ class Scram(Mechanism):
         except ImportError:
             raise missing_extra(name, "scramp", "sasl") from None
         self.name = name
-        self.thread = DaemonThread()  # for thousands of hashes
+        # The broker names the number of hashes, up to a million: seconds of the event loop. The
+        # thread computes them, and the connection waits up to its timeout, whose error says so.
+        self.thread = DaemonThread()
+        self.wait = "the hashes of the password haven't been computed"
         self.description = f"{name} as user {username!r}"
         self.hint = (
             f"user name and password, and that {name} is in the broker's sasl.enabled.mechanisms"

@@ -161,8 +161,9 @@ def parse_cluster_id(data: bytes) -> str:
 
 
 def parse_endpoints(data: bytes) -> frozenset[Address]:
-    """Return the endpoints in a broker's node.
+    """Return the endpoints in a broker's node, of all protocols.
 
+    Metadata names one of them, of the client's listener. No connection goes by what is read here.
     Brokers without a plaintext endpoint write `"host":null,"port":-1`, and all of theirs into
     `endpoints`, which brokers before 0.9 don't write.
     """
@@ -233,7 +234,10 @@ class ClusterZookeeper:
         shown: the address and the identity, for errors.
         mismatch: what the last `verify` found that only warned of other brokers; "" if it found
             none.
+        refused_at: when all servers last refused a connection, by `environment.monotonic()`.
     """
+
+    refused_at: float | None = None
 
     def __init__(
         self,

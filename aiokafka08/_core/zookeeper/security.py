@@ -191,12 +191,18 @@ def options_of_properties(properties: Mapping[str, str], prefix: str = "") -> di
         return None
     prefix += PREFIX
     options: dict[str, Any] = {}
-    if ("username" in given) != ("password" in given):
-        raise IllegalArgumentError(
-            f"{prefix}username and {prefix}password: expected both, or none of them"
-        )
+    for name, other in (("username", "password"), ("password", "username")):
+        if name not in given and other in given:
+            raise IllegalArgumentError(
+                f"{prefix}{name}: missing; {prefix}{other} needs it. Set it too, or none of them"
+            )
     if "username" in given:
         user, password = nonempty(f"{prefix}username", given["username"]), given["password"]
+        if not password:
+            raise IllegalArgumentError(
+                f"{prefix}password: empty; expected the password of {user!r}. Set it, or remove "
+                f"{prefix}username and {prefix}password"
+            )
         if "sasl.mechanism" in given:
             mechanism = choice(
                 f"{prefix}sasl.mechanism", given["sasl.mechanism"], {_DIGEST_MD5: _DIGEST_MD5}

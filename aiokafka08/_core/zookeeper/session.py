@@ -46,6 +46,10 @@ _REFUSED_S: Final = 2.0
 """For how long a temporary session is tried if no server accepts connections: a restart may pass,
 a wrong port doesn't. kazoo has no option for it: it tries until the whole time is over."""
 
+_REFUSED_LATELY_S: Final = 10.0
+"""For how long a session that all servers refuse isn't tried again for as long: a command opens one
+session after the other."""
+
 _PROBE_S: Final = 1.0
 """How long a server may take to accept a connection that only finds out why there is no session."""
 
@@ -177,9 +181,9 @@ def temporary_session(
 
     It blocks the thread while it opens and closes the session. Arguments and errors are those of
     `ZookeeperSession.open`, but the wait for the session is at most `OPEN_TIMEOUT_S`, and two
-    seconds if all servers refuse the connection; kazoo's exceptions in the block are translated as
-    in `translate_errors`. A blocking request of the block that gets no response for `timeout_s`
-    seconds raises KafkaTimeoutError.
+    seconds if all servers refuse the connection (none soon after they did); kazoo's exceptions in
+    the block are translated as in `translate_errors`. A blocking request of the block that gets no
+    response for `timeout_s` seconds raises KafkaTimeoutError.
     """
     client = _open(
         zookeeper,
@@ -357,7 +361,7 @@ def _open(
                 _check_tls(hosts, shown, context)
             try:
                 if environment.zookeeper_client is None and waits_s is not None:
-                    _start(client, hosts, timeout_s)
+                    _start(client, hosts, timeout_s, zookeeper)
                 else:
                     client.start(timeout=timeout_s)
             except KazooTimeoutError as error:
@@ -392,12 +396,13 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
         CertificateError: no server's certificate is trusted.
         KafkaConnectionError: no handshake succeeds.
     """
-    failures: list[ssl.SSLError] = []
+    failures: list[OSError] = []
     for host, port in _servers(hosts):
         try:
             with socket.create_connection((host, port), _PROBE_S) as connection:
                 context.wrap_socket(connection, server_hostname=host).close()
-        except ssl.SSLError as failure:
+        # A port without TLS takes the hello for a size, and closes: with a reset if bytes are left.
+        except (ssl.SSLError, ConnectionResetError, BrokenPipeError) as failure:
             failures.append(failure)
         except OSError:
             continue  # kazoo tries it, too
@@ -406,7 +411,8 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
     if failures:
         are_untrusted = all(isinstance(one, ssl.SSLCertVerificationError) for one in failures)
         reasons = dict.fromkeys(
-            getattr(one, "verify_message", None) or one.reason or str(one) for one in failures
+            getattr(one, "verify_message", None) or getattr(one, "reason", None) or str(one)
+            for one in failures
         )
         raise (CertificateError if are_untrusted else KafkaConnectionError)(
             f"ZooKeeper {shown} can't be reached: the TLS handshake failed: {'; '.join(reasons)}. "
@@ -415,7 +421,7 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
         )
 
 
-def _start(client: KazooClient, hosts: str, timeout_s: float) -> None:
+def _start(client: KazooClient, hosts: str, timeout_s: float, zookeeper: ClusterZookeeper) -> None:
     """Start a client; give up early if all servers refuse the connection.
 
     Raises:
@@ -423,10 +429,20 @@ def _start(client: KazooClient, hosts: str, timeout_s: float) -> None:
     """
     from kazoo.handlers.threading import KazooTimeoutError
 
+    def is_refused() -> bool:
+        return all(_refuses(address) for address in _servers(hosts))
+
+    refused_at = zookeeper.refused_at
+    was_refused = (
+        refused_at is not None and environment.monotonic() - refused_at < _REFUSED_LATELY_S
+    )
+    if was_refused and is_refused():
+        raise KazooTimeoutError("connection refused")
     started = client.start_async()
     if started.wait(min(_REFUSED_S, timeout_s)):
         return
-    if all(_refuses(address) for address in _servers(hosts)):
+    if is_refused():
+        zookeeper.refused_at = environment.monotonic()
         raise KazooTimeoutError("connection refused")
     if not started.wait(max(timeout_s - _REFUSED_S, 0.0)):
         raise KazooTimeoutError("Connection time-out")

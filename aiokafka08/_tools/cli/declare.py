@@ -69,18 +69,22 @@ class DeclaredCommand(NamedStdout):
         self,
         *arguments: Any,
         fields: Mapping[str, str] | None = None,
+        fields_with: Mapping[str, Mapping[str, str]] | None = None,
         examples: Sequence[Example] = (),
         **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self.fields = dict(fields or {})
+        self.fields_with = dict(fields_with or {})
         self.examples = list(examples)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the fields and the examples."""
-        if self.fields:
-            with formatter.section("Fields"):
-                formatter.write_dl(list(self.fields.items()))
+        titles = {f"Fields with {option}": some for option, some in self.fields_with.items()}
+        for title, fields in {"Fields": self.fields, **titles}.items():
+            if fields:
+                with formatter.section(title):
+                    formatter.write_dl(list(fields.items()))
         if self.examples:
             with formatter.section("Examples"):
                 for number, example in enumerate(self.examples):
@@ -162,6 +166,7 @@ def command(
     name: str,
     *,
     fields: Mapping[str, str] | None = None,
+    fields_with: Mapping[str, Mapping[str, str]] | None = None,
     examples: Sequence[Example] = (),
     group: click.Group | None = None,
     cls: type[DeclaredCommand] = DeclaredCommand,
@@ -171,6 +176,7 @@ def command(
     Args:
         name: the command's name.
         fields: the fields of the rows that it prints, each with its meaning (default None).
+        fields_with: by option, the fields of the rows that it prints with it (default None).
         examples: examples of its use; a command has at least one (default ()).
         group: the group of commands that it belongs to; None for `aiokafka08` itself
             (default None).
@@ -178,7 +184,9 @@ def command(
     """
 
     def declare(function: Function) -> DeclaredCommand:
-        made = click.command(name, cls=cls, fields=fields, examples=examples)(function)
+        made = click.command(
+            name, cls=cls, fields=fields, fields_with=fields_with, examples=examples
+        )(function)
         if group is not None:
             group.add_command(made)
         return made

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiokafka08._core.names import did_you_mean
+from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.cli.connection import admin_client
 from aiokafka08._tools.cli.group_backup import Saved, offsets_to_save
 from aiokafka08._tools.cli.group_files import GroupOffset
@@ -68,7 +69,7 @@ class TargetMoves:
             topic_partitions = sorted(tp for tp in existing if tp.topic == topic)
             if not topic_partitions:
                 similar = did_you_mean(topic, sorted({tp.topic for tp in existing}))
-                raise UnknownTopicOrPartitionError(f"topic {topic!r} doesn't exist{similar}")
+                raise UnknownTopicOrPartitionError(f"{missing_topics_text([topic])}{similar}")
             named += [
                 TopicPartition(topic, number) for number in sorted(partitions)
             ] or topic_partitions

@@ -3,7 +3,8 @@
 `output.write_rows()` calls `table_text()`. In order, as far as the width needs it:
 
 1. A column that is empty goes, and one whose text is the same in all rows becomes a caption.
-2. Rows of one thing, such as a group, become a section with a heading and totals.
+2. Rows of one thing, such as a group, become a section with a heading and totals. If most would
+   have one row, all stay together, and the others' totals follow.
 3. Ids are shortened in the middle. Texts are wrapped at spaces, lists after commas.
 4. The first column becomes the heading of a section, if it repeats.
 5. The first column gets a line of its own, above the others of its row.
@@ -140,7 +141,13 @@ class _Table:
             return self._plain(fields)
         sections = [field for field in grouping.sections if field in fields]
         count = sum(1 for _ in self._runs(self._lines, sections))
+        subtotals: list[str] = []
         if count > 1 and len(self._lines) < 2 * count:
+            subtotals = [
+                _total(lines, grouping, key[0].text)
+                for key, lines in self._runs(self._lines, sections)
+                if len(lines) > 1
+            ]
             sections = []
         columns = [field for field in fields if field not in sections]
         captions, empty = self._set_aside(columns, set(grouping.totals))
@@ -175,7 +182,8 @@ class _Table:
                 parts.append(self._style.paint("heading", total) + "\n")
             texts.append("".join(parts))
         if count > 1 and (total := _total(self._lines, grouping, "all")):
-            texts.append(self._style.paint("heading", total) + "\n")
+            totals = [self._style.paint("heading", text) for text in (*subtotals, total)]
+            texts.append("\n".join(totals) + "\n")
         return "\n".join(texts)
 
     def _plain(self, fields: list[str]) -> str:
@@ -390,7 +398,10 @@ def _total(lines: Sequence[_Line], grouping: Grouping, label: str) -> str:
 
 
 def _cell(field: str, value: Any, row: Row, encodable: Callable[[str], str]) -> _Cell:
-    return _Cell(field, value, encodable(cell_text(value)), _style(field, value, row))
+    text = cell_text(value)
+    if value is None and field == "before" and row.get("outcome") not in ("refused", "unreadable"):
+        text = "nothing"  # was committed
+    return _Cell(field, value, encodable(text), _style(field, value, row))
 
 
 def cell_text(value: object) -> str:

@@ -448,7 +448,7 @@ def _group_row(group: GroupSample, rows: Sequence[LagRow]) -> GroupRow:
     unknown = sum(row.lag is None and row.end != 0 for row in rows)
     waiting = [row for row in known if row.lag_s is not None]
     slowest = max(waiting, key=lambda row: row.lag_s or 0.0, default=None)
-    state = None
+    state = None if group.members is None else "Empty"
     if group.description is not None:
         # To the coordinators of 0.9 a group without members is dead, whatever it has committed.
         is_dead = group.description.state == "Dead"

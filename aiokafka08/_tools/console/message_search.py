@@ -18,6 +18,7 @@ from typing import Final
 
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.reading.positions import Bounds, Position, PositionKind, parse_bounds
 from aiokafka08._tools.reading.read_plan import (
     PartitionRange,
@@ -180,7 +181,7 @@ async def _partitions(
         snapshot = await router.metadata.refresh()
     if query.topic not in snapshot.topics:
         similar = did_you_mean(query.topic, snapshot.topics)
-        raise UnknownTopicOrPartitionError(f"topic {query.topic!r} doesn't exist{similar}")
+        raise UnknownTopicOrPartitionError(f"{missing_topics_text([query.topic])}{similar}")
     tps = select_partitions([query.topic], wanted, snapshot)
     leaderless = [tp for tp in tps if snapshot.leader(tp) is None]
     if leaderless:

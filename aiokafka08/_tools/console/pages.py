@@ -25,6 +25,7 @@ from starlette.staticfiles import StaticFiles
 
 import aiokafka08
 from aiokafka08._core.names import did_you_mean, visible
+from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.console.charts import chart, sparkline
 from aiokafka08._tools.console.cluster_view import ClusterView, GroupRow, LagRow, TopicRow
 from aiokafka08._tools.console.message_search import (
@@ -419,7 +420,7 @@ class Pages:
         row = view.topics.get(name)
         if row is None:
             similar = did_you_mean(name, view.topics)
-            raise HTTPException(404, f"There is no topic {name!r}{similar}")
+            raise HTTPException(404, f"{missing_topics_text([name])}{similar}")
         return row
 
     def _finding(self, row: dict[str, str]) -> dict[str, str]:

@@ -22,6 +22,7 @@ from aiokafka08._tools.doctor.group_health import (
     idle_lag,
     near_retention,
     overtaken,
+    unknown_members,
 )
 from aiokafka08._tools.doctor.message_sets import SearchCost, formats, large_sets
 from aiokafka08._tools.doctor.replication import (
@@ -137,6 +138,7 @@ def _findings(seen: Examination) -> Iterator[Finding]:
         yield from beyond_end(first, last)
         yield from near_retention(first, last, seen.elapsed_s)
         yield from dead_cleaner(first, last, seen.scans, seen.elapsed_s)
+    yield from unknown_members(first, last, asks_zookeeper=seen.asks_zookeeper)
     yield from _unchecked(seen)
 
 

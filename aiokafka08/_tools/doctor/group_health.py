@@ -4,20 +4,26 @@ Pure. A group is in use if it has members, or if it has committed other offsets 
 a consumer that uses `assign()` isn't a member. A group in both stores is in use if it is in one;
 and its members may be known of one only, as on 0.8.2, where offsets in Kafka are those of members
 in ZooKeeper.
+
+Invariant: a group in both stores counts once, in each partition by the higher committed offset, as
+in `group lag`.
 """
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
+from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._tools.doctor.compaction import is_compacted, own_policy
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import duration, name_list, place
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
-from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, GroupSample, PartitionSample
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
 from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import count_text
 
 HORIZON_S: Final = 24 * 3600.0
 """A group that retention overtakes within this time is a finding."""
@@ -26,22 +32,53 @@ NextReadable = Mapping[int, int]
 """Per offset that damage hides the next one that can be read."""
 
 
+@dataclass(slots=True)
+class _Group:
+    """A group in all stores that it is in.
+
+    Attributes:
+        name: its name.
+        are_members_known: whether a store says which members it has.
+        committed: the highest committed offset by partition.
+        stores: the stores that have this offset, sorted.
+    """
+
+    name: str
+    are_members_known: bool = False
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    stores: dict[TopicPartition, list[str]] = field(default_factory=dict)
+
+
+def _groups(cluster: ClusterSample) -> list[_Group]:
+    groups: dict[str, _Group] = {}
+    for sample in cluster.groups:
+        group = groups.setdefault(sample.group, _Group(sample.group))
+        group.are_members_known |= sample.members is not None
+        for tp, offset in sample.committed.items():
+            highest = group.committed.get(tp, offset)
+            if offset >= highest:
+                others = group.stores.get(tp, []) if offset == highest else []
+                group.committed[tp] = offset
+                group.stores[tp] = sorted([*others, sample.store])
+    return list(groups.values())
+
+
 def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """Find groups that have lag, but no members, and don't commit."""
     used = _in_use(first, last)
-    known = {group.group for group in last.groups if group.members is not None}
-    for group in last.groups:
-        if group.group in used or group.group not in known:
+    for group in _groups(last):
+        if group.name in used or not group.are_members_known:
             continue
         lag = lost = 0
-        topics: set[str] = set()
+        behind: set[TopicPartition] = set()
         for tp, offset, start, end in _positions(last, group):
             if end > offset:
                 lag += end - offset
                 lost += max(start - offset, 0)
-                topics.add(tp.topic)
-        if not lag:
+                behind.add(tp)
+        if not behind:
             continue
+        topics = {tp.topic for tp in behind}
         why = f"no members, and {lag:,} offsets behind in {name_list(topics)}. "
         if lost:
             why += f"{lost:,} of them are deleted already. "
@@ -49,11 +86,46 @@ def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
             why += "(A consumer that uses assign() is no member; --watch shows if it commits.) "
         yield Finding(
             FindingCode.IDLE_GROUP_LAG,
-            _where(group),
+            _where(group, behind),
             why + _losses(last, topics),
             "Start its consumers; or delete the group if it isn't used any more (aiokafka08 group "
             "delete)",
         )
+
+
+def unknown_members(
+    first: ClusterSample, last: ClusterSample, *, asks_zookeeper: bool
+) -> Iterator[Finding]:
+    """Name the groups with lag of which no store says whether they have members.
+
+    Args:
+        first, last: the cluster at the beginning and the end of the watch.
+        asks_zookeeper: whether ZooKeeper's address was given.
+    """
+    used = _in_use(first, last)
+    lags = {
+        group.name: sum(max(end - offset, 0) for _, offset, _, end in _positions(last, group))
+        for group in _groups(last)
+        if group.name not in used and not group.are_members_known
+    }
+    names = [f"{name!r} ({lag:,} offset{'s' * (lag != 1)})" for name, lag in lags.items() if lag]
+    if not names:
+        return
+    lines = [one.version.line for one in last.brokers.values() if one.version is not None]
+    if asks_zookeeper or (lines and min(lines) >= BrokerLine.V0_9):
+        action = "See the finding 'unreadable', which says why their members weren't read"
+    else:
+        action = (
+            "Give --zookeeper host:2181/chroot: the members of groups on 0.8 are there only. "
+            "Without it --watch shows which groups commit"
+        )
+    have = "it has" if len(names) == 1 else "they have"
+    yield Finding(
+        FindingCode.UNCHECKED,
+        count_text(len(names), "group"),
+        f"behind, and whether {have} members isn't known: {name_list(names)}",
+        action,
+    )
 
 
 def _losses(cluster: ClusterSample, topics: Collection[str]) -> str:
@@ -81,12 +153,12 @@ def _losses(cluster: ClusterSample, topics: Collection[str]) -> str:
 def overtaken(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """Find groups in use whose next message is deleted already."""
     used = _in_use(first, last)
-    for group in last.groups:
+    for group in _groups(last):
         for tp, offset, start, _ in _positions(last, group):
-            if group.group in used and offset < start:
+            if group.name in used and offset < start:
                 yield Finding(
                     FindingCode.GROUP_OVERTAKEN,
-                    _where(group, tp),
+                    _place(group, tp),
                     f"committed {offset:,}, the log begins at {start:,}: {start - offset:,} "
                     "offsets were deleted before the group read them",
                     "Raise the topic's retention.ms and retention.bytes until the group keeps up. "
@@ -107,9 +179,9 @@ def near_retention(
     history = ClusterHistory()
     history.add(0.0, first)
     history.add(elapsed_s, last)
-    before = {(group.group, group.store): group.committed for group in first.groups}
-    for group in last.groups:
-        was = before.get((group.group, group.store), {})
+    before = {group.name: group.committed for group in _groups(first)}
+    for group in _groups(last):
+        was = before.get(group.name, {})
         for tp, offset, start, _ in _positions(last, group):
             sampled, now = first.partition(tp), last.partition(tp)
             if tp not in was or sampled is None or now is None or is_compacted(last, tp.topic):
@@ -121,7 +193,7 @@ def near_retention(
             when = f"in about {duration(left_s)}" if left_s else "with its next deletion"
             yield Finding(
                 FindingCode.RETENTION_NEAR,
-                _where(group, tp),
+                _place(group, tp),
                 f"retention overtakes it {when}: {offset - start:,} offsets are left between the "
                 "first one in the log and the committed one, and the group is slower than the "
                 "writers",
@@ -160,12 +232,12 @@ def seconds_left(
 
 def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """Find groups whose committed offset is after the end of the log, in both samples."""
-    before = {(group.group, group.store, tp) for group, tp, _, _ in _beyond(first)}
+    before = {(group.name, tp) for group, tp, _, _ in _beyond(first)}
     for group, tp, offset, end in _beyond(last):
-        if (group.group, group.store, tp) in before:
+        if (group.name, tp) in before:
             yield Finding(
                 FindingCode.OFFSET_BEYOND_END,
-                _where(group, tp),
+                _place(group, tp),
                 f"committed {offset:,}, the log ends at {end:,}: the topic was created anew, or an "
                 "unclean election cut the log. The group misses what is written up to there, or "
                 "starts over by its auto.offset.reset",
@@ -177,31 +249,31 @@ def hidden_by_damage(
     damaged: Mapping[TopicPartition, NextReadable], cluster: ClusterSample
 ) -> Iterator[Finding]:
     """Find groups whose next message is hidden by damage in the log."""
-    for group in cluster.groups:
+    for group in _groups(cluster):
         for tp, offset in sorted(group.committed.items()):
             readable = damaged.get(tp, {}).get(offset)
             if readable is not None:
                 yield Finding(
                     FindingCode.DAMAGED_LOG,
-                    _where(group, tp),
+                    _place(group, tp),
                     f"committed {offset:,}: the log is damaged there, and can be read again from "
                     f"{readable:,} on",
                     "Look at the disk of the leader. If a follower has the messages, let it lead; "
                     f"else continue behind the damage (aiokafka08 group reset "
-                    f"{shlex.quote(group.group)} "
+                    f"{shlex.quote(group.name)} "
                     f"--to-offset {readable} --topic {tp.topic}:{tp.partition})",
                 )
 
 
-def _beyond(cluster: ClusterSample) -> Iterator[tuple[GroupSample, TopicPartition, int, int]]:
-    for group in cluster.groups:
+def _beyond(cluster: ClusterSample) -> Iterator[tuple[_Group, TopicPartition, int, int]]:
+    for group in _groups(cluster):
         for tp, offset, _, end in _positions(cluster, group):
             if offset > end:
                 yield group, tp, offset, end
 
 
 def _positions(
-    cluster: ClusterSample, group: GroupSample
+    cluster: ClusterSample, group: _Group
 ) -> Iterator[tuple[TopicPartition, int, int, int]]:
     """Yield partition, committed offset, start and end of the log, where all three are known."""
     for tp, offset in sorted(group.committed.items()):
@@ -226,6 +298,11 @@ def _in_use(first: ClusterSample, last: ClusterSample) -> set[str]:
     }
 
 
-def _where(group: GroupSample, tp: TopicPartition | None = None) -> str:
-    name = f"group {group.group!r} ({group.store})"
-    return name if tp is None else f"{name}, {place(tp.topic, [tp.partition])}"
+def _where(group: _Group, partitions: Collection[TopicPartition]) -> str:
+    """Return the group, and the stores that have its offsets of these partitions."""
+    stores = sorted({store for tp in partitions for store in group.stores[tp]})
+    return f"group {group.name!r} ({', '.join(stores)})"
+
+
+def _place(group: _Group, tp: TopicPartition) -> str:
+    return f"{_where(group, [tp])}, {place(tp.topic, [tp.partition])}"

@@ -24,7 +24,7 @@ from aiokafka08._tools.doctor.compaction import KeyScan, is_compacted
 from aiokafka08._tools.doctor.group_health import NextReadable
 from aiokafka08._tools.doctor.message_sets import LONG_SEARCH_S, SearchCost, shows_formats
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
-from aiokafka08.errors import KafkaError, TopicAuthorizationFailedError, UnknownError
+from aiokafka08.errors import KafkaError, TopicAuthorizationFailedError, UnknownError, topic_code
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -337,7 +337,7 @@ class LogSampler:
         self.refused_topics.update(
             tp.topic
             for tp, partition in fetched.items()
-            if partition.error_code == TopicAuthorizationFailedError.errno
+            if topic_code(partition.error_code) == TopicAuthorizationFailedError.errno
         )
         return fetched
 

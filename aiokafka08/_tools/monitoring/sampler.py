@@ -36,7 +36,6 @@ from aiokafka08.admin.group_lag import (
     LogBounds,
     RefusedLogBounds,
     StoredGroup,
-    StoredGroupListing,
     StoredOffsets,
 )
 from aiokafka08.errors import (
@@ -53,11 +52,13 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import join_names
 
 T = TypeVar("T")
+_Versions = Mapping[int, BrokerVersion | KafkaError]
 
 _NO_GROUPS: Final = (
     "groups in ZooKeeper aren't read, and there are none in Kafka. Give zookeeper_connect="
     "'host:2181/chroot'"
 )
+_READ_GROUPS: Final = "Read on topic '__consumer_offsets'"
 _NO_BOUNDS: Final = LogBounds(None, None)
 
 _REFUSED: Final = "the brokers that are named as leaders of {} respond that they aren't"
@@ -118,7 +119,8 @@ class _Gaps:
             on = "the group" if group is None else f"group {group!r}"
             self.rights[text] = f"Describe on {on}"
         elif isinstance(error, TopicAuthorizationFailedError):
-            self.rights[text] = "Describe on the topic"
+            is_of_groups = any(topic in error.text for topic in INTERNAL_TOPICS)
+            self.rights[text] = _READ_GROUPS if is_of_groups else "Describe on the topic"
         elif isinstance(error, ClusterAuthorizationFailedError):
             self.rights[text] = "Describe on the cluster"
 
@@ -175,11 +177,12 @@ class ClusterSampler:
                 for partition in topic["partitions"]
             ]
         gaps = _Gaps()
+        pinging = asyncio.create_task(self._admin.ping_brokers())
         versions, bounds, nodes, groups = await asyncio.gather(
-            self._admin.ping_brokers(),
+            pinging,
             _or_gap(self._admin.list_log_bounds(tps), {}, "offsets of the logs", gaps),
             _or_gap(self._topic_nodes(described, gaps), {}, "topics in ZooKeeper", gaps),
-            _or_gap(self._read_groups(described, gaps), (), "groups", gaps),
+            _or_gap(self._read_groups(described, pinging, gaps), (), "groups", gaps),
         )
         explained = _broker_gaps(versions)
         samples: dict[str, TopicSample] = {}
@@ -234,27 +237,33 @@ class ClusterSampler:
         return nodes
 
     async def _read_groups(
-        self, topics: Iterable[TopicDescription], gaps: _Gaps
+        self, topics: Iterable[TopicDescription], pinging: Awaitable[_Versions], gaps: _Gaps
     ) -> tuple[GroupSample, ...]:
         if not _has_offsets_topic(topics):
-            are_hidden = await self._are_groups_hidden(gaps)
+            are_hidden = await self._are_groups_hidden(await pinging, gaps)
             if not self._has_zookeeper:
                 if not are_hidden:
                     gaps.hints.append(_NO_GROUPS)
                 return ()
-        in_kafka, in_zookeeper = await asyncio.gather(
+        (in_kafka, _), (in_zookeeper, is_zookeeper_read) = await asyncio.gather(
             self._listed("kafka", gaps), self._listed("zookeeper", gaps)
         )
         listed = sorted(in_kafka + in_zookeeper)
-        stored, described = await asyncio.gather(
+        stored, found = await asyncio.gather(
             self._stored_offsets(listed),
-            _or_gap(self._admin.describe_stored_groups(listed), [], "members of groups", gaps),
+            _or_gap(self._admin.describe_stored_groups(listed), None, "members of groups", gaps),
         )
+        described = found or []
         descriptions = {
             (group.group, group.store): group.description
             for group in described
             if group.description is not None
         }
+        # Brokers of 0.8 describe no group: one without a node in ZooKeeper has no members.
+        without: set[str] = set()
+        if is_zookeeper_read and found is not None:
+            without = {group.group for group in in_kafka}
+            without -= {*(one.group for one in described), *(one.group for one in in_zookeeper)}
         for one in described:
             for error in (*([] if one.error is None else [one.error]), *one.errors):
                 gaps.add(error, f"members of group {one.group!r} in {one.store}", one.group)
@@ -266,41 +275,44 @@ class ClusterSampler:
                 continue
             committed = {tp: offset.offset for tp, offset in group.offsets.items()}
             description = descriptions.get((group.group, group.store))
-            names = None
+            names: tuple[str, ...] | None = () if group.group in without else None
             if description is not None:
                 names = tuple(member.member_id for member in description.members)
             samples.append(GroupSample(group.group, group.store, names, committed, description))
         return tuple(samples)
 
-    async def _are_groups_hidden(self, gaps: _Gaps) -> bool:
+    async def _are_groups_hidden(self, versions: _Versions, gaps: _Gaps) -> bool:
         """Return whether an authorizer hides the offsets topic of groups; then it is a gap."""
-        versions = (await self._admin.ping_brokers()).values()
-        known = [version for version in versions if not isinstance(version, KafkaError)]
+        known = [version for version in versions.values() if not isinstance(version, KafkaError)]
         groups: list[tuple[str, str]] = []
-        if any(version.line >= BrokerLine.V0_9 for version in known):
+        # All brokers are asked for their groups: one of 0.8 would log an error.
+        if known and all(version.line >= BrokerLine.V0_9 for version in known):
             groups = await _or_gap(self._admin.list_consumer_groups(), [], "groups in Kafka", gaps)
         if groups:
             text = (
                 "the brokers list groups, but hide the topic '__consumer_offsets' from the client"
             )
             gaps.texts.append(text)
-            gaps.rights[text] = "Describe on topic '__consumer_offsets'"
+            gaps.rights[text] = _READ_GROUPS
         return bool(groups)
 
-    async def _listed(self, store: GroupStore, gaps: _Gaps) -> list[StoredGroup]:
-        """Return the wanted groups of a store; the other one doesn't suffer from its failure."""
+    async def _listed(self, store: GroupStore, gaps: _Gaps) -> tuple[list[StoredGroup], bool]:
+        """Return the wanted groups of a store, and whether the whole store was read.
+
+        The other store doesn't suffer from its failure.
+        """
         name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[store]
         listing = await _or_gap(
-            self._admin.list_groups_of_store(store),
-            StoredGroupListing([]),
-            f"groups in {name}",
-            gaps,
+            self._admin.list_groups_of_store(store), None, f"groups in {name}", gaps
         )
+        if listing is None:
+            return [], False
         for error in listing.errors:
             gaps.add(error)
         if listing.left_out is not None and not self._has_zookeeper:
             gaps.hints.append(listing.left_out)
-        return [group for group in listing.groups if self._groups(group.group)]
+        groups = [group for group in listing.groups if self._groups(group.group)]
+        return groups, listing.left_out is None and not listing.errors
 
     async def _stored_offsets(self, groups: Sequence[StoredGroup]) -> list[StoredOffsets]:
         """Return what the groups have committed, those in ZooKeeper a few at a time.
@@ -370,7 +382,7 @@ def _topic(
     return TopicSample(partitions, node.config, node.is_marked, node.moving)
 
 
-def _broker_gaps(versions: Mapping[int, BrokerVersion | KafkaError]) -> list[str]:
+def _broker_gaps(versions: _Versions) -> list[str]:
     return [
         f"broker {node_id}: {version.text}"
         for node_id, version in versions.items()

@@ -19,6 +19,7 @@ from aiokafka08._core.net.cluster import INTERNAL_TOPICS, ClusterSnapshot
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
+from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.reading.positions import (
     BEGINNING,
     Bounds,
@@ -79,7 +80,7 @@ def select_topics(names: Iterable[str], snapshot: ClusterSnapshot) -> list[str]:
                 raise UnknownTopicOrPartitionError(f"no topic matches {name!r}{glob_hint(name)}")
         elif name not in snapshot.topics:
             raise UnknownTopicOrPartitionError(
-                f"topic {name!r} doesn't exist. See the existing ones with 'aiokafka08 topics'"
+                f"{missing_topics_text([name])}. See the existing ones with 'aiokafka08 topics'"
                 f"{did_you_mean(name, snapshot.topics)}"
             )
         else:

@@ -113,6 +113,8 @@ def standstill_text(
 ) -> str:
     """Return which partitions are behind and stand still, or "" if there are none. Pure.
 
+    One that stands still may be stopped, or slow: only the running bridge knows.
+
     Args:
         before: an earlier look.
         after: the last look.
@@ -125,11 +127,12 @@ def standstill_text(
         return ""
     names = some_of([f"{one.topic}/{one.partition} ({one.lag} behind)" for one in still])
     is_behind = "is behind and hasn't" if len(still) == 1 else "are behind and haven't"
+    named = "name the partitions that are stopped, with the reason"
     return (
         f"{counted(len(still), 'partition')} {is_behind} advanced for {seconds:g} s: {names}. "
         + (
-            "Others have: 'bridge run' is up, and its log says what has stopped"
+            f"Others have, so 'bridge run' is up: this may pass. Its log and its /healthz {named}"
             if moved
-            else "Is 'bridge run' up? If it is, its log says what has stopped"
+            else f"Is 'bridge run' up? If it is, its log and its /healthz {named}"
         )
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from aiokafka08.structs import TopicPartition
@@ -57,28 +57,30 @@ class PartitionStatus:
         return max(now - self.ends[0][0], 0.0) if self.ends else 0.0
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class RepeatedError:
     """An error that came up `count` times without a success in between.
 
-    `text` is the last one; `since` is the time of the first one, in seconds since 1970.
+    `text` is the last one; `since` is the time of the first one, in seconds since 1970. It never
+    changes, since it is logged, and a handler may make its text later.
     """
 
     text: str = ""
     since: float = 0.0
     count: int = 0
-    _began: float = 0.0
+    began: float = 0.0
+    """The time of the first one, by `time.monotonic()`."""
 
-    def note(self, text: str) -> None:
-        """Count the error once more; `text` is what it says now."""
+    def again(self, text: str) -> RepeatedError:
+        """Return the error as it is when it came up once more; `text` is what it says now."""
         if self.count == 0:
-            self.since, self._began = time.time(), time.monotonic()
-        self.text, self.count = text, self.count + 1
+            return RepeatedError(text, time.time(), 1, time.monotonic())
+        return replace(self, text=text, count=self.count + 1)
 
     @property
     def lasted_s(self) -> float:
         """The time since the first one, whatever became of the system's clock."""
-        return time.monotonic() - self._began
+        return time.monotonic() - self.began
 
     def __str__(self) -> str:
         if self.count == 1:
@@ -151,8 +153,8 @@ class CopyStatus:
             action: what failed; the same words each time.
             text: the error.
         """
-        error = self.errors.setdefault(action, RepeatedError())
-        error.note(text)
+        error = self.errors.get(action, RepeatedError()).again(text)
+        self.errors[action] = error
         return error
 
     def note_success(self, action: str) -> None:

@@ -373,7 +373,7 @@ class Readiness:
         moves, cluster = await self.transfer.look()
         left_out = cluster.left_out_text()
         notes = filter(None, [left_out, cluster.uncommitted_text()])
-        note = "".join(f"; {text}" for text in notes)
+        note = "".join(f". {text[0].upper()}{text[1:]}" for text in notes)
         wrong = [
             f"{move.name}: {move.outcome}: {move.reason}"
             for move in moves

@@ -95,8 +95,8 @@ class CopiedCluster:
         if not names:
             return ""
         return (
-            f"nothing is committed of {some_of(names)}. At the target these groups begin there as "
-            "their auto.offset.reset says"
+            f"nothing is committed of {some_of(names)}: at the target they begin there as their "
+            "auto.offset.reset says"
         )
 
     def left_out_text(self) -> str:
@@ -122,13 +122,12 @@ class CopiedCluster:
         if len(nothing) == 1:
             [(group, topics)] = nothing.items()
             texts.append(
-                f"nothing of group {group!r} is carried over: its offsets are in topics that the "
-                f"bridge doesn't copy: {topics}"
+                f"nothing of group {group!r} is carried over: the bridge doesn't copy {topics}"
             )
         elif nothing:
             texts.append(
-                f"nothing of {len(nothing)} groups is carried over: their offsets are in topics "
-                f"that the bridge doesn't copy: {_by_group(nothing)}"
+                f"nothing of {len(nothing)} groups is carried over: the bridge doesn't copy their "
+                f"topics: {_by_group(nothing)}"
             )
         if part:
             verb = "leaves" if len(part) == 1 else "leave"

@@ -44,14 +44,14 @@ _NOTHING: Final = SourceOffset(-1, "", "")
 class RollbackMove:
     """What becomes of a group's offset at the target.
 
-    `before` is what it had committed at the source (-1: nothing), `source_offset` what it gets;
-    None if the offset can't be translated.
+    `before` is what it had committed at the source (None: nothing, or it can't be read),
+    `source_offset` what it gets; None if the offset can't be translated.
     """
 
     group: str
     source: TopicPartition
     target_offset: int
-    before: int
+    before: int | None
     source_offset: int | None
     outcome: RollbackOutcome
     reason: str = ""
@@ -88,7 +88,7 @@ def plan_rollback(
         # What the same store, or another one, has for this partition may not be read.
         if (unread := offsets.get(UNREAD)) is not None and unread.store != known.store:
             known = unread
-        before = known.offset
+        before = None if known.offset < 0 else known.offset
         source_offset = part.known.to_source(at, part.position)
         if part.is_empty:  # all that the target has came after the cut-over
             source_offset = part.source.end

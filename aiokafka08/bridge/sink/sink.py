@@ -32,7 +32,7 @@ from aiokafka08.bridge.sink.claims import (
 )
 from aiokafka08.bridge.sink.events import Chunk, ChunkTaken, SinkEvent, WorkerFailed
 from aiokafka08.bridge.sink.worker import INITIALISE_S, TransactionWorker, WorkerSettings
-from aiokafka08.bridge.target.target_cluster import Target, client_settings
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
@@ -122,11 +122,14 @@ async def read_claims(config: BridgeConfig, target: Target) -> list[Claim]:
     return decode_claims((record.key, record.value) for record in records)
 
 
-def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> WorkerSettings:
+def worker_settings(
+    config: BridgeConfig, target: Target, number: int, batch_bytes: int
+) -> WorkerSettings:
     """Return the settings of a producer.
 
     Args:
         config: the file of the bridge.
+        target: the connection, whose settings the producer shares.
         number: the producer's, from 0 on.
         batch_bytes: the largest batch that all target topics take.
     """
@@ -136,7 +139,7 @@ def worker_settings(config: BridgeConfig, number: int, batch_bytes: int) -> Work
         **_FIND_COORDINATOR,
         "batch.size": min(BATCH_BYTES, batch_bytes),
         "transaction.timeout.ms": timeout_ms,
-        **client_settings(config),
+        **target.settings,
         "compression.codec": config.target.compression,
     }
     return WorkerSettings(
@@ -359,7 +362,7 @@ class TransactionSink:
         """Make the producers from `first` to before `end`, which fences those of older starts."""
         loop = asyncio.get_running_loop()
         for number in range(first, end):
-            settings = worker_settings(self._config, number, batch_bytes)
+            settings = worker_settings(self._config, self._target, number, batch_bytes)
             action = f"initialise {settings.transactional_id}"
             worker = await self._target.call(
                 action,

@@ -110,13 +110,14 @@ class PartWriter:
         self._part = part
         self._events: queue.SimpleQueue[SinkEvent] = queue.SimpleQueue()
         self._ranges = {range_.source: range_ for range_ in part.ranges}
-        settings = worker_settings(part.config, part.producer, part.batch_bytes)
+        target = Target(part.config)
+        settings = worker_settings(part.config, target, part.producer, part.batch_bytes)
         self._worker = TransactionWorker(settings, self._events.put)
         self._waiting_bytes = 0
         self._committed: dict[TopicPartition, int] = {}
         """The positions as far as this thread knows."""
         try:
-            logs = asyncio.run(self._begin())
+            logs = asyncio.run(self._begin(target))
         except BaseException:
             self._worker.close()
             raise
@@ -125,8 +126,8 @@ class PartWriter:
         self._held: defaultdict[TopicPartition, HeldRecords] = defaultdict(HeldRecords)
         self._worker.start(logs)
 
-    async def _begin(self) -> dict[TopicPartition, RunLog]:
-        config, target = self._part.config, Target(self._part.config)
+    async def _begin(self, target: Target) -> dict[TopicPartition, RunLog]:
+        config = self._part.config
         try:
             check_claims(config, await read_claims(config, target), self._part.run)
             await initialise(target, self._worker, "initialise a producer")

@@ -46,7 +46,12 @@ from aiokafka08.bridge.sink.transaction import (
     SentChunk,
     callbacks_of,
 )
-from aiokafka08.bridge.target.target_cluster import import_confluent, is_transient, target_error
+from aiokafka08.bridge.target.target_cluster import (
+    AuthenticationWatch,
+    import_confluent,
+    is_transient,
+    target_error,
+)
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 
@@ -129,6 +134,9 @@ class TransactionWorker:
         """Whether the last committed transaction was full."""
         self._transaction_timeout_s = int(settings.producer["transaction.timeout.ms"]) / 1000
         self._refusals = RefusalSearch()
+        self._watch: AuthenticationWatch | None = settings.producer.get("error_cb")
+        self._denials = 0
+        """How often the target had refused the user at the last commit."""
         self._stop_at: float | None = None
         self._thread: threading.Thread | None = None
         self._producer = self._confluent.Producer(
@@ -252,6 +260,8 @@ class TransactionWorker:
         except _Stopped:
             self._failed(TargetError("stopped before the last transaction was committed"))
         except self._confluent.KafkaException as error:
+            with contextlib.suppress(self._confluent.KafkaException):
+                self._producer.poll(0)  # a refusal of the user waits for it
             self._failed(target_error(f"producer {self._settings.transactional_id}", error))
         except Exception as error:
             _log.exception("%s: the sink has a bug", self._settings.client_id)
@@ -261,6 +271,9 @@ class TransactionWorker:
             self.close()
 
     def _failed(self, error: KafkaError) -> None:
+        # To librdkafka a refusal passes, and calls end with their timeouts.
+        if self._watch is not None and isinstance(error, TargetError):
+            error = self._watch.error_since(self._denials) or error
         self._report(WorkerFailed(self._settings.number, error))
 
     def _take_chunks(self) -> None:
@@ -399,6 +412,8 @@ class TransactionWorker:
         self._send_positions(transaction)
         self._call(lambda: self._producer.commit_transaction(_CALL_S))
         self._open = None
+        if self._watch is not None:
+            self._denials = self._watch.refusals
         self._was_full = transaction.is_full(self._settings.copy)
         self._acknowledge_all = self._refusals.is_on(transaction.positions)
         self._run_logs |= logs

@@ -20,11 +20,13 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import (
     TargetAuthenticationError,
+    TargetCoordinatorError,
     TargetError,
     TargetUnavailableError,
 )
 from aiokafka08.bridge.target.daemon_threads import DaemonThreads
 from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
+from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.structs import TopicPartition
 
@@ -33,6 +35,9 @@ T = TypeVar("T")
 _TIMEOUT_S: Final = 30.0
 _THREADS: Final = DaemonThreads("aiokafka08-bridge-target")
 _UNREACHABLE_NAMES: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSUPPORTED_FEATURE"})
+_COORDINATOR_NAMES: Final = frozenset(
+    {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
+)
 _POLL_S: Final = 0.05
 """How long to collect messages: librdkafka waits for so many, or for the whole time."""
 _READ_MESSAGES: Final = 2000
@@ -129,6 +134,10 @@ class AuthenticationWatch:
         self.refusals = 0
         self.error: TargetAuthenticationError | None = None
 
+    def error_since(self, refusals: int) -> TargetAuthenticationError | None:
+        """Return the last refusal, if there was one after so many."""
+        return self.error if self.refusals > refusals else None
+
     def __call__(self, error: Any) -> None:
         """Take an error of librdkafka; others than refusals are those of calls, too."""
         if error.name() != "_AUTHENTICATION":
@@ -160,6 +169,8 @@ def target_error(action: str, error: Any) -> TargetError:
         text = f"{action}: {kafka.name()}: {kafka.str()}"
         if kafka.name() in _UNREACHABLE_NAMES:
             text += ". Expected brokers of Kafka 0.11 or later at target.bootstrap"
+        if kafka.name() in _COORDINATOR_NAMES:
+            return TargetCoordinatorError(text)
         return (TargetUnavailableError if is_transient(kafka) else TargetError)(text)
     return TargetError(f"{action}: {error}")
 
@@ -197,16 +208,18 @@ class Target:
     Attributes:
         confluent: the module `confluent_kafka`.
         admin: its `AdminClient`, until `close()`.
+        settings: librdkafka's, for further clients of the same target: a refusal of one of them is
+            named by the call of this connection that waits for it.
     """
 
     def __init__(self, config: BridgeConfig, timeout_s: float = _TIMEOUT_S) -> None:
         self.confluent = import_confluent()
         self._config = config
         self._timeout_s = timeout_s
-        self._settings = client_settings(config)
+        self.settings = client_settings(config)
         self._admin_types: Any = self.confluent.admin
         try:
-            self.admin: Any = self._admin_types.AdminClient(dict(self._settings))
+            self.admin: Any = self._admin_types.AdminClient(dict(self.settings))
         except self.confluent.KafkaException as error:
             text = error.args[0].str()
             if "No provider for SASL mechanism GSSAPI" in text:
@@ -385,7 +398,8 @@ class Target:
         """Return the committed offsets of a group; a partition without one is left out.
 
         Brokers from 2.5 on wait for the offsets of a transaction in progress (KIP-447,
-        `require_stable`); before, they return the former ones.
+        `require_stable`); before, they return the former ones. The call is repeated while the
+        group's coordinator isn't ready: a new target has none until it is first asked for one.
 
         Raises:
             TargetError: the target doesn't respond.
@@ -407,7 +421,11 @@ class Target:
             finally:
                 consumer.close()
 
-        return await self.call(f"read the offsets of group {group!r}", read)
+        return await when_available(
+            lambda: self.call(f"read the offsets of group {group!r}", read),
+            timeout_s=self._timeout_s,
+            only=TargetCoordinatorError,
+        )
 
     async def wait_decided(self, topic: str) -> None:
         """Wait until the transactions that are open in a topic now have ended.
@@ -597,7 +615,7 @@ class Target:
             # Without idempotence, brokers before 0.11 refuse transactions with an error that says
             # so. Each key's last record counts, so a repeated one is harmless, but for a claim
             # behind a newer one: the newer start then ends as fenced.
-            settings = {**self._settings, "acks": "all", "message.timeout.ms": 30_000}
+            settings = {**self.settings, "acks": "all", "message.timeout.ms": 30_000}
             producer = self.confluent.Producer(settings)
             for key, value in records:
                 producer.produce(
@@ -628,7 +646,7 @@ class Target:
                 call's timeout.
             TargetError: librdkafka raised an error.
         """
-        watch: AuthenticationWatch = self._settings["error_cb"]
+        watch: AuthenticationWatch = self.settings["error_cb"]
         admin = getattr(self, "admin", None)  # None after `close()`
         if admin is not None:
             admin.poll(0)  # a refusal that has waited isn't this call's
@@ -639,14 +657,14 @@ class Target:
             while not (await asyncio.wait([running], timeout=_WATCH_S))[0]:
                 if admin is not None:
                     admin.poll(0)
-                if watch.error is not None and watch.refusals > refusals:
-                    raise watch.error
+                if (refused := watch.error_since(refusals)) is not None:
+                    raise refused
             return running.result()
         except self.confluent.KafkaException as error:
             if admin is not None:
                 admin.poll(0)
-            if watch.error is not None and watch.refusals > refusals:
-                raise watch.error from error
+            if (refused := watch.error_since(refusals)) is not None:
+                raise refused from error
             raise target_error(
                 f"target {self._config.target.bootstrap}: {action}", error
             ) from error
@@ -656,7 +674,7 @@ class Target:
     def _consumer(self, group: str, isolation: str = "read_committed") -> Any:
         return self.confluent.Consumer(
             {
-                **self._settings,
+                **self.settings,
                 "group.id": group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

@@ -14,12 +14,18 @@ _FIRST_S: Final = 0.1
 _LONGEST_S: Final = 2.0
 
 
-async def when_available(call: Callable[[], Awaitable[T]], *, timeout_s: float = 30.0) -> T:
+async def when_available(
+    call: Callable[[], Awaitable[T]],
+    *,
+    timeout_s: float = 30.0,
+    only: type[TargetUnavailableError] = TargetUnavailableError,
+) -> T:
     """Return the result of a call, which is repeated until the target is ready for it.
 
     Args:
         call: starts the call; it changes nothing, or the same again.
         timeout_s: after this time the last error is raised (default 30.0).
+        only: the errors after which it is repeated (default: of all that another attempt may cure).
 
     Raises:
         TargetUnavailableError: the target wasn't ready in time.
@@ -30,7 +36,7 @@ async def when_available(call: Callable[[], Awaitable[T]], *, timeout_s: float =
     while True:
         try:
             return await call()
-        except TargetUnavailableError:
+        except only:
             if loop.time() + wait_s >= deadline:
                 raise
         await asyncio.sleep(wait_s)

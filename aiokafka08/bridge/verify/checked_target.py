@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.target.target_cluster import Target, client_settings
+from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.verify.sequence_check import Portion
 from aiokafka08.structs import TopicPartition
 
@@ -63,7 +63,7 @@ class TargetChecksums:
     def _make_consumer(self) -> Any:
         return self._target.confluent.Consumer(
             {
-                **client_settings(self._config),
+                **self._target.settings,
                 "group.id": self._config.position_group,  # needed; nothing is committed
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,

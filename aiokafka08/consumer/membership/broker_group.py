@@ -65,6 +65,7 @@ from aiokafka08.errors import (
     KafkaError,
     KafkaProtocolError,
     KafkaTimeoutError,
+    UnsupportedVersionError,
 )
 from aiokafka08.protocol.requests.groups import (
     DescribeGroupsRequest,
@@ -143,6 +144,7 @@ class BrokerGroup:
             coordinator,
             activity=assignee.activity,
             on_response=self._react,
+            on_unsupported=self._on_unsupported,
             on_poll_timeout=self._on_poll_timeout,
         )
 
@@ -241,6 +243,10 @@ class BrokerGroup:
         elif step in (NextStep.REJOIN, NextStep.JOIN_AS_NEW):
             self._needs_rejoin = True
             self._notifier.notify()
+
+    def _on_unsupported(self, generation: Generation, error: UnsupportedVersionError) -> None:
+        if generation is self._generation:
+            self._fail(error)
 
     def _on_poll_timeout(self) -> None:
         if self._is_idle:  # noticed before, during the rebalance that has just ended

@@ -22,7 +22,7 @@ from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.router import Router
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.membership.generation import Generation, NextStep, next_step
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import KafkaError, UnsupportedVersionError
 from aiokafka08.protocol.requests.groups import HeartbeatRequest
 
 
@@ -33,6 +33,8 @@ class Heartbeat:
         activity: returns a number that changes with each read call and with each record returned;
             None while a read call is waiting for records (`Assignee.activity`).
         on_response: called with the generation, the next step and the error code of a response.
+        on_unsupported: called with the generation and the error if the coordinator's release has
+            no groups any more.
         on_poll_timeout: called when the user hasn't called for records for
             `max_poll_interval_ms`.
     """
@@ -45,6 +47,7 @@ class Heartbeat:
         *,
         activity: Callable[[], int | None],
         on_response: Callable[[Generation, NextStep, int], object],
+        on_unsupported: Callable[[Generation, UnsupportedVersionError], object],
         on_poll_timeout: Callable[[], object],
     ) -> None:
         self._router = router
@@ -52,6 +55,7 @@ class Heartbeat:
         self._coordinator = coordinator
         self._activity = activity
         self._on_response = on_response
+        self._on_unsupported = on_unsupported
         self._on_poll_timeout = on_poll_timeout
         self._task: asyncio.Task[None] | None = None
         self._last_activity: int | None = None
@@ -129,6 +133,10 @@ class Heartbeat:
                 node_id=node_id,
                 timeout_s=timeout_s,
             )
+        except UnsupportedVersionError as error:
+            # The brokers were set back to 0.8: no search for the coordinator ends that.
+            self._on_unsupported(generation, error)
+            return NextStep.FAIL
         except KafkaError:
             if node_id is not None:
                 self._coordinator.invalidate(node_id)

@@ -236,7 +236,10 @@ class SimulatedKazooClient:
         self._away_until = max(self._away_until, until)
         if self.state == "CONNECTED" and self._notice is None:
             if silent:
-                self._notice = self._later(self._timeout_s * SILENCE_PART, self._connection_lost)
+                # As kazoo, which counts from what it has last sent.
+                heard = now if self.session is None else self.session.last_heard
+                notice_s = max(heard + self._timeout_s * SILENCE_PART - now, 0.0)
+                self._notice = self._later(notice_s, self._connection_lost)
             else:
                 self._connection_lost()
         elif not silent:

@@ -19,6 +19,7 @@ from aiokafka08._core.net.config import NETWORK_DEFAULTS, net_config
 from aiokafka08._core.net.node import Lane, Node
 from aiokafka08._core.net.probe import probe_version
 from aiokafka08._core.net.raw_stream import connect_raw
+from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.sasl.failure import FailureKind, SaslFailure, failures_of
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps
 from aiokafka08.abc import AbstractTokenProvider
@@ -45,6 +46,7 @@ from aiokafka08.telemetry import Disconnected, Event, Telemetry
 from aiokafka08.testing import EmbeddedCluster
 from tests.protocol.decoding import decode_request
 from tests.support.stream_server import StreamServer
+from tests.support.waiting import until
 
 PASSWORD = "s3cret-hunter2"
 USER = {"sasl_plain_username": "alice", "sasl_plain_password": PASSWORD}
@@ -123,6 +125,42 @@ async def test_plain_listener_is_named() -> None:
         with pytest.raises(AuthenticationFailedError, match="the port isn't a SASL listener"):
             await producer.start()
         await producer.stop()
+
+
+async def test_slow_authentication_is_not_held_by_the_look_for_a_plain_listener() -> None:
+    """The look hangs: the listener waits for SASL, and says nothing to anything else."""
+    looks: list[bytes] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readexactly(8)
+        if int.from_bytes(head[4:6], "big") != ApiKey.API_VERSIONS:
+            looks.append(head)
+            await reader.read()
+            return
+        await until(lambda: bool(looks), "the client looks for a plain listener")
+        upstream = await asyncio.open_connection("127.0.0.1", cluster.nodes[0].port)
+        upstream[1].write(head)
+
+        async def pass_on(source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+            while data := await source.read(1 << 16):
+                sink.write(data)
+
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(pass_on(reader, upstream[1]))
+                await pass_on(upstream[0], writer)
+        finally:
+            upstream[1].close()
+
+    async with (
+        EmbeddedCluster(version="0.10", sasl={"alice": PASSWORD}) as cluster,
+        StreamServer(serve) as server,
+    ):
+        options = {"bootstrap_servers": server.address, "client_id": "c", **SASL}
+        config = net_config(**{**NETWORK_DEFAULTS, **options, "sasl_mechanism": "PLAIN"})
+        version = await probe_version(config.bootstrap[0], config)
+    assert version.line is BrokerLine.V0_10
+    assert len(looks) == 1
 
 
 # --- a broker of 2.2 that a test scripts ----------------------------------------------------------
@@ -255,6 +293,19 @@ async def test_hostile_step_is_a_typed_error(respond: Respond, mechanism: str, t
     assert isinstance(error, AuthenticationFailedError)
     assert text in str(error)
     assert PASSWORD not in str(error)
+
+
+async def test_hashes_of_scram_hold_neither_loop_nor_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The broker names their number; scramp's take seconds for the most that is accepted."""
+    released = threading.Event()
+    monkeypatch.setattr("scramp.core.hi", lambda *args: released.wait(30) and b"")
+    try:
+        error = await failure(scram_first(1_000_000), "SCRAM-SHA-256")
+    finally:
+        released.set()
+    assert "'alice': the hashes of the password haven't been computed within" in str(error)
 
 
 @pytest.mark.parametrize("size", [-1, 3, 1 << 18, 2**31 - 1])

@@ -70,7 +70,7 @@ def test_no_leader_reason_names_the_cause() -> None:
     assert why("t", 44) == "topic 't' has no partition 44; it has [0, 1, 2]"
     assert why("t", 2) is None  # its leader is known
     assert why("gone", 0) == (
-        "topic 'gone' doesn't exist and the brokers don't create it, or the client may not "
+        "topic 'gone' doesn't exist and the brokers don't create it, or this principal may not "
         "describe it"
     )
 

@@ -249,7 +249,7 @@ def test_plain_callables_are_accepted(hook: Any) -> None:
     [
         ({}, "sasl_plain_username: None; expected"),
         ({"sasl_plain_username": "me"}, "sasl_plain_password: None; expected"),
-        ({"sasl_plain_username": "me", "sasl_plain_password": ""}, "password: a wrong value"),
+        ({"sasl_plain_username": "me", "sasl_plain_password": ""}, "password: empty; expected"),
         ({"sasl_mechanism": "DIGEST-MD5"}, "'DIGEST-MD5': expected one of GSSAPI, PLAIN"),
         ({"sasl_mechanism": "OAUTHBEARER"}, "sasl_oauth_token_provider: NoneType; expected"),
         ({"sasl_mechanism": "OAUTHBEARER", "sasl_oauth_token_provider": "hunter2"}, "str; e"),

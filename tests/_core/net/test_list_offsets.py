@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from aiokafka08._core.net.limits import NetLimits
-from aiokafka08._core.net.list_offsets import find_first_messages, list_offsets
+from aiokafka08._core.net.list_offsets import (
+    find_first_messages,
+    list_offsets,
+    list_reachable_offsets,
+)
 from aiokafka08._core.net.router import Router
 from aiokafka08.errors import (
     IllegalStateError,
@@ -20,7 +24,12 @@ from aiokafka08.errors import (
     KafkaTimeoutError,
     UnknownTopicOrPartitionError,
 )
-from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST, ListOffsetsRequest
+from aiokafka08.protocol.requests.list_offsets import (
+    ALL_SEGMENTS,
+    EARLIEST,
+    LATEST,
+    ListOffsetsRequest,
+)
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang, Omit, Silence
@@ -305,3 +314,14 @@ async def test_searches_in_many_partitions_are_several_requests(started: Started
         cluster.fault(ListOffsetsRequest, then=Hang(), nth=2)
         found = await find_first_messages(router, dict.fromkeys(tps, 500))
         assert list(found) == tps[:500]
+
+
+async def test_lists_of_segments_are_not_kept(started: Started) -> None:
+    """All of a cluster's would stay in memory until the last leader has responded."""
+    async with EmbeddedCluster(1, "0.8.2", {"t": 1}, segment_bytes=64) as cluster:
+        for _ in range(300):
+            cluster.append("t", 0, [b"v" * 30])
+        router = await started(cluster)
+        await router.metadata.fetch_all()
+        listed = await list_reachable_offsets(router, [T0], LATEST, ALL_SEGMENTS)
+    assert listed == {T0: (300, 0)}

@@ -396,9 +396,10 @@ async def test_wait_for_a_missing_topic_warns_with_similar_names(
         assert may_create == ("audit" not in router.metadata.snapshot.topics)
     texts = [record.message.split(": ", 1)[1] for record in caplog.records]
     assert texts == [
-        "topic 'ordrs' doesn't exist, or may not be described, waiting for it. "
+        "topic 'ordrs' doesn't exist, or this principal may not describe it; waiting for it. "
         "Similar topics: orders",
-        "topic 'zzz' doesn't exist, or may not be described, waiting for it. No topic is similar",
+        "topic 'zzz' doesn't exist, or this principal may not describe it; waiting for it. "
+        "No topic is similar",
     ]
 
 

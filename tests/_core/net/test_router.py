@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -472,15 +472,26 @@ async def test_a_request_that_no_broker_supports_raises_at_once(make_router: Mak
             await router.request(GroupCoordinatorRequest("g"))
 
 
-async def test_an_unknown_node_raises_and_refreshes_the_metadata(make_router: MakeRouter) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda router: router.request(ASK, node_id=7),
+        lambda router: router.connection(7, Lane.FETCH),
+        lambda router: router.exact_version(7, timeout_s=0.01),
+    ],
+    ids=["request", "connection", "exact_version"],
+)
+async def test_an_unknown_node_raises_and_refreshes_the_metadata(
+    make_router: MakeRouter, call: Callable[[Router], Awaitable[object]]
+) -> None:
     async with EmbeddedCluster(topics={"t": 1}) as cluster:
         router = make_router(cluster)
         router.metadata.add_topics(["t"])
         await router.start()
         asked = cluster.next_request(MetadataRequest)
         with pytest.raises(KafkaConnectionError, match="node 7 isn't in the cluster's metadata"):
-            await router.request(ASK, node_id=7)
-        await asyncio.wrap_future(asked)
+            await call(router)
+        await within(10, asyncio.wrap_future(asked))
         assert router.version(7) is None
 
 

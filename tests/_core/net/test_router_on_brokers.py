@@ -528,7 +528,7 @@ async def test_broker_without_an_address_is_named_beside_good_ones(
                 assert (snapshot.brokers[9].host, snapshot.brokers[9].port) == ("", -1)
                 assert snapshot.leader(TopicPartition("r", 0)) == 0
                 await router.request(ListOffsetsRequest(-1, []), node_id=0)
-                with pytest.raises(KafkaConnectionError, match="listens for TLS only"):
+                with pytest.raises(KafkaConnectionError, match="listens for TLS or SASL only"):
                     await router.request(ListOffsetsRequest(-1, []), node_id=9)
             finally:
                 await router.stop()

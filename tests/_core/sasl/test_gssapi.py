@@ -251,6 +251,40 @@ async def test_renewal_that_fails_is_logged_once_and_tried_again(
     assert "keytab doesn't exist" in caplog.records[1].getMessage()
 
 
+async def test_refused_keytab_is_tried_less_and_less(
+    kdc: Kdc, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The KDC may lock the principal: in between, callers get its answer without a request."""
+    keytab = kdc.add_principal("dismissed")
+    kdc.administer("delprinc -force dismissed")
+    refused = pytest.raises(AuthenticationFailedError, match="doesn't know the client's principal")
+    mechanism = client(kdc, keytab=str(keytab))
+    with refused:
+        await authenticate(mechanism, BrokerSide(kdc))
+    for delay_s in (10, 20, 40, 80, 160, 300, 300):
+        clock.leaps_s += delay_s - 5
+        with outage(kdc):
+            for other in (mechanism, client(kdc, keytab=str(keytab))):  # of the same process
+                with refused:
+                    await authenticate(other, BrokerSide(kdc))
+        clock.leaps_s += 5
+        with refused:
+            await authenticate(mechanism, BrokerSide(kdc))
+    keytab.unlink()
+    assert kdc.add_principal("dismissed") == keytab
+    assert await authenticate(mechanism, BrokerSide(kdc))  # another file: at once
+    # The same for the renewal, which tells of it once.
+    clock.leaps_s += await mechanism.renew()
+    kdc.administer("delprinc -force dismissed")
+    found: list[float] = []
+    for _ in range(4):
+        clock.leaps_s += 100_000  # the time that is left doesn't count any more
+        found.append(await mechanism.renew())
+        clock.leaps_s += found[-1]
+    assert [round(due_s) for due_s in found] == [10, 20, 40, 80]
+    assert len(caplog.records) == 1
+
+
 async def test_renewal_of_the_cache_waits_for_kinit(
     kdc: Kdc, clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

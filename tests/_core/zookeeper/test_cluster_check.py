@@ -162,6 +162,15 @@ def test_equal_text_needs_no_resolution() -> None:
             },
             {("hdp1.example.com", 6667)},
         ),
+        (  # the client's listener may be any of them
+            {
+                "host": "k",
+                "port": 6667,
+                "version": 2,
+                "endpoints": ["PLAINTEXT://k:6667", "PLAINTEXTSASL://k:6668", "SSL://k:6669"],
+            },
+            {("k", 6667), ("k", 6668), ("k", 6669)},
+        ),
     ],
 )
 def test_endpoints_of_a_node(written: object, expected: set[Address]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -78,6 +79,20 @@ def test_wrong_address_is_told_soon(monkeypatch: pytest.MonkeyPatch) -> None:
         temporary_session(UncheckedZookeeper("127.0.0.1:1"), 3600, "test.kazoo"),
     ):
         pass
+
+
+def test_refused_address_is_waited_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command opens one session after the other: `group describe` took four times two seconds."""
+    monkeypatch.setattr(session, "_REFUSED_S", 2.0)
+    zookeeper = UncheckedZookeeper("127.0.0.1:1")
+    for least, most in ((2.0, 60.0), (0.0, 2.0)):
+        began = time.monotonic()
+        with (
+            pytest.raises(KafkaConnectionError, match=r"Connection refused$"),
+            temporary_session(zookeeper, 60, "test.kazoo"),
+        ):
+            pass
+        assert least <= time.monotonic() - began < most
 
 
 def test_a_slow_server_is_waited_for_though_others_refuse(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import socket
+import struct
 from typing import Any
 
 import pytest
@@ -19,7 +22,9 @@ from aiokafka08._core.zookeeper.session import _shows_no_secret
 from aiokafka08._tools.cli.settings import SETTABLE, Source, settings
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import parse_config
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaConnectionError
+from aiokafka08.testing import EmbeddedCluster
+from tests.support.stream_server import StreamServer
 
 pytestmark = pytest.mark.fast
 
@@ -132,8 +137,17 @@ def test_properties_become_options() -> None:
 @pytest.mark.parametrize(
     ("given", "text"),
     [
-        ({"username": "alice"}, "expected both"),
-        ({"password": SECRET}, "expected both"),
+        ({"username": "alice"}, "zookeeper.password: missing; zookeeper.username needs it. Set it"),
+        ({"password": SECRET}, "zookeeper.username: missing; zookeeper.password needs it. Set it"),
+        (
+            {"username": "alice", "password": ""},
+            "zookeeper.password: empty; expected the password of 'alice'. Set it, or remove "
+            "zookeeper.username",
+        ),
+        (
+            {"username": "alice", "password": "", "sasl__mechanism": "DIGEST-MD5"},
+            "zookeeper.password: empty",
+        ),
         ({"sasl__mechanism": "DIGEST-MD5"}, "Kerberos isn't supported"),
         (
             {"username": "a", "password": SECRET, "sasl__mechanism": "GSSAPI"},
@@ -196,3 +210,26 @@ def test_requests_with_credentials_arent_logged() -> None:
 
     assert not _shows_no_secret(record(-4, Auth(0, "digest", f"alice:{SECRET}")))
     assert _shows_no_secret(record(1, "GetData(path='/x')"))
+
+
+async def test_reset_of_a_port_without_tls_is_its_answer() -> None:
+    """A plain port takes the hello for the size of a request, and closes with bytes unread."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(4)
+        reset = struct.pack("ii", 1, 0)
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+
+    async with (
+        EmbeddedCluster(topics={"t": 1}) as cluster,
+        StreamServer(serve) as plain,
+        AIOKafkaAdminClient(
+            bootstrap_servers=cluster.bootstrap_servers,
+            request_timeout_ms=20_000,
+            zookeeper_connect=plain.address,
+            zookeeper_options={"use_ssl": True},
+        ) as admin,
+        asyncio.timeout(10),
+    ):
+        with pytest.raises(KafkaConnectionError, match=r"the TLS handshake failed: .*reset"):
+            await admin.describe_cluster_nodes()

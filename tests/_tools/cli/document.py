@@ -93,9 +93,11 @@ def _details(command: DeclaredCommand, common: set[tuple[str | None, str | None]
     if any(isinstance(one, click.Option) for one in own):
         rows = [_option_row(one) for one in own if isinstance(one, click.Option)]
         yield "| option | |\n|---|---|\n" + "".join(rows)
-    if command.fields:
-        rows = [f"| `{name}` | {_cell(text)} |\n" for name, text in command.fields.items()]
-        yield "| field | |\n|---|---|\n" + "".join(rows)
+    titles = {f"field with `{option}`": some for option, some in command.fields_with.items()}
+    for title, fields in {"field": command.fields, **titles}.items():
+        if fields:
+            rows = [f"| `{name}` | {_cell(text)} |\n" for name, text in fields.items()]
+            yield f"| {title} | |\n|---|---|\n" + "".join(rows)
     for example in command.examples:
         yield f"{example.text}:\n\n    {example.command}\n"
 

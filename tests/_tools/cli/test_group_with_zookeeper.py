@@ -119,6 +119,21 @@ def test_wrong_zookeeper_without_groups_is_named(
         assert (done.code, done.err) == (0, "")
 
 
+def test_hdp_registers_its_brokers_without_a_host(
+    cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str
+) -> None:
+    """Only by `PLAINTEXTSASL://` (docs/brokers.md 14.15)."""
+    server = ("-b", cluster.bootstrap_servers, "--zookeeper", f"{address}/ours")
+    commit(cluster, "g", {T0: 4})
+    broker = cluster.nodes[0]
+    for port, code in ((broker.port, 0), (1, 2)):
+        endpoints = [f"PLAINTEXTSASL://{broker.host}:{port}", f"SSL://{broker.host}:2"]
+        node = {"version": 2, "host": None, "port": -1, "endpoints": endpoints}
+        session.set("/ours/brokers/ids/0", json.dumps(node).encode())
+        done = cli("group", "list", *server)
+        assert (done.code, "isn't that of the brokers" in done.err) == (code, bool(code))
+
+
 def test_both_stores_are_reset(
     cluster: EmbeddedCluster, cli: RunCommand, session: KazooClient, address: str
 ) -> None:

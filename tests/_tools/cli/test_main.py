@@ -77,7 +77,8 @@ def test_short_help_is_that_of_the_command(name: str) -> None:
 def test_declared_fields_and_examples_have_meanings() -> None:
     for _, name, command in commands():
         if isinstance(command, DeclaredCommand):
-            assert all(text[0].islower() for text in command.fields.values()), name
+            for fields in (command.fields, *command.fields_with.values()):
+                assert all(text[0].islower() for text in fields.values()), name
             assert all(not one.text.endswith(".") for one in command.examples), name
 
 

@@ -10,6 +10,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from aiokafka08._tools.cli.commands import bridge_groups
+from aiokafka08._tools.cli.commands.group import LAG_GROUPING
 from aiokafka08._tools.cli.table import Grouping, Row, Style, cell_text, table_text
 from aiokafka08._tools.cli.terminal import encodable
 
@@ -98,6 +100,51 @@ def test_total_counts_what_two_rows_measure_once() -> None:
     )
     assert lines.count("total: lag 47 (unknown for 1)") == 2
     assert lines[-1] == "all: lag 6 (unknown for 2)"
+
+
+def lags_of(group: str, stores: Sequence[str], partitions: int) -> list[dict[str, Any]]:
+    """Return rows as `group lag` orders them; in the first store the lag is 20, then 30."""
+    return [
+        LAGS[0]
+        | {"group": group, "store": store, "partition": number, "lag": 20 + 10 * at, "member": None}
+        for number in range(partitions)
+        for at, store in enumerate(stores)
+    ]
+
+
+def test_group_in_both_stores_is_one_section_with_one_total() -> None:
+    rows = lags_of("billing", ["kafka"], 2) + lags_of("mixed", ["kafka", "zookeeper"], 2)
+    lines = table(rows, LAG_FIELDS, 80, Grouping(*LAG_GROUPING))
+    assert [line for line in lines if line.startswith("group:")] == [
+        "group: billing",
+        "group: mixed",
+    ]
+    mixed = lines[lines.index("group: mixed") + 3 :]
+    assert [line.split()[:2] for line in mixed[:4]] == [
+        ["kafka", "0"],
+        ["zookeeper", "0"],
+        ["kafka", "1"],
+        ["zookeeper", "1"],
+    ]
+    assert mixed[4:] == ["total: lag 40", "", "all: lag 80"]
+
+
+def test_group_with_more_rows_than_most_has_its_total_below() -> None:
+    """Most groups have one row here, so there are no sections."""
+    rows = [row for name in "abc" for row in lags_of(name, ["kafka"], 1)]
+    rows += lags_of("mixed", ["kafka", "zookeeper"], 1)
+    lines = table(rows, LAG_FIELDS, 80, Grouping(*LAG_GROUPING))
+    assert lines[-3:] == ["", "mixed: lag 20", "all: lag 80"]
+
+
+def test_carried_offsets_of_a_group_in_both_stores_are_one_section() -> None:
+    rows = [
+        {"group": group, "topic": "orders", "partition": number, "store": store, "outcome": "move"}
+        for group in ("a", "b")
+        for number, store in enumerate(("kafka", "zookeeper", "kafka", "zookeeper"))
+    ]
+    lines = table(rows, list(rows[0]), 80, Grouping(*bridge_groups.GROUPING))
+    assert [line for line in lines if line.startswith("group:")] == ["group: a", "group: b"]
 
 
 def test_total_leaves_out_rows_that_do_not_count() -> None:

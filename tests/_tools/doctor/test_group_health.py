@@ -6,11 +6,14 @@ import pytest
 
 from aiokafka08._tools.doctor.group_health import (
     beyond_end,
+    hidden_by_damage,
     idle_lag,
     near_retention,
     overtaken,
     seconds_left,
+    unknown_members,
 )
+from aiokafka08.structs import TopicPartition
 from tests._tools.doctor.samples import cluster, group, log, told
 
 IDLE = [("idle-group-lag", "group 'g' (kafka)")]
@@ -84,12 +87,71 @@ def test_old_offsets_in_the_other_store_are_not_idle() -> None:
 
 def test_members_of_one_store_count_for_both() -> None:
     """On 0.8.2 brokers don't know the members of a group whose offsets they have."""
-    groups = [group(250, None), group(1500, store="zookeeper")]
+    groups = [group(250, None), group(200, store="zookeeper")]
     seen = cluster(log(0, 1500), groups=groups)
     assert told(idle_lag(seen, seen)) == IDLE
     groups = [group(250, None), group(1500, ["member"], store="zookeeper")]
     seen = cluster(log(0, 1500), groups=groups)
     assert not list(idle_lag(seen, seen))
+
+
+def test_group_in_both_stores_counts_once_by_the_higher_offset() -> None:
+    """As in `group lag`: the other offset is left behind by a group that has moved."""
+    groups = [group(250), group(1000, store="zookeeper")]
+    seen = cluster(log(0, 1500), groups=groups)
+    [found] = idle_lag(seen, seen)
+    assert found.where == "group 'g' (zookeeper)"
+    assert found.why.startswith("no members, and 500 offsets behind in t.")
+    seen = cluster(log(0, 1500), groups=[group(250), group(250, store="zookeeper")])
+    [found] = idle_lag(seen, seen)
+    assert found.where == "group 'g' (kafka, zookeeper)"
+    assert found.why.startswith("no members, and 1,250 offsets behind in t.")
+    seen = cluster(log(0, 1500), groups=[group(250), group(1500, store="zookeeper")])
+    assert not list(idle_lag(seen, seen))
+
+
+def test_old_offsets_in_the_other_store_are_not_overtaken() -> None:
+    groups = [group(250, store="zookeeper"), group(8000, ["member"])]
+    seen = cluster(log(1000, 9000), groups=groups)
+    assert not list(overtaken(seen, seen))
+    later = cluster(log(1000, 9600), groups=[groups[0], group(8600, ["member"])])
+    assert not list(near_retention(seen, later, 60.0))
+    assert not list(hidden_by_damage({TopicPartition("t", 0): {250: 300}}, seen))
+    both = [group(250, store="zookeeper"), group(250)]
+    [found] = hidden_by_damage(
+        {TopicPartition("t", 0): {250: 300}}, cluster(log(0, 900), groups=both)
+    )
+    assert found.where == "group 'g' (kafka, zookeeper), topic 't', partition 0"
+
+
+def test_groups_whose_members_are_unknown_are_named() -> None:
+    """Brokers of 0.8.2 have the offsets, and don't know the members: they are in ZooKeeper."""
+    groups = [group(250, None, name=name) for name in ("mixed", "billing")]
+    groups += [group(1500, None, name="at-end"), group(250, name="idle")]
+    seen = cluster(log(0, 1500), groups=groups)
+    [found] = unknown_members(seen, seen, asks_zookeeper=False)
+    assert (found.code.value, found.where) == ("unchecked", "2 groups")
+    assert found.why == (
+        "behind, and whether they have members isn't known: 'billing' (1,250 offsets), 'mixed' "
+        "(1,250 offsets)"
+    )
+    assert found.action.startswith("Give --zookeeper host:2181/chroot")
+    [found] = unknown_members(seen, seen, asks_zookeeper=True)
+    assert "unreadable" in found.action
+    [one] = unknown_members(
+        *[cluster(log(0, 9), groups=[group(8, None)])] * 2, asks_zookeeper=False
+    )
+    assert (one.where, one.why) == (
+        "1 group",
+        "behind, and whether it has members isn't known: 'g' (1 offset)",
+    )
+    many = [group(250, None, name=f"g{number}") for number in range(9)]
+    seen = cluster(log(0, 1500), groups=many)
+    [found] = unknown_members(seen, seen, asks_zookeeper=False)
+    assert found.where == "9 groups"
+    assert found.why.endswith("'g4' (1,250 offsets) and 4 more")
+    moved = cluster(log(0, 1500), groups=[group(260, None, name=one.group) for one in many])
+    assert not list(unknown_members(seen, moved, asks_zookeeper=False))
 
 
 def test_offsets_that_are_not_known_make_no_finding() -> None:

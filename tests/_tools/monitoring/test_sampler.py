@@ -13,12 +13,13 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition, environment
 from aiokafka08._core.concurrency.loop_yield import run_in_steps
 from aiokafka08._core.net.config import ZookeeperCheck
+from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08._core.zookeeper.session import temporary_session
 from aiokafka08._core.zookeeper.topic_states import ClusterNodes
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
-from aiokafka08.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka08.admin import AIOKafkaAdminClient, NewTopic, TopicDescription
 from aiokafka08.admin.group_lag import (
     GroupStore,
     StoredGroup,
@@ -28,11 +29,13 @@ from aiokafka08.admin.group_lag import (
 )
 from aiokafka08.errors import (
     KafkaConnectionError,
+    KafkaError,
     NoBrokersAvailable,
     UnsupportedVersionError,
     ZookeeperMismatchError,
 )
 from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
+from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest, ListGroupsRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
@@ -321,6 +324,89 @@ async def test_unreadable_store_does_not_hide_the_other() -> None:
         texts = "; ".join(sorted(sample.errors))
         assert "groups in Kafka not read: " in texts
         assert "members of group 'scala' in zookeeper: it is down" in texts
+
+
+class HiddenOffsetsTopic(AIOKafkaAdminClient):
+    """A client that an authorizer shows groups, but not the topic of their offsets."""
+
+    pings = 0
+    older: tuple[int, ...] = ()
+
+    async def describe_topics(self, topics: list[str] | None = None) -> list[TopicDescription]:
+        described = await super().describe_topics(topics)
+        return [one for one in described if one["topic"] != "__consumer_offsets"]
+
+    async def ping_brokers(self) -> dict[int, BrokerVersion | KafkaError]:
+        self.pings += 1
+        found = await super().ping_brokers()
+        return found | {node: BrokerVersion.of(BrokerLine.V0_8_2) for node in self.older}
+
+
+@pytest.mark.parametrize("older", [(), (1,)])
+async def test_hidden_groups_are_looked_for_if_all_list_them(
+    older: tuple[int, ...],
+) -> None:
+    async with EmbeddedCluster(2, "0.9", {"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        await commit(servers, "billing", ORDERS, 0)
+        async with (
+            AIOKafkaConsumer("orders", group_id="live", bootstrap_servers=servers) as consumer,
+            HiddenOffsetsTopic(bootstrap_servers=servers) as admin,
+        ):
+            await consumer.getmany(timeout_ms=100)
+            admin.older = older
+            sample = await ClusterSampler(admin, has_zookeeper=False).sample()
+        assert bool(cluster.requests(ListGroupsRequest)) == (not older)
+    assert admin.pings == 1
+    if older:
+        assert not sample.rights
+    else:
+        assert set(sample.rights.values()) == {"Read on topic '__consumer_offsets'"}
+
+
+async def test_refused_offsets_topic_needs_read() -> None:
+    """Brokers before 0.10.1 name no idle groups: those are in the topic only."""
+    async with EmbeddedCluster(1, "0.9", {"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        await commit(servers, "billing", ORDERS, 0)
+        cluster.fault(FetchRequest, then=Answer(29), times=None)
+        async with sampling(servers) as sampler:
+            sample = await sampler.sample()
+    assert sample.rights
+    assert set(sample.rights.values()) == {"Read on topic '__consumer_offsets'"}
+
+
+class WithoutNodes(AIOKafkaAdminClient):
+    """Reads a ZooKeeper without any group; or fails to, if `is_down`."""
+
+    is_down = False
+
+    async def list_groups_of_store(self, store: GroupStore) -> StoredGroupListing:
+        if store == "kafka":
+            return await super().list_groups_of_store(store)
+        if self.is_down:
+            raise KafkaConnectionError("it is down")
+        return StoredGroupListing([])
+
+
+@pytest.mark.parametrize("is_down", [False, True])
+async def test_group_of_0_8_without_a_node_has_no_members(is_down: bool) -> None:
+    async with EmbeddedCluster(version="0.8.2", topics={"orders": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaConsumer(
+            bootstrap_servers=servers,
+            group_id="billing",
+            enable_auto_commit=False,
+            offsets_storage="kafka",
+        ) as consumer:
+            consumer.assign([ORDERS])
+            await consumer.commit({ORDERS: 0})
+        async with WithoutNodes(bootstrap_servers=servers) as admin:
+            admin.is_down = is_down
+            sample = await ClusterSampler(admin, has_zookeeper=True).sample()
+    [group] = sample.groups
+    assert (group.group, group.store) == ("billing", "kafka")
+    assert group.members == (None if is_down else ())
 
 
 async def test_topic_nodes_need_zookeeper() -> None:

@@ -18,6 +18,7 @@ from aiokafka08.errors import (
     InconsistentGroupProtocolError,
     InvalidSessionTimeoutError,
     KafkaConfigurationError,
+    UnsupportedVersionError,
 )
 from aiokafka08.protocol import api
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
@@ -473,6 +474,23 @@ async def test_refused_heartbeat_for_good_fails_the_calls(
         await waiting
     with pytest.raises(Exception, match="the client is not authorized to use this group"):
         await member.getmany()
+
+
+@pytest.mark.parametrize("cluster", ["0.9"], indirect=True)
+async def test_brokers_set_back_to_a_release_without_groups_fail_the_calls(
+    cluster: EmbeddedCluster, make_member: MakeMember
+) -> None:
+    member = make_member("t")
+    await member.start()
+    for node in range(2):
+        cluster.kill(node)
+    cluster.change_version("0.8.2")
+    for node in range(2):
+        cluster.restart(node)
+    with pytest.raises(UnsupportedVersionError, match="don't support HeartbeatRequest"):
+        async with asyncio.timeout(20):
+            await member.getone()
+    await until(lambda: not member.assignment(), "giving up the partitions")
 
 
 # --- assignors ------------------------------------------------------------------------------------

@@ -644,6 +644,20 @@ def test_group_that_lost_all_members_begins_at_one() -> None:
     assert "double-owner" not in names(check([c, other, *gave_up, e, SENT]))
 
 
+def test_group_of_brokers_set_back_to_zookeeper_has_both_kinds_of_owners() -> None:
+    """No member in ZooKeeper can see one of Kafka's group; the reverse holds, so it must wait."""
+    kafka, zookeeper = (
+        replace(owned("assigned", 0, name, generation), facts={"exclusive": True})
+        for name, generation in (("c", 2), ("d", None))
+    )
+
+    def later(operation: Operation) -> Operation:
+        return replace(operation, invoked=1.0, ended=1.0)
+
+    assert "double-owner" not in names(check([kafka, later(zookeeper), SENT]))
+    assert "double-owner" in names(check([zookeeper, later(kafka), SENT]))
+
+
 def test_reader_ahead_of_a_truncation_misses_what_refills_it() -> None:
     """The log `abc` is cut to `a` and grows to `axyz`; the reader goes on behind `y`."""
     cut = {"offsets": {P: 1}, "facts": {"end": 3}}

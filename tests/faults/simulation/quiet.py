@@ -48,6 +48,7 @@ from tests.faults.simulation.explain import (
     Line,
     captured_log,
     merged,
+    partition_of,
     with_requests,
 )
 from tests.faults.simulation.scenario import owner_nodes
@@ -127,7 +128,8 @@ def explain(seed: int, kind: str | None = None) -> list[str]:
         outcome = play(seed, kind)
     ends = [max(one.order for one in wrong.witness) for wrong in outcome.anomalies if wrong.witness]
     until = min([*outcome.found_at, *ends], default=math.inf)
-    told = with_requests([*outcome.events, *lines], outcome.requests)
+    partition = partition_of(outcome.anomalies[0]) if outcome.anomalies else None
+    told = with_requests([*outcome.events, *lines], outcome.requests, partition)
     return list(merged(line for line in told if line[0] <= until))[-MAX_LINES:]
 
 

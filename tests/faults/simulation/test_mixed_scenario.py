@@ -25,6 +25,7 @@ from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08.testing.faults import Answer
 from aiokafka08.testing.history import check
 from aiokafka08.testing.simulation import LeftoverError
+from tests.faults.simulation import explain as explaining
 from tests.faults.simulation import strikes
 from tests.faults.simulation.explain import explain
 from tests.faults.simulation.plan import (
@@ -218,12 +219,34 @@ def test_damage_that_is_passed_without_an_error_is_an_anomaly(
     report = run(replace(plan_of(3), steps=steps, reserve=()))
     assert report.names == ["silent-damage"]
     story = explain(replace(plan_of(3), steps=steps, reserve=()), "silent-damage")
-    assert "what happened to mixed/1:" in story
+    tell_of_the_partition(story)
     assert re.search(r"^ +1005\.000 FAULT StoreDamage\(partition=1,", story, re.MULTILINE)
     assert re.search(r"^ +\d+\.\d+ MENDED all faults$", story, re.MULTILINE)
     assert re.search(r"c0\.0 assigned( mixed/\d)+ in generation \d+$", story, re.MULTILINE)
     assert re.search(r"log  c0\.0: ", story)
+    assert ": Metadata × " in story
+    monkeypatch.setattr(explaining, "MAX_LINES", story.count("\n") - 20)
+    shorter = explain(replace(plan_of(3), steps=steps, reserve=()), "silent-damage")
+    tell_of_the_partition(shorter)
+    assert ": Metadata × " not in shorter
+    assert " lines before" not in shorter
+
+
+def tell_of_the_partition(story: str) -> None:
+    """Assert that a story has the partition's requests, and where reading it began."""
+    assert "what happened to mixed/1:" in story
+    for line in (
+        r"c\d\.0 → broker \d: OffsetFetch mixed/1 × 1",
+        r"c\d\.0 → broker \d: ListOffsets mixed/1 by time -2 × 1",
+        r"c\d\.0 reads mixed/1 from 0 on",
+        r"c\d\.0 reads mixed/1 from [1-9]\d* on",
+        r"c\d\.0 → broker \d: Fetch mixed/1 from \d+ × \d+",
+        r"c\d\.0 → broker \d: OffsetCommit mixed/1 at \d+ × 1",
+        r"p0 → broker \d: Produce mixed/1 × 1",
+    ):
+        assert re.search(rf"^ +1\d\d\d\.\d+ {line}$", story, re.MULTILINE), line
     assert "mixed/2@" not in story
+    assert " reads mixed/2 " not in story
 
 
 @pytest.mark.parametrize("is_empty", [False, True], ids=["another-cluster", "empty"])

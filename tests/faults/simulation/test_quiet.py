@@ -69,7 +69,10 @@ def test_story_ends_with_the_first_anomaly_and_has_what_brokers_read(
     monkeypatch.setattr(Metadata, "request_refresh", lambda self: None)
     story = explain(MOVED, "reader")
     assert "no-progress: " in story[-1]
-    assert any(re.search(r" c0 → broker \d: Fetch × \d+$", line) for line in story)
+    assert any(
+        re.search(r" c0 → broker \d: Fetch( quiet/\d from 0)? × \d+$", line) for line in story
+    )
+    assert any(re.search(r" c0 reads quiet/\d from 0 on$", line) for line in story)
     assert any(" log  c0: connected to " in line for line in story)
 
 

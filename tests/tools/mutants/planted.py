@@ -228,8 +228,8 @@ MUTANTS = (
     Mutant(
         "errors of a commit are ignored",
         "_core/offset_store/responses.py",
-        "            error = broker_error(partition.error_code) if partition.error_code else None\n",
-        "            error = None\n",
+        "            error = broker_error(group_code(partition.error_code))",
+        "            error = None and broker_error(group_code(partition.error_code))",
     ),
     Mutant(
         "a message whose offset falls is lost at the end of the log",

@@ -26,12 +26,12 @@ ROLLBACK_FIELDS: Final = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
     "target_offset": "what the group had committed at the target",
-    "before": "what it had committed at the source; -1: nothing",
+    "before": "what it had committed at the source; null: nothing, or unreadable (see reason)",
     "source_offset": "the offset of the same message at the source; null: unknown",
     "outcome": (
         'either "move", "same", "behind" (the source is further), "beyond" (the group has read '
         'messages that only the target has), "unknown" (nothing was copied) or "refused" (the '
-        "group has members)"
+        "group has members, or its offset at the source can't be read)"
     ),
     "reason": "why it isn't moved; whether the group has read beyond the copy",
 }
@@ -82,6 +82,7 @@ def plan(file: Path, scan: bool, quiet_s: float, format: str | None) -> int:
 @command(
     "cutover",
     fields=STEP_FIELDS,
+    fields_with={"--rollback": ROLLBACK_FIELDS},
     examples=[
         Example("Only look", "aiokafka08 bridge cutover bridge.toml"),
         Example("Do the steps in order", "aiokafka08 bridge cutover bridge.toml --execute"),
@@ -128,9 +129,8 @@ def cutover(
     Without --execute and --rollback it is `bridge plan`. --execute checks that the producers are
     stopped, the copy has reached the end, both sides are equal and the consumers are stopped; then
     it commits the groups' offsets at the target. It stops at the first step that isn't ready, with
-    exit code 1. --rollback prints the fields of its own, and names patterns of [groups] that match
-    no group of the source, with exit code 1: see 'Moving to a cluster of today' in the
-    documentation.
+    exit code 1. --rollback names patterns of [groups] that match no group of the source, with exit
+    code 1: see 'Moving to a cluster of today' in the documentation.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08.bridge.config import read_config

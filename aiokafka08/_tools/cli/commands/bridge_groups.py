@@ -32,6 +32,8 @@ FIELDS: Final = {
     "reason": "why it isn't moved",
 }
 
+GROUPING: Final = (("group",),)
+"""A group may have its offsets in two stores."""
 MOVED: Final = 0
 NOT_MOVED: Final = 1
 
@@ -99,8 +101,8 @@ def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool, cl
     from aiokafka08._tools.cli.table import Grouping
     from aiokafka08.bridge.wording import committed_text
 
-    grouping = Grouping(("group", "store"))
-    write_rows((_row(move) for move in moves), FIELDS, format, grouping=grouping)
+    rows = (_row(move) for move in moves)
+    write_rows(rows, FIELDS, format, grouping=Grouping(*GROUPING))
     if not moves:
         note("no group of [groups] has committed offsets in the topics of the bridge")
     outcomes = [move.outcome for move in moves]

@@ -79,7 +79,7 @@ def _has_lag(row: Mapping[str, Any]) -> bool:
     return row["lag"] is not None or row["end"] != 0
 
 
-_LAG_GROUPING: Final = (("group", "store"), ("lag",), ("group", "topic", "partition"), _has_lag)
+LAG_GROUPING: Final = (("group",), ("lag",), ("group", "topic", "partition"), _has_lag)
 DELETION_FIELDS: Final = {
     "group": "the group",
     "store": STORE,
@@ -327,8 +327,8 @@ def lag(
     """Show how far groups are behind, a row per partition and store.
 
     A group that has committed something of a topic has a row for each partition of it. On a
-    terminal the lag of all groups counts a partition of a group in both stores once, by the higher
-    committed offset; an empty partition of which nothing is committed counts as 0.
+    terminal the lag of each group, and of all, counts a partition of a group in both stores once,
+    by the higher committed offset; an empty partition of which nothing is committed counts as 0.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import in_options, note, note_each
@@ -346,7 +346,7 @@ def lag(
     except UnknownTopicOrPartitionError:
         note_each(others)
         raise
-    write_rows(wanted, LAG_FIELDS, format, grouping=Grouping(*_LAG_GROUPING))
+    write_rows(wanted, LAG_FIELDS, format, grouping=Grouping(*LAG_GROUPING))
     beyond = [
         f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
     ]
@@ -434,7 +434,7 @@ async def _redraw_lag(
                     if is_first:
                         raise
                     wanted, without_offsets = [], error.text
-                table = shown_table(wanted, LAG_FIELDS, grouping=Grouping(*_LAG_GROUPING))
+                table = shown_table(wanted, LAG_FIELDS, grouping=Grouping(*LAG_GROUPING))
                 missing = sorted(set(groups) - {row["group"] for row in rows})
                 unknown = _missing_text(settings, missing) if missing else None
                 odd = [row["error"] for row in wanted if row["error"]]

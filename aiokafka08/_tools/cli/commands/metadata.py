@@ -6,7 +6,7 @@ that would create it. They request the metadata of all topics and filter it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -145,16 +145,11 @@ async def describe_topics(
     ]
     if missing:
         from aiokafka08._core.names import did_you_mean
+        from aiokafka08._core.topic_names import missing_topics_text
 
         similar = did_you_mean(missing[0], await admin.list_topics())
-        raise UnknownTopicOrPartitionError(f"{_no_topic(missing)}{similar}")
+        raise UnknownTopicOrPartitionError(f"{missing_topics_text(missing)}{similar}")
     return sorted(described, key=lambda topic: topic["topic"])
-
-
-def _no_topic(names: Collection[str]) -> str:
-    if len(names) == 1:
-        return f"topic {next(iter(names))!r} doesn't exist"
-    return f"topics {', '.join(map(repr, names))} don't exist"
 
 
 def partition_rows(described: Sequence[TopicDescription]) -> list[dict[str, Any]]:

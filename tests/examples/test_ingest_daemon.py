@@ -1,0 +1,70 @@
+"""The end of the ingestion daemon while clients send: in a process, on an embedded cluster."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.testing import Delay, EmbeddedCluster
+from tests.support.paths import ROOT
+
+pytest.importorskip("uvloop")
+
+
+@pytest.mark.parametrize("clients", [1, 5])
+def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None:
+    """The brokers are slow, so clients send on while the daemon waits for its last responses."""
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        arguments = ["--bootstrap", cluster.bootstrap_servers, "--listen", "127.0.0.1:0"]
+        process = subprocess.Popen(
+            [sys.executable, "examples/ingest_daemon.py", "--topic", "t", *arguments],
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONASYNCIODEBUG": ""},
+        )
+        try:
+            assert process.stderr is not None
+            found = re.match(r"listening on (.*):(\d+)", process.stderr.readline())
+            assert found is not None
+            address = (found[1], int(found[2]))
+            cluster.fault(ProduceRequest, then=Delay(0.3), times=None)
+            senders = [threading.Thread(target=send_lines, args=[address]) for _ in range(clients)]
+            for sender in senders:
+                sender.start()
+            cluster.next_request(ProduceRequest, nth=2).result(20)
+            process.send_signal(signal.SIGTERM)
+            for sender in senders:
+                sender.join(20)
+                assert not sender.is_alive(), "its connection is open"
+            _, said = process.communicate(timeout=20)
+        finally:
+            process.kill()
+            process.communicate()
+        stored = [message.value for message in cluster.log("t", 0)]
+    assert said == f"{len(stored)} lines acknowledged, 0 failed\n"
+    assert process.returncode == 0
+    assert {len(line or b"") for line in stored} == {LINE_BYTES}, "no line is cut"
+
+
+LINE_BYTES = 700
+
+
+def send_lines(address: tuple[str, int]) -> None:
+    """Send lines until the daemon ends the connection."""
+    with socket.create_connection(address) as connection:
+        try:
+            while True:
+                connection.sendall((b"x" * LINE_BYTES + b"\n") * 3)
+                time.sleep(0.002)
+        except OSError:
+            return
