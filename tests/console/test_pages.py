@@ -79,7 +79,9 @@ async def test_numbers_are_those_of_the_command_line(
     async with AIOKafkaConsumer(bootstrap_servers=servers, group_id="beyond") as manual:
         manual.assign([TopicPartition("orders", 1)])
         await manual.commit({TopicPartition("orders", 1): 7})
-    async with AIOKafkaConsumer("orders", bootstrap_servers=servers, group_id="reader") as reader:
+    async with AIOKafkaConsumer(
+        "orders", bootstrap_servers=servers, group_id="reader", enable_auto_commit=False
+    ) as reader:
         await reader.commit({ORDERS: 2})
         async with opened(servers) as client:
             topics = await json_of(client, "/topics", internal="1")
