@@ -1,0 +1,174 @@
+"""The rows that are made of samples, hostile names of ZooKeeper included, and values over time."""
+
+from __future__ import annotations
+
+import pytest
+
+from aiokafka08._tools.console.application import make_console
+from aiokafka08._tools.console.charts import chart, sparkline
+from aiokafka08._tools.console.cluster_view import (
+    ClusterView,
+    Histories,
+    add_to_histories,
+    view_of,
+)
+from aiokafka08._tools.console.guard import Access
+from aiokafka08._tools.console.numbers import exact_text, number_text
+from aiokafka08._tools.console.point_history import PointHistory
+from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
+from aiokafka08._tools.monitoring.cluster_sample import (
+    BrokerSample,
+    ClusterSample,
+    GroupSample,
+    PartitionSample,
+    TopicSample,
+)
+from aiokafka08.admin.group_description import GroupDescription, MemberDescription
+from aiokafka08.structs import TopicPartition
+from tests.console.consoles import PAYLOADS, client_of, text_of
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def sample_of(*ends: int | None, **committed: int) -> ClusterSample:
+    """Return a sample of the topic t; the groups have committed an offset of t/0."""
+    partitions = {
+        number: PartitionSample(1, (1, 2), (1,) if number else (1, 2), start=0, end=end)
+        for number, end in enumerate(ends)
+    }
+    groups = [GroupSample(name, "kafka", (), {T0: at}) for name, at in committed.items()]
+    return ClusterSample({1: BrokerSample(1, "a:1")}, {"t": TopicSample(partitions)}, tuple(groups))
+
+
+def views(*samples: tuple[float, ClusterSample]) -> list[ClusterView]:
+    history, before, made = ClusterHistory(), None, []
+    for at, sample in samples:
+        history.add(at, sample)
+        made.append(view_of(sample, before, before, history, at, 1000.0 + at, has_zookeeper=False))
+        before = (at, sample)
+    return made
+
+
+def test_rates_are_of_the_time_between_samples() -> None:
+    first, second, third = views(
+        (0.0, sample_of(10, 5)), (10.0, sample_of(30, 15)), (20.0, sample_of(30, 2))
+    )
+    assert first.topics["t"].messages_per_s is None
+    assert second.topics["t"].messages_per_s == second.messages_per_s == 3.0
+    assert third.messages_per_s == 0.0  # a log that was cut isn't a negative rate
+
+
+def test_unknown_ends_are_unknown_not_zero() -> None:
+    [view] = views((0.0, sample_of(10, None, g=4)))
+    row = view.topics["t"]
+    assert (row.messages, row.under_replicated, row.groups) == (None, 1, 1)
+    group = view.groups["g", "kafka"]
+    assert (group.lag, group.unknown, group.lag_s) == (6, 1, None)
+
+
+def test_lag_in_seconds_grows_until_the_group_commits() -> None:
+    *_, last = views(
+        (0.0, sample_of(10, 0, g=10)),
+        (10.0, sample_of(20, 0, g=10)),
+        (20.0, sample_of(20, 0, g=10)),
+    )
+    assert last.groups["g", "kafka"].lag_s == pytest.approx(19.0)
+    assert not last.groups["g", "kafka"].lag_s_is_least
+    *_, old = views((0.0, sample_of(10, 0, g=2)), (30.0, sample_of(10, 0, g=2)))
+    assert (old.groups["g", "kafka"].lag_s, old.groups["g", "kafka"].lag_s_is_least) == (30.0, True)
+
+
+def test_histories_forget_what_is_gone() -> None:
+    histories = Histories()
+    first, second = views((0.0, sample_of(10, 0, a=1, b=2)), (10.0, sample_of(30, 0, b=2)))
+    add_to_histories(histories, first)
+    assert set(histories.groups) == {("a", "kafka"), ("b", "kafka")}
+    add_to_histories(histories, second)
+    assert histories.groups["b", "kafka"].points() == [(1000.0, 8), (1010.0, 28)]
+    assert set(histories.groups) == {("b", "kafka")}
+    assert set(histories.group_topics) == {("b", "kafka", "t")}
+    assert histories.groups["b", "kafka"].slope(1010.0, 300) == 2.0
+
+
+def test_points_are_bounded_and_sparse_with_age() -> None:
+    history = PointHistory(10, 60)
+    for second in range(0, 7200, 5):
+        history.add(float(second), second)
+    points = history.points()
+    assert len(points) <= 70
+    assert points == sorted(points)
+    assert points[-10:] == [(float(second), second) for second in range(7150, 7200, 5)]
+    assert points[0][0] >= 7200 - 61 * 60
+    assert list(history.recent(3)) == [7185, 7190, 7195]
+    assert history.slope(7195.0, 20) == 1.0
+
+
+async def test_hostile_names_of_zookeeper_and_members_are_escaped() -> None:
+    payload = PAYLOADS[0]
+    member = MemberDescription(payload, payload, payload, b"", b"")
+    for hostile in PAYLOADS:
+        sample = ClusterSample(
+            {1: BrokerSample(1, hostile, error=hostile)},
+            {
+                "t": TopicSample(
+                    {0: PartitionSample(1, (1,), (1,), start=0, end=9)}, {hostile: hostile}
+                )
+            },
+            (
+                GroupSample(
+                    hostile,
+                    "zookeeper",
+                    (hostile,),
+                    {T0: 1},
+                    GroupDescription(0, hostile, hostile, "consumer", "", [member]),
+                ),
+            ),
+            errors=(hostile,),
+            hints=(hostile,),
+        )
+        console = make_console(
+            {}, Access(), title=hostile, interval_s=10, reword=lambda text: text + payload
+        )
+        watch = console._watch
+        [watch.view] = views((0.0, sample))
+        add_to_histories(watch.histories, watch.view)
+        async with client_of(console) as client:
+            for path in ("/", "/topics", "/topics/t", "/groups"):
+                page = await client.get(path)
+                assert page.status_code == 200
+                assert payload in text_of(page.text)
+            page = await client.get("/group", params={"name": hostile})
+            assert page.status_code == 200
+            text_of(page.text)
+
+
+def test_charts_have_numbers_and_escaped_text_only() -> None:
+    points = [(1000.0 + 10 * number, float(number)) for number in range(2000)]
+    drawn = chart(points, PAYLOADS[1], PAYLOADS[0])
+    assert "<script" not in drawn
+    assert "<img" not in drawn
+    assert drawn.count("<title>") == 60
+    assert len(drawn) < 40_000
+    assert chart(points[:1], "", "") == chart([], "", "") == sparkline([1.0], "") == ""
+    assert "<img" not in sparkline([1.0, 2.0], PAYLOADS[1])
+
+
+@pytest.mark.parametrize(
+    ("value", "short", "exact"),
+    [
+        (None, "–", "unknown"),
+        (0, "0", "0"),
+        (9994, "9,994", "9,994"),
+        (12_345, "12.3 k", "12,345"),
+        (1_234_567, "1.23 M", "1,234,567"),
+        (9998, "10 k", "9,998"),
+        (999_499, "999 k", "999,499"),
+        (999_999, "1 M", "999,999"),
+        (10**15, "1,000,000,000,000,000", "1,000,000,000,000,000"),
+        (0.25, "0.25", "0.25"),
+        (53.66, "53.7", "53.66"),
+        (7e12, "7 T", "7,000,000,000,000"),
+    ],
+)
+def test_numbers_are_short_and_exact(value: float | None, short: str, exact: str) -> None:
+    assert (number_text(value), exact_text(value)) == (short, exact)
