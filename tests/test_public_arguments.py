@@ -179,6 +179,7 @@ def test_each_value_is_accepted_or_refused_as_documented(calls: list[tuple[str, 
 
 
 @pytest.mark.full
+@pytest.mark.timeout(300)
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(list(CALLS)), VALUES), min_size=20, max_size=40))
 def test_many_values_are_accepted_or_refused_as_documented(calls: list[tuple[str, Any]]) -> None:

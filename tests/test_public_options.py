@@ -104,6 +104,7 @@ def test_each_option_is_accepted_or_refused_as_documented(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(300)
 @settings(max_examples=400, deadline=None)
 @given(CONSTRUCTIONS)
 def test_many_options_are_accepted_or_refused_as_documented(
@@ -232,6 +233,7 @@ def test_each_admin_call_is_accepted_or_refused_as_documented(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("version", ["0.8.2", "0.10"])
 @settings(max_examples=400, deadline=None)
 @given(made=MADE)
@@ -317,6 +319,7 @@ def test_each_key_of_a_bridge_is_accepted_or_refused(
 
 
 @pytest.mark.full
+@pytest.mark.timeout(300)
 @settings(max_examples=400, deadline=None)
 @given(FILES)
 def test_many_keys_of_a_bridge_are_accepted_or_refused(
@@ -373,6 +376,7 @@ def test_each_spark_option_is_accepted_or_refused(given: list[tuple[str, str]]) 
 
 
 @pytest.mark.full
+@pytest.mark.timeout(300)
 @settings(max_examples=400, deadline=None)
 @given(SPARK)
 def test_many_spark_options_are_accepted_or_refused(given: list[tuple[str, str]]) -> None:
