@@ -247,7 +247,8 @@ class Node:
         if self._version is not None and self._version.is_exact:
             return self._version
         connection = await self.connection(Lane.CONTROL, timeout_s=limit_s)
-        if connection.version.is_exact:
+        # Another lane may have been opened when a probe couldn't tell the line.
+        if all(lane.version.is_exact for lane in self._lanes.values()):
             return connection.version
         return await self._wait_for(self._probe(), max(deadline - clock(), 0.0))
 

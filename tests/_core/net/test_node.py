@@ -20,7 +20,7 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
-from aiokafka08.testing import Close, Delay, EmbeddedCluster, Hang
+from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
 from aiokafka08.testing.faults import is_version_probe
 from aiokafka08.testing.simulation import simulate
 from tests._core.net.conftest import MakeConfig, Recorder
@@ -471,6 +471,21 @@ async def test_exact_line_reaches_connections_that_are_open(make_node: MakeNode)
         assert {one.line for one in versions} == {BrokerLine.V0_8_2}
         assert {one.version.line for one in connections} == {BrokerLine.V0_8_2}
         assert len(cluster.requests(OffsetFetchRequest)) == 1
+
+
+async def test_exact_line_reaches_a_lane_beside_one_that_has_it(make_node: MakeNode) -> None:
+    """The simulation's seed 2627: the new lane was never used, and each message timed out."""
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as cluster:
+        node = make_node(cluster)
+        control = await node.connection(Lane.CONTROL)
+        produce = await node.connection(Lane.PRODUCE)
+        await node.exact_version()
+        cluster.fault(MetadataRequest, then=Answer(5))
+        produce.close("closed by the test")
+        produce = await node.connection(Lane.PRODUCE)
+        assert control.version.is_exact and not produce.version.is_exact
+        await node.exact_version()
+        assert produce.version.line is BrokerLine.V0_8_2
 
 
 async def test_an_api_of_some_0_8_lines_makes_the_line_exact(make_node: MakeNode) -> None:
