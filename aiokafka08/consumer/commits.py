@@ -298,8 +298,9 @@ class Committer:
             return None
         return CommitFailedError(
             "commit of offsets: the session in ZooKeeper has ended, or may have ended while "
-            "this process or its event loop was held up (session_timeout_ms). Other members "
-            "may read the partitions now; they begin at the committed offsets"
+            "ZooKeeper wasn't reached, or this process or its event loop was held up "
+            "(session_timeout_ms). Other members may read the partitions now; they begin at the "
+            "committed offsets"
         )
 
     async def _commit_at_intervals(self) -> None:

@@ -37,7 +37,7 @@ class MemberState:
         session_lost: True if the ZooKeeper session has ended. Other members may have read further
             by now, and ZooKeeper doesn't refuse a commit that sets them back.
         session_deadline: loop time after which the ZooKeeper session may have expired unnoticed,
-            because the process was stopped or the event loop was blocked.
+            because the network was lost, the process stopped or the event loop blocked.
     """
 
     generation: int = NO_GENERATION

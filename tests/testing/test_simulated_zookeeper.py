@@ -85,12 +85,35 @@ def test_silent_network_is_noticed_late(ensemble: SimulatedEnsemble, client: Any
     assert states == []
     assert client.connected
     request = client.get_async("/ids")
-    ensemble.sleep(SESSION_S / 3)
+    ensemble.sleep(SESSION_S / 3 + 0.1)
     assert states == ["SUSPENDED"]
     with pytest.raises(ConnectionLoss):
         request.get(timeout=1)
     ensemble.sleep(1)
     assert states == ["SUSPENDED", "CONNECTED"]
+
+
+@pytest.mark.parametrize(
+    ("requests_at", "noticed_after"), [((), 2 / 3), ((0.25,), 0.25 + 2 / 3), ((0.5,), 0.5 + 1 / 3)]
+)
+def test_requests_count_as_pings_in_a_silent_network(
+    ensemble: SimulatedEnsemble, client: Any, requests_at: tuple[float, ...], noticed_after: float
+) -> None:
+    """As in kazoo: a ping goes a third of the session after what was sent last, and the connection
+    is given up if nothing comes for a third after that.
+    """
+    states, results = _states(client), []
+    client.get("/ids")
+    ensemble.server.disconnect(3 * SESSION_S, silent=True)
+    for part in requests_at:
+        ensemble.sleep(part * SESSION_S)
+        request = client.exists_async("/ids")
+        request.rawlink(lambda result: results.append(result.successful()))
+    ensemble.sleep((noticed_after - sum(requests_at)) * SESSION_S - 0.1)
+    assert states == []
+    ensemble.sleep(0.2)
+    assert states == ["SUSPENDED"]
+    assert results == [False for _ in requests_at]
 
 
 def test_lost_response_took_effect(ensemble: SimulatedEnsemble, client: Any) -> None:

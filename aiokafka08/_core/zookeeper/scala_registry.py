@@ -7,7 +7,8 @@ The nodes are those of the Scala consumer (formats: `scala_format`):
   partition.
 - `/brokers/topics/<topic>`, written by the brokers: the topic's partitions.
 
-All calls block and run in threads; `consumer.membership.zookeeper_group` makes them, one at a time.
+All calls but `probe` block and run in threads; `consumer.membership.zookeeper_group` makes them,
+one at a time.
 
 Invariant: an owner node counts as this member's, and is deleted, only if the current session
 created it, because a node of an ended session may belong to another member by now. Each call has
@@ -155,6 +156,15 @@ class ScalaRegistry:
             deadline = environment.monotonic() + self._timeout_s
             self._delete_owned(owned, deadline)
             self._unregister(deadline)
+
+    def probe(self, on_result: Callable[[bool], object]) -> None:
+        """Send a request without waiting for its response, which shows that the session lives.
+
+        Args:
+            on_result: called in a kazoo thread with whether ZooKeeper has responded.
+        """
+        request = self._client.exists_async(f"{self._root}/ids")
+        request.rawlink(lambda result: on_result(result.successful()))
 
     # --- inside -----------------------------------------------------------------------------------
 

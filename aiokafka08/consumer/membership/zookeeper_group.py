@@ -10,8 +10,9 @@ user gets an error.
 Invariant: a partition is read only while the current ZooKeeper session owns its node. When the
 session has ended or may have ended, the member drops all partitions and commits nothing more for
 them (`MemberState.session_lost`), because other members may have read further. The session may have
-ended if ZooKeeper couldn't be reached for `DISCONNECTED_PART` of the session timeout, or if the
-process was suspended or the event loop blocked for `SAFE_PART` of it.
+ended if the last request that ZooKeeper has answered was sent more than `SAFE_PART` of the session
+timeout ago: the network may be lost, the process suspended or the event loop blocked. kazoo's own
+state tells it too late: kazoo takes each request for a heartbeat, also one without a response.
 
 kazoo's threads change nothing here; they call into the loop by `call_soon_threadsafe`.
 `_core.zookeeper.scala_registry` has the nodes, `scala_assignment` the arithmetic. `choose` makes a
@@ -24,6 +25,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from aiokafka08 import environment
@@ -44,17 +46,13 @@ from aiokafka08.telemetry import GroupJoined, GroupJoinFailed, GroupLeft
 P = ParamSpec("P")
 T = TypeVar("T")
 
-SAFE_PART: Final = 2 / 3
-"""The part of a session timeout for which the session certainly lives on when the process is
-suspended. kazoo sends a heartbeat each third of the timeout. So the last heartbeat was sent at most
-one third before the suspension, and at least two thirds are left."""
-DISCONNECTED_PART: Final = 1 / 4
-"""The part of a session timeout for which the connection may be down before partitions are dropped.
-ZooKeeper counts the timeout from the last heartbeat that it received. If the network loses packets
-and doesn't close the connection, kazoo may notice only after two thirds of the timeout. The session
-may then end after one third more, so this constant must be smaller than 1/3."""
-LOOP_CHECK_PART: Final = 1 / 6
-"""The part of a session timeout between two checks whether the event loop was blocked."""
+SAFE_PART: Final = 5 / 6
+"""The part of a session timeout for which the session certainly lives on after a request was sent
+that ZooKeeper has answered: ZooKeeper counts the timeout from the last request that it received.
+The rest is for what is under way when the partitions are dropped."""
+PROBE_PART: Final = 1 / 6
+"""The part of a session timeout between two requests that are only sent to be answered. So the
+event loop may be blocked, or the network away, for at least two thirds of the timeout."""
 
 _log: Final = logging.getLogger("aiokafka08.consumer")
 
@@ -93,9 +91,10 @@ class ZookeeperGroup:
         self._owned: dict[TopicPartition, str] = {}  # partitions that are read → their threads
         self._claimed: set[TopicPartition] = set()  # partitions that may have a node of this member
         self._subscription_number = -1  # the subscription that `_owned` was computed for
-        self._disconnected_since: float | None = None
+        self._is_connected = True
+        self._answered_at = 0.0  # loop time at which the last answered request was sent
         self._session_ended = False  # True from the end of a session until `_drop_partitions`
-        self._loop_check: asyncio.TimerHandle | None = None
+        self._probing: asyncio.Task[None] | None = None
         self._is_settled = False  # the partitions of the last rebalance are owned and read
         self._is_stale = True  # the group, the topics or the subscription may have changed
         self._task: asyncio.Task[None] | None = None
@@ -127,7 +126,9 @@ class ZookeeperGroup:
             self._router.config.client_id,
             self._session.verify,
         )
-        self._check_loop()
+        self._probing = loop.create_task(
+            self._probe_session(self._registry), name="aiokafka08 zookeeper probe"
+        )
         self._is_starting = self._subscription.by_topic
         self._task = loop.create_task(self._run(), name="aiokafka08 zookeeper group")
         if self._is_starting:
@@ -136,11 +137,10 @@ class ZookeeperGroup:
 
     async def stop(self) -> None:
         """End the session; ZooKeeper deletes the member's nodes with it."""
-        if self._loop_check is not None:
-            self._loop_check.cancel()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [task for task in (self._probing, self._task) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         closed = await self._session.close()
         if self._request is not None:  # it can't be cancelled; without a session it soon ends
             await asyncio.gather(self._request, return_exceptions=True)
@@ -150,7 +150,7 @@ class ZookeeperGroup:
     @property
     def is_joined(self) -> bool:
         """See `Membership`: the session lives, and owns what the last rebalance has assigned."""
-        return self._is_settled and self._disconnected_since is None and not self._session_ended
+        return self._is_settled and self._is_connected and not self._session_ended
 
     def on_change(self) -> None:
         """Read the group again, in the background."""
@@ -175,52 +175,56 @@ class ZookeeperGroup:
     # --- the session ------------------------------------------------------------------------------
 
     def _on_session_state(self, state: str) -> None:
-        if state == "CONNECTED":
-            self._disconnected_since = None
-        elif self._disconnected_since is None:
-            self._disconnected_since = asyncio.get_running_loop().time()
+        self._is_connected = state == "CONNECTED"
         if state == "LOST":
             self._session_ended = True
             self._member_state.session_lost |= bool(self._owned)
         self.on_change()
 
-    def _check_loop(self) -> None:
-        """Check whether the loop was blocked for so long that the session may have ended."""
-        loop = asyncio.get_running_loop()
-        if loop.time() > self._member_state.session_deadline:
-            self._session_ended = self._member_state.session_lost = True
-            self.on_change()
-        self._extend_session_deadline()
-        delay = self._config.session_timeout_s * LOOP_CHECK_PART
-        self._loop_check = loop.call_later(delay, self._check_loop)
+    async def _probe_session(self, registry: ScalaRegistry) -> None:
+        """While registered, send requests whose responses show that the session lives, one by one.
 
-    def _extend_session_deadline(self) -> None:
-        now = asyncio.get_running_loop().time()
-        deadline = now + self._config.session_timeout_s * SAFE_PART
+        Without a response none follows: kazoo, which takes each for a heartbeat, wouldn't notice
+        that the network is lost.
+        """
+        loop = asyncio.get_running_loop()
+        while True:
+            sent_at = loop.time()
+            if registry.member:
+                answered: asyncio.Future[bool] = loop.create_future()
+                registry.probe(self._threadsafe(partial(_set_result, answered)))
+                if await answered:
+                    self._extend_session_deadline(sent_at)
+            next_at = sent_at + self._config.session_timeout_s * PROBE_PART
+            await asyncio.sleep(next_at - loop.time())
+
+    def _extend_session_deadline(self, sent_at: float) -> None:
+        """Note that ZooKeeper has answered a request that was sent at this loop time."""
+        self._answered_at = max(self._answered_at, sent_at)
+        deadline = self._answered_at + self._config.session_timeout_s * SAFE_PART
         self._member_state.session_deadline = deadline if self._owned else math.inf
 
-    def _disconnect_deadline(self) -> float | None:
-        """Return the loop time from which the session counts as ended; None while connected."""
-        if self._disconnected_since is None:
-            return None
-        return self._disconnected_since + self._config.session_timeout_s * DISCONNECTED_PART
+    def _deadline(self) -> float | None:
+        """Return the loop time from which the session counts as ended; None: it owns nothing."""
+        return self._member_state.session_deadline if self._owned else None
+
+    def _is_overdue(self) -> bool:
+        deadline = self._deadline()
+        return deadline is not None and deadline <= asyncio.get_running_loop().time()
 
     # --- rebalances -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
         try:
             while True:
-                deadline = self._disconnect_deadline()
-                if self._session_ended or (deadline is not None and deadline <= loop.time()):
+                if self._session_ended or self._is_overdue():
+                    self._session_ended = False
                     await self._drop_partitions()
-                if self._disconnected_since is not None:
-                    await self._notifier.wait(deadline if self._owned else None)
-                elif self._is_stale:
+                if self._is_connected and self._is_stale:
                     self._is_stale = False
                     await self._rebalance()
                 else:
-                    await self._notifier.wait()
+                    await self._notifier.wait(self._deadline())
         except Exception as error:
             if not (self._is_starting and isinstance(error, KafkaError)):  # `start()` raises it
                 is_reported = isinstance(error, KafkaError)  # the next call raises it
@@ -241,7 +245,6 @@ class ZookeeperGroup:
 
     async def _drop_partitions(self) -> None:
         """Stop reading, without another commit: the session has ended or may have."""
-        self._session_ended = False
         self._is_stale = True
         if self._owned:
             self._member_state.session_lost = True
@@ -304,16 +307,17 @@ class ZookeeperGroup:
         claimed = sorted(self._claimed)
         await self._in_thread(registry.release, claimed)
         self._claimed = set(wanted)
+        claimed_at = asyncio.get_running_loop().time()
         conflict = await self._in_thread(registry.claim, wanted)
         if conflict is not None:
             self._claimed.clear()
             return conflict
-        is_session_doubtful = self._session_ended or self._disconnected_since is not None
+        is_session_doubtful = self._session_ended or not self._is_connected
         if is_session_doubtful or self._subscription.number != number:
             self._is_stale = True  # the next rebalance releases these partitions, or claims them
             return None
         self._owned = wanted
-        self._extend_session_deadline()
+        self._extend_session_deadline(claimed_at)
         self._subscription_number = number
         self._member_state.session_lost = False
         self._router.telemetry.emit(
@@ -325,22 +329,34 @@ class ZookeeperGroup:
 
     async def _back_off(self) -> bool:
         """Wait for `rebalance_backoff_ms`; return False as soon as the session is doubtful."""
-        end = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
-        while self._disconnected_since is None and not self._session_ended:
-            if not await self._notifier.wait(end):
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._config.rebalance_backoff_s
+        while self._is_connected and not self._session_ended and not self._is_overdue():
+            deadline = self._deadline()
+            await self._notifier.wait(end if deadline is None else min(end, deadline))
+            if loop.time() >= end:
                 return True
         return False
 
     async def _in_thread(
         self, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
     ) -> T:
-        """Make requests to ZooKeeper in a thread, which `stop()` waits for."""
-        request = asyncio.get_running_loop().create_task(
+        """Make requests to ZooKeeper in a thread, which `stop()` waits for.
+
+        They may wait for longer than the session certainly lives: then drop the partitions.
+        """
+        loop = asyncio.get_running_loop()
+        request = loop.create_task(
             environment.run_in_thread(function, *arguments, **options),
             name="aiokafka08 zookeeper request",
         )
         self._request = request
-        await asyncio.wait([request])
+        while not request.done():
+            deadline = self._deadline()
+            timeout = None if deadline is None else max(deadline - loop.time(), 0)
+            await asyncio.wait([request], timeout=timeout)
+            if self._is_overdue():
+                await self._drop_partitions()
         return request.result()
 
     async def _unregister(self, registry: ScalaRegistry, reason: str) -> None:
@@ -352,7 +368,7 @@ class ZookeeperGroup:
         self._owned = {}
         self._is_settled = False
         self._member_state.session_lost = False
-        self._extend_session_deadline()
+        self._member_state.session_deadline = math.inf
         while member := registry.member:
             try:
                 await self._in_thread(registry.leave, claimed)
@@ -387,3 +403,8 @@ class ZookeeperGroup:
         self._error = error
         self._end_first_round()
         self._assignee.wake()
+
+
+def _set_result(future: asyncio.Future[bool], value: bool) -> None:
+    if not future.done():  # cancelled by `stop()`
+        future.set_result(value)

@@ -34,6 +34,7 @@ class Threads:
         self._loop = loop
         self._random = random
         self._spent_s = 0.0
+        self._is_running = False
 
     def monotonic(self) -> float:
         """Return the virtual time, which goes on in a thread that spends some."""
@@ -41,7 +42,8 @@ class Threads:
 
     def spend(self, seconds: float) -> None:
         """Let virtual time pass in the running thread; for simulations of what blocks."""
-        self._spent_s += max(seconds, 0.0)
+        if self._is_running:  # the event loop waits for nothing
+            self._spent_s += max(seconds, 0.0)
 
     def executor(self, threads: int, name: str) -> Executor:
         """Return an executor, as `environment.worker_threads`."""
@@ -59,13 +61,13 @@ class Threads:
         future: Future[T] = Future()
 
         def run() -> None:
-            outer, self._spent_s = self._spent_s, 0.0
+            outer, self._spent_s, self._is_running = self._spent_s, 0.0, True
             finish: Callable[[], None]
             try:
                 finish = functools.partial(future.set_result, call())
             except BaseException as error:
                 finish = functools.partial(future.set_exception, error)
-            spent_s, self._spent_s = self._spent_s, outer
+            spent_s, self._spent_s, self._is_running = self._spent_s, outer, False
             self._loop.call_later(spent_s + self._duration_s(), finish)
 
         future.set_running_or_notify_cancel()  # a thread can't be cancelled

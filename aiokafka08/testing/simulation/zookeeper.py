@@ -143,7 +143,8 @@ class SimulatedZookeeper:
             for_s: seconds until the network is back.
             clients: those that it hits, also ones that start meanwhile; None: all.
             silent: whether the network loses packets without closing connections: the clients
-                notice after two thirds of their session's timeout.
+                notice after two thirds of their session's timeout, and later if they send
+                requests, which kazoo takes for pings.
         """
         end = self._scheduler.time() + for_s
         chosen = self._clients if clients is None else clients

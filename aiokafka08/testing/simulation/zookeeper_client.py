@@ -36,9 +36,16 @@ _RECONNECT_S: Final = 0.05
 class SimulatedResult:
     """The result of a request: kazoo's IAsyncResult as far as the package reads it."""
 
-    def __init__(self, server: SimulatedZookeeper, limit_s: float) -> None:
+    def __init__(
+        self,
+        server: SimulatedZookeeper,
+        limit_s: float,
+        call_back: Callable[[Callable[[Any], object], object], object],
+    ) -> None:
         self._server = server
         self._limit_s = limit_s
+        self._call_back = call_back
+        self._links: list[Callable[[Any], object]] = []
         self.ends_at: float | None = None
         """When the client will learn that its session has ended; None: it won't."""
         self._done = False
@@ -51,12 +58,29 @@ class SimulatedResult:
             self._value = request()
         except Exception as error:
             self._error = error
-        self._done = True
+        self._finish()
 
     def fail(self, error: BaseException) -> None:
         """End the request with an exception."""
         self._error = error
+        self._finish()
+
+    def _finish(self) -> None:
         self._done = True
+        links, self._links = self._links, []
+        for link in links:
+            self._call_back(link, self)
+
+    def rawlink(self, callback: Callable[[Any], object]) -> None:
+        """Call a function with this object once there is a result."""
+        if self._done:
+            self._call_back(callback, self)
+        else:
+            self._links.append(callback)
+
+    def successful(self) -> bool:
+        """Return whether there is a result that isn't an exception."""
+        return self._done and self._error is None
 
     def wait(self, timeout: float | None = None) -> bool:
         """Return whether there is a result; without one, note how long that would have blocked."""
@@ -123,6 +147,7 @@ class SimulatedKazooClient:
         self._away_until = 0.0
         self._reconnect: Timer | None = None
         self._notice: Timer | None = None
+        self._silent_ping_at = 0.0  # when the ping is sent whose response is missed
         self._ping: Timer | None = None
         self._context: Context = copy_context()  # of the process that has the client
 
@@ -236,10 +261,9 @@ class SimulatedKazooClient:
         self._away_until = max(self._away_until, until)
         if self.state == "CONNECTED" and self._notice is None:
             if silent:
-                # As kazoo, which counts from what it has last sent.
                 heard = now if self.session is None else self.session.last_heard
-                notice_s = max(heard + self._timeout_s * SILENCE_PART - now, 0.0)
-                self._notice = self._later(notice_s, self._connection_lost)
+                self._silent_ping_at = heard + self._timeout_s * PING_PART
+                self._notice_at(heard + self._timeout_s * SILENCE_PART)
             else:
                 self._connection_lost()
         elif not silent:
@@ -247,6 +271,20 @@ class SimulatedKazooClient:
         if self._reconnect is not None:
             self._reconnect.cancel()
         self._reconnect = self._later(self._away_until - now + _RECONNECT_S, self._network_is_back)
+
+    def _delay_notice(self) -> None:
+        """Send a request into a silent network: kazoo pings, and misses the response, later."""
+        now, ping_s = self._server.time(), self._timeout_s * PING_PART
+        if now < self._silent_ping_at:
+            self._silent_ping_at = now + ping_s
+            self._notice_at(self._silent_ping_at + ping_s)
+        else:
+            self._notice_at(now + ping_s)
+
+    def _notice_at(self, when: float) -> None:
+        if self._notice is not None:
+            self._notice.cancel()
+        self._notice = self._later(max(when - self._server.time(), 0.0), self._connection_lost)
 
     def _connection_lost(self) -> None:
         if self._notice is not None:
@@ -292,7 +330,7 @@ class SimulatedKazooClient:
         """Perform a request, or queue it while there is no network."""
         from kazoo import exceptions
 
-        result = SimulatedResult(self._server, self._timeout_s)
+        result = SimulatedResult(self._server, self._timeout_s, self._call_back)
         if self._stopped:
             result.fail(exceptions.ConnectionClosedError("Connection has been closed"))
         elif self._has_network and self.state == "CONNECTED":
@@ -306,6 +344,8 @@ class SimulatedKazooClient:
                 result.fail(exceptions.ConnectionLoss())
                 self.lose_network(self._server.time(), silent=False)
         else:
+            if self._notice is not None:
+                self._delay_notice()
             self._queue.append((result, request))
             returns_at = self._away_until + _RECONNECT_S
             if self.session is None or not self._server.lives_until(self.session, returns_at):

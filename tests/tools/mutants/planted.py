@@ -390,9 +390,17 @@ MUTANTS = (
     Mutant(
         "a member keeps its partitions until ZooKeeper can be reached again",
         "consumer/membership/zookeeper_group.py",
-        "        if self._disconnected_since is None:\n            return None\n        return",
-        "        if True:\n            return None\n        return",
+        "        return self._member_state.session_deadline if self._owned else None\n",
+        "        return None\n",
         "leases",
+    ),
+    Mutant(
+        "a member keeps its partitions until kazoo notices that the network is lost",
+        "consumer/membership/zookeeper_group.py",
+        "        return deadline is not None and deadline <= asyncio.get_running_loop().time()\n",
+        "        return not self._is_connected and bool(deadline) and deadline <= asyncio.get_running_loop().time()\n",
+        "tests/consumer/membership/zookeeper/test_simulated_groups.py"
+        "::test_partitions_are_dropped_in_time_in_a_silent_network",
     ),
     Mutant(
         "a member commits after its ZooKeeper session has ended",

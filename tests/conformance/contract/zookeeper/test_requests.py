@@ -138,3 +138,19 @@ def test_stopped_client_refuses_requests(client: Any, ensemble: Ensemble) -> Non
     ):
         with pytest.raises(ConnectionClosedError):
             request()
+
+
+def test_functions_are_called_with_results(client: Any, ensemble: Ensemble) -> None:
+    called: list[tuple[str, bool]] = []
+
+    def link(name: str, request: Any) -> None:
+        request.rawlink(lambda result: called.append((name, result.successful())))
+
+    link("found", client.get_async(ensemble.root))
+    ensemble.wait_for(lambda: called == [("found", True)])
+    link("missing", client.get_async(f"{ensemble.root}/missing"))
+    ensemble.wait_for(lambda: called[1:] == [("missing", False)])
+    done = client.exists_async(ensemble.root)
+    assert done.get(timeout=10)
+    link("done", done)
+    ensemble.wait_for(lambda: called[2:] == [("done", True)])

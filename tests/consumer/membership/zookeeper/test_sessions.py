@@ -59,7 +59,7 @@ async def test_commit_after_blocked_loop_is_refused(cluster: RealCluster, group:
     async with AIOKafkaConsumer(group.topic, **options) as consumer:
         sent = await produce(cluster, group.topic, "one")
         records = [await consumer.getone() for _ in range(3)]
-        time.sleep(3)  # the loop is blocked, as when the process is stopped
+        time.sleep(3.6)  # the loop is blocked, as when the process is stopped
         with pytest.raises(CommitFailedError, match="session in ZooKeeper"):
             await consumer.commit()
         assert group.offsets() == [0] * PARTITIONS
@@ -124,6 +124,34 @@ async def test_disconnected_member_drops_partitions_in_time(
             await eventually(taken_over, "the other member to own all")
             assert both == set()
             assert cut_off.consumer.assignment() == set()
+
+
+async def test_requests_delay_no_drop_in_a_silent_network(
+    cluster: RealCluster, group: Group
+) -> None:
+    """kazoo takes each request for a heartbeat, also one without a response."""
+    session_s = 6.0
+    async with TcpProxy(cluster.zookeeper_connect) as proxy:
+        options = {
+            "session_timeout_ms": int(session_s * 1000),
+            "zookeeper_connect": proxy.address,
+            "offsets_storage": "kafka",
+        }
+        async with new_member(cluster, group, **options) as member:
+            await eventually(lambda: len(member.consumer.assignment()) == PARTITIONS, "reading")
+            await asyncio.sleep(session_s)
+            membership: Any = member.consumer.engine.membership
+            proxy.black_hole()
+            begin = time.monotonic()
+            membership.on_change()  # this rebalance waits for a response
+            for _ in range(4):
+                await asyncio.sleep(session_s / 5)
+                membership._registry._client.exists_async("/")
+            await eventually(lambda: not member.consumer.assignment(), "dropped partitions")
+            assert time.monotonic() - begin < session_s
+            await proxy.heal()
+            proxy.close_all()
+            await eventually(lambda: len(member.consumer.assignment()) == PARTITIONS, "reading")
 
 
 @pytest.mark.parametrize("step", ["_create", "_delete"])

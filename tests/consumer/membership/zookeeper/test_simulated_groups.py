@@ -15,18 +15,20 @@ from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08._core.zookeeper.session import temporary_session
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka08.errors import CommitFailedError, KafkaConfigurationError, KafkaUnavailableError
-from aiokafka08.telemetry import Event, GroupLeft
+from aiokafka08.telemetry import Event, GroupJoined, GroupLeft
 from aiokafka08.testing.simulation import World, simulate
+from tests.support.clients import OpenConsumer
+from tests.support.waiting import until
 from tests.support.zookeeper import UncheckedZookeeper
 
 SESSION_S = 8.0
 WHOLE_TOPIC = {TopicPartition("t", 0)}
 
 
-async def start_member(world: World, host: str, **options: Any) -> AIOKafkaConsumer:
+async def start_member(world: World, host: str, **options: Any) -> OpenConsumer:
     """Start a member in a process of its own; members are sorted by their hosts."""
     with world.process(host):
-        consumer = AIOKafkaConsumer(
+        consumer = OpenConsumer(
             "t",
             bootstrap_servers=world.cluster.bootstrap_servers,
             zookeeper_connect=world.zookeeper_connect,
@@ -74,7 +76,7 @@ def test_member_without_share_releases_what_it_dropped() -> None:
             world.cluster.create_topic("t", 1)
             cut_off = await start_member(world, "b.example")
             assert cut_off.assignment() == WHOLE_TOPIC
-            world.zookeeper.disconnect(SESSION_S / 2, world.zookeeper.clients)
+            world.zookeeper.disconnect(0.9 * SESSION_S, world.zookeeper.clients)
             other = await start_member(world, "a.example")
             owned = other.assignment()
             assert cut_off.assignment() == set()
@@ -178,6 +180,52 @@ def test_partitions_claimed_during_connection_loss_are_read(
             return owned
 
         assert world.run(scenario) == [{TopicPartition("t", 0)}, {TopicPartition("t", 1)}]
+
+
+@pytest.mark.parametrize("changes_s", [(1.0,), (1.0, 5.5), (5.5,), ()])
+def test_partitions_are_dropped_in_time_in_a_silent_network(changes_s: tuple[float, ...]) -> None:
+    """Requests delay when kazoo notices that the network is lost. The member doesn't wait for it,
+    also while a rebalance waits for a response, and goes on when the network is back.
+    """
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            member = await start_member(world, "a.example")
+            membership: Any = member.engine.membership
+            loop = asyncio.get_running_loop()
+            await asyncio.sleep(10.3 * SESSION_S)
+            begin = loop.time()
+            world.zookeeper.disconnect(3 * SESSION_S, silent=True)
+            for change_s in changes_s:
+                loop.call_later(change_s, membership.on_change)
+            await until(lambda: not member.assignment(), "dropped", SESSION_S)
+            assert 2 / 3 * SESSION_S <= loop.time() - begin < 0.9 * SESSION_S
+            assert member.engine.member_state.session_lost
+            await until(lambda: not membership._is_connected, "noticed", 2 * SESSION_S)
+            await until(lambda: member.assignment() == WHOLE_TOPIC, "back", 3 * SESSION_S)
+            await member.commit({TopicPartition("t", 0): 0})
+            await member.stop()
+
+        world.run(scenario)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_partitions_are_kept_through_a_short_loss(silent: bool) -> None:
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            events: list[Event] = []
+            member = await start_member(world, "a.example", on_event=events.append)
+            for _ in range(10):
+                await asyncio.sleep(1.07 * SESSION_S)
+                world.zookeeper.disconnect(0.6 * SESSION_S, silent=silent)
+            await asyncio.sleep(SESSION_S)
+            assert len([one for one in events if isinstance(one, GroupJoined)]) == 1
+            await member.stop()
+
+        world.run(scenario)
 
 
 def test_commit_after_blocked_loop_is_refused() -> None:
