@@ -32,7 +32,7 @@ def double_owners(history: History) -> Iterator[Anomaly]:
     joined: dict[tuple[str, str], int] = {}
     holders: dict[str, set[str]] = defaultdict(set)
     for operation in history.operations:
-        if operation.call in ("revoked", "stop"):
+        if operation.call in ("revoked", "stop") or _is_failed_start(operation):
             for processes in holders.values():
                 processes.discard(operation.process)
         if operation.call != "assigned" or operation.group is None or operation.generation is None:
@@ -64,10 +64,10 @@ def double_owners(history: History) -> Iterator[Anomaly]:
 def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
     owners: dict[tuple[str, str], Operation] = {}
     owned: dict[str, set[tuple[str, str]]] = defaultdict(set)  # by process
-    # What a listener gives up, it may read until its call; what it gets is its own from then on.
-    for operation in sorted(history.operations, key=lambda operation: operation.invoked):
+    for operation in sorted(history.operations, key=_changes_owners_at):
         if operation.call not in ("assigned", "revoked", "expired", "stop"):
-            continue
+            if not _is_failed_start(operation):
+                continue
         if operation.call == "assigned":
             if operation.group is None or not operation.facts.get("exclusive"):
                 continue
@@ -91,6 +91,16 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
             for key in [key for key in mine if given_up is None or key[1] in given_up]:
                 mine.discard(key)
                 del owners[key]
+
+
+def _is_failed_start(operation: Operation) -> bool:
+    """Return whether it stopped its client, which calls no listener then."""
+    return operation.call == "start" and operation.status in ("fail", "unknown")
+
+
+def _changes_owners_at(operation: Operation) -> float:
+    """What a listener gives up, it may read until its call; what it gets is its own from then on."""
+    return operation.order if _is_failed_start(operation) else operation.invoked
 
 
 def polls_after_revocation(history: History) -> Iterator[Anomaly]:

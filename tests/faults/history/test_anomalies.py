@@ -658,6 +658,18 @@ def test_group_of_brokers_set_back_to_zookeeper_has_both_kinds_of_owners() -> No
     assert "double-owner" in names(check([zookeeper, later(kafka), SENT]))
 
 
+@pytest.mark.parametrize("generation", [1, None])
+def test_start_that_fails_gives_up_what_it_was_assigned(generation: int | None) -> None:
+    """The simulation's seed 2472: the listener isn't called then."""
+    c, d = (
+        replace(owned("assigned", at, name, generation), facts={"exclusive": True})
+        for at, name in ((1, "c"), (3, "d"))
+    )
+    failed = call("start", 0, "c", ended=2, status="fail", error="timed out")
+    assert "double-owner" not in names(check([c, failed, d, SENT]))
+    assert "double-owner" in names(check([c, replace(failed, ended=4.0), d, SENT]))
+
+
 def test_reader_ahead_of_a_truncation_misses_what_refills_it() -> None:
     """The log `abc` is cut to `a` and grows to `axyz`; the reader goes on behind `y`."""
     cut = {"offsets": {P: 1}, "facts": {"end": 3}}

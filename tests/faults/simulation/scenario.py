@@ -851,7 +851,11 @@ class _Scenario:
     async def _start_client(self, name: str, client: Any) -> None:
         self._note(name, "ready", facts={"ready": client.ready()})
         operation = Operation(process=name, call="start", invoked=self._now())
-        await client.start()
+        try:
+            await client.start()
+        except KafkaError as error:
+            self._record(replace(operation, ended=self._now(), status="fail", error=repr(error)))
+            raise
         self._record(replace(operation, ended=self._now()))
 
     def _observe(self, name: str, client: Any) -> None:
