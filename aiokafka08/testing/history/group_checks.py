@@ -65,9 +65,9 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
     owners: dict[tuple[str, str], Operation] = {}
     owned: dict[str, set[tuple[str, str]]] = defaultdict(set)  # by process
     for operation in sorted(history.operations, key=_changes_owners_at):
-        if operation.call not in ("assigned", "revoked", "expired", "stop"):
-            if not _is_failed_start(operation):
-                continue
+        changes = operation.call in ("assigned", "revoked", "expired", "stop")
+        if not changes and not _is_failed_start(operation):
+            continue
         if operation.call == "assigned":
             if operation.group is None or not operation.facts.get("exclusive"):
                 continue
@@ -99,7 +99,7 @@ def _is_failed_start(operation: Operation) -> bool:
 
 
 def _changes_owners_at(operation: Operation) -> float:
-    """What a listener gives up, it may read until its call; what it gets is its own from then on."""
+    # What a listener gives up, it may read until its call; what it gets is its own from then on.
     return operation.order if _is_failed_start(operation) else operation.invoked
 
 
