@@ -216,12 +216,19 @@ async def test_last_data_is_shown_with_its_age_when_the_brokers_are_gone() -> No
     async with cluster, opened(cluster.bootstrap_servers, request_timeout_ms=500) as client:
         before = await json_of(client, "/topics")
         assert before["problem"] is None
+        assert (await json_of(client, "/"))["healthy"] is True
+        assert '<small class="good">healthy' in (await client.get("/")).text
         cluster.kill(0)
         await eventually(lambda: _has(client, "/topics", "No new data"))
         after = await json_of(client, "/topics")
         assert after["topics"][0]["topic"] == "orders"
         assert after["problem"]
         assert after["age_s"] > 0
+        page = (await client.get("/")).text
+        assert "unknown since " in text_of(page)
+        assert "healthy" not in text_of(page)
+        assert '"good"' not in page
+        assert (await json_of(client, "/"))["healthy"] is None
         failed = await client.get("/topics/orders/messages")
         assert failed.status_code == 503
         text_of(failed.text)

@@ -155,7 +155,8 @@ class Pages:
         }
         data = {
             **totals,
-            "healthy": is_healthy(view.findings),
+            # Of a cluster that can't be read nobody knows.
+            "healthy": None if self._watch.problem() else is_healthy(view.findings),
             "brokers": view.brokers(self._watch.brokers),
             "findings": findings,
         }
