@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from aiokafka08._tools.console.application import make_console
@@ -41,12 +44,29 @@ def sample_of(*ends: int | None, **committed: int) -> ClusterSample:
 
 
 def views(*samples: tuple[float, ClusterSample]) -> list[ClusterView]:
-    history, before, made = ClusterHistory(), None, []
+    history, before = ClusterHistory(), None
+    made: list[ClusterView] = []
     for at, sample in samples:
         history.add(at, sample)
-        made.append(view_of(sample, before, before, history, at, 1000.0 + at, has_zookeeper=False))
+        last = made[-1] if made else None
+        made.append(
+            view_of(
+                sample, before, before, history, at, 1000.0 + at, has_zookeeper=False, last=last
+            )
+        )
         before = (at, sample)
     return made
+
+
+def with_gap(sample: ClusterSample) -> ClusterSample:
+    return replace(sample, errors=("groups in ZooKeeper not read",))
+
+
+def histories_of(shown: Sequence[ClusterView]) -> Histories:
+    histories = Histories()
+    for view in shown:
+        add_to_histories(histories, view)
+    return histories
 
 
 def test_rates_are_of_the_time_between_samples() -> None:
@@ -88,6 +108,122 @@ def test_histories_forget_what_is_gone() -> None:
     assert set(histories.groups) == {("b", "kafka")}
     assert set(histories.group_topics) == {("b", "kafka", "t")}
     assert histories.groups["b", "kafka"].slope(1010.0, 300) == 2.0
+
+
+B = ("b", "kafka")
+
+
+def test_groups_that_a_gap_hides_stay_for_an_hour_with_their_age() -> None:
+    whole, lacking = sample_of(10, 0, a=1, b=2), with_gap(sample_of(10, 0, a=1))
+    shown = views((0.0, whole), (10.0, lacking), (20.0, lacking), (30.0, whole))
+    assert [view.groups[B].read_at for view in shown] == [None, 1000.0, 1000.0, None]
+    assert [view.groups[B].lag for view in shown] == [8, 8, 8, 8]
+    assert [view.topics["t"].groups for view in shown] == [2, 2, 2, 2]
+    histories = histories_of(shown)
+    assert histories.groups[B].points() == [(1000.0, 8), (1030.0, 8)]
+    assert histories.group_topics[*B, "t"].points() == [(1000.0, 8), (1030.0, 8)]
+    *_, old = shown = views((0.0, whole), (3599.0, lacking), (3600.0, lacking))
+    assert B in shown[1].groups
+    assert B not in old.groups
+    assert set(histories_of(shown).groups) == {("a", "kafka")}
+    *_, gone = shown = views((0.0, whole), (10.0, lacking), (20.0, sample_of(10, 0, a=1)))
+    assert set(gone.groups) == set(histories_of(shown).groups) == {("a", "kafka")}
+
+
+def test_topics_that_a_gap_hides_keep_their_points() -> None:
+    whole = sample_of(10, 10)
+    none = replace(whole, topics={})
+    shown = views((0.0, whole), (10.0, whole), (20.0, with_gap(none)), (30.0, whole))
+    histories = histories_of(shown)
+    assert histories.topics["t"].points() == [(1010.0, 0.0)]
+    assert histories.produced.points() == [(1010.0, 0.0)]
+    assert not histories_of(views((0.0, whole), (10.0, whole), (20.0, none))).topics
+
+
+def two_of(first: int | None, second: int | None) -> ClusterSample:
+    """Return a sample where the group b has committed 0 of t/0 and t/1, which end there."""
+    sample = sample_of(first, second)
+    return replace(sample, groups=(GroupSample("b", "kafka", (), {T0: 0, T1: 0}),))
+
+
+def test_lag_that_lacks_a_partition_is_no_point() -> None:
+    """Else the group would seem to catch up as soon as a leader is gone."""
+    shown = views(
+        (0.0, two_of(100, 900)), (10.0, two_of(110, None)), (20.0, two_of(120, None)),
+        (30.0, two_of(130, 910)),
+    )  # fmt: skip
+    assert [(view.groups[B].lag, view.groups[B].unknown) for view in shown] == [
+        (1000, 0), (110, 1), (120, 1), (1040, 0),
+    ]  # fmt: skip
+    for count, slope in ((1, None), (2, None), (3, None), (4, 40 / 30)):
+        histories = histories_of(shown[:count])
+        assert histories.lag_per_s(B, shown[count - 1].taken_at, 300.0) == slope
+    expected = [(1000.0, 1000), (1030.0, 1040)]
+    assert histories.groups[B].points() == histories.group_topics[*B, "t"].points() == expected
+
+
+def test_speed_of_lag_is_that_of_the_same_partitions() -> None:
+    """A partition that comes back, or for an hour doesn't, isn't messages."""
+    shown = views((0.0, two_of(100, None)), (10.0, two_of(100, 900)), (20.0, two_of(100, 890)))
+    assert histories_of(shown[:2]).lag_per_s(B, 1010.0, 300.0) is None
+    assert histories_of(shown).lag_per_s(B, 1020.0, 300.0) == -1.0
+    shown = views((0.0, two_of(100, 900)), (3600.0, two_of(100, None)), (3610.0, two_of(90, None)))
+    histories = histories_of(shown)
+    assert histories.groups[B].points()[-2:] == [(4600.0, 100), (4610.0, 90)]
+    assert histories.lag_per_s(B, 4610.0, 5000.0) == -1.0
+
+
+def test_lag_of_offsets_that_are_gone_is_a_point() -> None:
+    one = replace(two_of(100, 900), groups=(GroupSample("b", "kafka", (), {T0: 0}),))
+    shown = views((0.0, two_of(100, 900)), (10.0, one))
+    assert histories_of(shown).groups[B].points() == [(1000.0, 1000), (1010.0, 100)]
+    hidden = histories_of(views((0.0, two_of(100, 900)), (10.0, with_gap(one))))
+    assert hidden.groups[B].points() == [(1000.0, 1000)]
+
+
+def test_rate_that_lacks_a_partition_is_unknown_then_a_least_one() -> None:
+    shown = views(
+        (0.0, sample_of(10, 10)),
+        (10.0, sample_of(20, 20)),
+        (20.0, sample_of(30, None)),
+        (30.0, sample_of(40, None)),
+        (40.0, sample_of(50, 90)),
+        (50.0, sample_of(60, 100)),
+    )
+    rates = [(None, 2), (2.0, 0), (None, 1), (1.0, 1), (1.0, 1), (2.0, 0)]
+    assert [(row.topics["t"].messages_per_s, row.topics["t"].rate_lacks) for row in shown] == rates
+    assert [(view.messages_per_s, view.rate_lacks) for view in shown] == rates
+    times = [at for at, _ in histories_of(shown).topics["t"].points()]
+    assert times == [1010.0, 1030.0, 1040.0, 1050.0]
+
+
+async def test_pages_mark_what_is_partial_and_tell_when_a_group_is_caught_up() -> None:
+    console = make_console({}, Access(), title="c", interval_s=10)
+    watch = console._watch
+    async with client_of(console) as client:
+        shown = views((0.0, two_of(100, 900)), (10.0, two_of(100, 800)), (20.0, two_of(100, 700)))
+        watch.view, watch.histories = shown[-1], histories_of(shown)
+        page = (await client.get("/group?name=b&format=json")).json()
+        assert (page["lag"], page["lag_per_s"], page["caught_up_s"]) == (800, -10.0, 80.0)
+        assert "1 min 20 s" in text_of((await client.get("/group?name=b")).text)
+        shown += views(
+            (20.0, two_of(100, 700)), (30.0, two_of(100, None)), (40.0, two_of(100, None))
+        )[1:]
+        watch.view, watch.histories = shown[-1], histories_of(shown)
+        page = (await client.get("/group?name=b&format=json")).json()
+        assert (page["lag"], page["unknown"], page["caught_up_s"]) == (100, 1, None)
+        assert "≥ 0/s" in text_of((await client.get("/")).text)
+        assert "≥ 0/s" in text_of((await client.get("/topics")).text)
+        assert "+ 1 unknown" in text_of((await client.get("/topics/t")).text)
+        [reader] = (await client.get("/topics/t?format=json")).json()["groups"]
+        assert reader["lag_s_is_least"]
+        waiting = text_of((await client.get("/topics/t")).text).split("Waiting")[1]
+        assert "≥ 20 s" in waiting
+        hidden = with_gap(replace(shown[-1].sample, groups=()))
+        [_, watch.view] = views((0.0, two_of(100, 900)), (10.0, hidden))
+        for path in ("/groups", "/topics/t"):
+            assert "as of " in text_of((await client.get(path)).text)
+        assert "couldn't be read now" in text_of((await client.get("/group?name=b")).text)
 
 
 def test_points_are_bounded_and_sparse_with_age() -> None:

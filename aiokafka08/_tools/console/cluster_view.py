@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._tools.console.point_history import PointHistory
@@ -34,6 +34,8 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 _TOPIC_POINTS: Final = 120
 _GROUP_POINTS: Final = 360
 _DAY_MINUTES: Final = 1440
+_KEPT_S: Final = 3600.0
+"""For how long what a sample with gaps lacks is kept: it may be gone, or not read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,11 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic. `messages` is the number of offsets in its logs: compaction leaves gaps in them."""
+    """A topic. `messages` is the number of offsets in its logs: compaction leaves gaps in them.
+
+    `messages_per_s` is at least so much if `rate_lacks` isn't 0: the number of partitions that it
+    lacks.
+    """
 
     topic: str
     partitions: int
@@ -61,6 +67,7 @@ class TopicRow:
     under_replicated: int
     messages: int | None
     messages_per_s: float | None
+    rate_lacks: int
     groups: int
     config: Mapping[str, str] | None
     internal: bool
@@ -120,7 +127,8 @@ class GroupRow:
 
     `lag` is the sum of what is still to read where it is known; `unknown` counts the partitions
     where it isn't, though they have messages. `state` and `members` are None if the store can't
-    tell.
+    tell. `read_at` is when the row was read, in seconds since the epoch, if the sample lacks the
+    group because of a gap; None if the sample has it.
     """
 
     group: str
@@ -134,15 +142,30 @@ class GroupRow:
     beyond_end: int
     lag_s: float | None
     lag_s_is_least: bool
+    read_at: float | None = None
 
 
 GroupKey = tuple[str, str]
 """The name and the store of a group."""
 
 
+class LagSum(NamedTuple):
+    """Which partitions the newest point of a group's lag is the sum of.
+
+    Attributes:
+        partitions: they.
+        since: the time of the first point of just these.
+        at: the time of the newest point.
+    """
+
+    partitions: frozenset[TopicPartition]
+    since: float
+    at: float
+
+
 @dataclass(slots=True)
 class Histories:
-    """Values over time, of what the last view names."""
+    """Values over time, of what the last view names, and for an hour of what a gap may hide."""
 
     produced: PointHistory = field(
         default_factory=lambda: PointHistory(_GROUP_POINTS, _DAY_MINUTES)
@@ -150,6 +173,14 @@ class Histories:
     topics: dict[str, PointHistory] = field(default_factory=dict)
     groups: dict[GroupKey, PointHistory] = field(default_factory=dict)
     group_topics: dict[tuple[str, str, str], PointHistory] = field(default_factory=dict)
+    sums: dict[GroupKey, LagSum] = field(default_factory=dict)
+
+    def lag_per_s(self, key: GroupKey, now: float, window_s: float) -> float | None:
+        """Return how fast a group's lag grows; None unless points of the same partitions say so."""
+        last = self.sums.get(key)
+        if last is None or last.at != now:
+            return None
+        return self.groups[key].slope(now, min(window_s, now - last.since))
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +192,11 @@ class ClusterView:
         taken_at: when it was taken, in seconds since the epoch.
         topics, groups: by name, and by name and store.
         lags: the rows of each group.
+        summed: the partitions whose lag is known, of each group that the sample has.
         findings: those of the doctor's rules that a sample is enough for.
-        messages_per_s: produced messages of all topics but internal ones; None after one sample.
+        messages_per_s: produced messages of all topics but internal ones; None after one sample,
+            and if a partition is missing that the sample before had.
+        rate_lacks: the number of partitions that it lacks: it is at least so much.
     """
 
     sample: ClusterSample
@@ -170,8 +204,10 @@ class ClusterView:
     topics: Mapping[str, TopicRow]
     groups: Mapping[GroupKey, GroupRow]
     lags: Mapping[GroupKey, Sequence[LagRow]]
+    summed: Mapping[GroupKey, frozenset[TopicPartition]]
     findings: Sequence[Finding]
     messages_per_s: float | None
+    rate_lacks: int
 
     def partitions(self, topic: str) -> list[PartitionRow]:
         """Return the partitions of a topic that exists."""
@@ -235,6 +271,7 @@ def view_of(
     wall_s: float,
     *,
     has_zookeeper: bool,
+    last: ClusterView | None = None,
 ) -> ClusterView:
     """Return the view of a sample.
 
@@ -246,17 +283,29 @@ def view_of(
         now: when the sample was taken, by the history's clock.
         wall_s: the same in seconds since the epoch.
         has_zookeeper: whether ZooKeeper's address is known.
+        last: the view of the sample before; of it come the groups that a gap hides.
     """
     rates = _rates(sample, before, now)
     lags = _lags(sample, history, now)
+    summed = {
+        key: frozenset(
+            TopicPartition(row.topic, row.partition) for row in rows if row.lag is not None
+        )
+        for key, rows in lags.items()
+    }
+    groups = {
+        (one.group, one.store): _group_row(one, lags[one.group, one.store]) for one in sample.groups
+    }
+    if sample.errors and last is not None:
+        for key, row in last.groups.items():
+            read_at = last.taken_at if row.read_at is None else row.read_at
+            if key not in groups and wall_s - read_at < _KEPT_S:
+                groups[key], lags[key] = replace(row, read_at=read_at), last.lags[key]
     readers: dict[str, set[str]] = defaultdict(set)
     for (group, _), rows in lags.items():
         for row in rows:
             if row.committed is not None or row.member is not None:
                 readers[row.topic].add(group)
-    known = [
-        rate for name, rate in rates.items() if rate is not None and name not in INTERNAL_TOPICS
-    ]
     first_at, first = watched or (now, sample)
     seen = Examination(first, sample, now - first_at, has_zookeeper, releases_of(sample))
     findings = [
@@ -265,9 +314,7 @@ def view_of(
         for one in examine(seen)
         if seen.is_watched or one.code is not FindingCode.UNCHECKED
     ]
-    groups = {
-        (one.group, one.store): _group_row(one, lags[one.group, one.store]) for one in sample.groups
-    }
+    produced = _total_rate(sample, before, rates)
     return ClusterView(
         sample,
         wall_s,
@@ -277,64 +324,140 @@ def view_of(
         },
         dict(sorted(groups.items())),
         lags,
+        summed,
         findings,
-        sum(known) if known else None,
+        produced.per_s,
+        produced.lacks,
     )
 
 
 def add_to_histories(histories: Histories, view: ClusterView) -> None:
-    """Add the values of a view, and forget what it doesn't name."""
+    """Add the values of a view, and forget what is gone.
+
+    A sum that lacks a partition which the point before has is no point: it would look as if the
+    group had caught up, or nothing were written.
+    """
     at = view.taken_at
     if view.messages_per_s is not None:
         histories.produced.add(at, view.messages_per_s)
-    topics: dict[str, PointHistory] = {}
+
+    def may_be_hidden(points: PointHistory) -> bool:
+        return bool(view.sample.errors) and at - (points.last_at or 0.0) < _KEPT_S
+
+    topics = {
+        name: points
+        for name, points in histories.topics.items()
+        if name in view.topics or may_be_hidden(points)
+    }
     for name, topic in view.topics.items():
-        points = topics[name] = histories.topics.get(name) or PointHistory(_TOPIC_POINTS)
+        points = topics[name] = topics.get(name) or PointHistory(_TOPIC_POINTS)
         if topic.messages_per_s is not None:
             points.add(at, topic.messages_per_s)
     histories.topics = topics
     by_group: dict[GroupKey, PointHistory] = {}
-    by_topic: dict[tuple[str, str, str], PointHistory] = {}
+    named = {(*key, topic) for key, group in view.groups.items() for topic in group.topics}
+    by_topic = {
+        one: points
+        for one, points in histories.group_topics.items()
+        if one in named or (one[:2] in view.groups and may_be_hidden(points))
+    }
+    totals = {key: last for key, last in histories.sums.items() if key in view.groups}
     for key, group in view.groups.items():
         points = histories.groups.get(key) or PointHistory(_GROUP_POINTS, _DAY_MINUTES)
         by_group[key] = points
-        if group.lag is not None:
+        if group.read_at is not None:
+            continue
+        last = totals.get(key)
+        unread = set() if last is None else _unread(view, key, last)
+        if group.lag is not None and not unread:
             points.add(at, group.lag)
+            is_same = last is not None and last.partitions == view.summed[key]
+            totals[key] = LagSum(view.summed[key], last.since if last and is_same else at, at)
         sums: dict[str, int] = {}
         for row in view.lags[key]:
             if row.lag is not None:
                 sums[row.topic] = sums.get(row.topic, 0) + max(row.lag, 0)
-        for name, lag in sums.items():
+        for name in sums.keys() - {tp.topic for tp in unread}:
             one = (*key, name)
-            points = histories.group_topics.get(one) or PointHistory(_GROUP_POINTS, _DAY_MINUTES)
-            by_topic[one] = points
-            points.add(at, lag)
-    histories.groups, histories.group_topics = by_group, by_topic
+            if one not in by_topic:
+                by_topic[one] = PointHistory(_GROUP_POINTS, _DAY_MINUTES)
+            by_topic[one].add(at, sums[name])
+    histories.groups, histories.group_topics, histories.sums = by_group, by_topic, totals
+
+
+def _unread(view: ClusterView, key: GroupKey, last: LagSum) -> set[TopicPartition]:
+    """Return the partitions of a group's last point that aren't known now, but may be there."""
+    missing = last.partitions - view.summed[key]
+    if not missing or view.taken_at - last.at >= _KEPT_S:
+        return set()
+    if view.sample.errors:
+        return set(missing)
+    committed = {
+        TopicPartition(row.topic, row.partition)
+        for row in view.lags[key]
+        if row.committed is not None
+    }
+    return {tp for tp in missing & committed if view.sample.partition(tp) is not None}
+
+
+class _Rate(NamedTuple):
+    """Messages per second; at least so many, if it `lacks` partitions.
+
+    `is_cut` says that a partition is missing which the sample before had; then it isn't known.
+    """
+
+    per_s: float | None
+    lacks: int
+    is_cut: bool = False
 
 
 def _rates(
     sample: ClusterSample, before: tuple[float, ClusterSample] | None, now: float
-) -> dict[str, float | None]:
+) -> dict[str, _Rate]:
     """Return how many messages a second were written to each topic since the sample before."""
     if before is None or before[0] >= now:
-        return dict.fromkeys(sample.topics)
+        return {name: _Rate(None, len(one.partitions)) for name, one in sample.topics.items()}
     then, earlier = before
-    rates: dict[str, float | None] = {}
-    for name, topic in sample.topics.items():
-        old = earlier.topics.get(name)
-        grown = [
-            max(partition.end - was.end, 0)
-            for number, partition in topic.partitions.items()
-            if old is not None
-            and (was := old.partitions.get(number)) is not None
-            and was.end is not None
-            and partition.end is not None
-        ]
-        rates[name] = sum(grown) / (now - then) if grown else None
-    return rates
+    return {
+        name: _rate(topic, earlier.topics.get(name), now - then)
+        for name, topic in sample.topics.items()
+    }
 
 
-def _topic_row(name: str, topic: TopicSample, rate: float | None, groups: int) -> TopicRow:
+def _rate(topic: TopicSample, old: TopicSample | None, seconds: float) -> _Rate:
+    if old is None:
+        return _Rate(None, len(topic.partitions))
+    grown = []
+    is_cut = False
+    for number, was in old.partitions.items():
+        if was.end is None:
+            continue
+        partition = topic.partitions.get(number)
+        if partition is None or partition.end is None:
+            is_cut = True
+        else:
+            grown.append(max(partition.end - was.end, 0))
+    is_known = bool(grown) and not is_cut
+    lacks = len(topic.partitions) - len(grown)
+    return _Rate(sum(grown) / seconds if is_known else None, lacks, is_cut)
+
+
+def _total_rate(
+    sample: ClusterSample,
+    before: tuple[float, ClusterSample] | None,
+    rates: Mapping[str, _Rate],
+) -> _Rate:
+    """Return the rate of all topics but internal ones."""
+    counted = [rate for name, rate in rates.items() if name not in INTERNAL_TOPICS]
+    lacks = sum(rate.lacks for rate in counted)
+    is_cut = any(rate.is_cut for rate in counted)
+    if before is not None and sample.errors:
+        is_cut |= bool(before[1].topics.keys() - sample.topics.keys())
+    known = [rate.per_s for rate in counted if rate.per_s is not None]
+    return _Rate(sum(known) if known and not is_cut else None, lacks, is_cut)
+
+
+def _topic_row(name: str, topic: TopicSample, rate: _Rate, groups: int) -> TopicRow:
     partitions = topic.partitions.values()
     counts = [_messages(one) for one in partitions]
     known = [count for count in counts if count is not None]
@@ -345,7 +468,8 @@ def _topic_row(name: str, topic: TopicSample, rate: float | None, groups: int) -
         sum(one.leader is None for one in partitions),
         sum(one.is_under_replicated for one in partitions),
         sum(known) if len(known) == len(counts) else None,
-        rate,
+        rate.per_s,
+        rate.lacks,
         groups,
         topic.config,
         name in INTERNAL_TOPICS,
@@ -443,11 +567,32 @@ def _owners(stores: Iterable[GroupSample]) -> dict[TopicPartition, PartitionOwne
     return owners
 
 
-def _group_row(group: GroupSample, rows: Sequence[LagRow]) -> GroupRow:
+class LagTotal(NamedTuple):
+    """The sum of rows of lag, as the fields of `GroupRow`."""
+
+    lag: int | None
+    unknown: int
+    lag_s: float | None
+    lag_s_is_least: bool
+
+
+def total_of(rows: Iterable[LagRow]) -> LagTotal:
+    """Return the sum of what is still to read, and how long the slowest partition waits."""
+    rows = list(rows)
     known = [row for row in rows if row.lag is not None]
     unknown = sum(row.lag is None and row.end != 0 for row in rows)
     waiting = [row for row in known if row.lag_s is not None]
     slowest = max(waiting, key=lambda row: row.lag_s or 0.0, default=None)
+    return LagTotal(
+        sum(max(row.lag or 0, 0) for row in known) if known or not unknown else None,
+        unknown,
+        None if slowest is None else slowest.lag_s,
+        slowest is not None and slowest.lag_s_is_least,
+    )
+
+
+def _group_row(group: GroupSample, rows: Sequence[LagRow]) -> GroupRow:
+    total = total_of(rows)
     state = None if group.members is None else "Empty"
     if group.description is not None:
         # To the coordinators of 0.9 a group without members is dead, whatever it has committed.
@@ -460,9 +605,9 @@ def _group_row(group: GroupSample, rows: Sequence[LagRow]) -> GroupRow:
         None if group.members is None else len(group.members),
         sorted({row.topic for row in rows}),
         len(rows),
-        sum(max(row.lag or 0, 0) for row in known) if known or not unknown else None,
-        unknown,
-        sum((row.lag or 0) < 0 for row in known),
-        None if slowest is None else slowest.lag_s,
-        slowest is not None and slowest.lag_s_is_least,
+        total.lag,
+        total.unknown,
+        sum((row.lag or 0) < 0 for row in rows),
+        total.lag_s,
+        total.lag_s_is_least,
     )

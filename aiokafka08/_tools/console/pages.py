@@ -27,7 +27,13 @@ import aiokafka08
 from aiokafka08._core.names import did_you_mean, visible
 from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.console.charts import chart, sparkline
-from aiokafka08._tools.console.cluster_view import ClusterView, GroupRow, LagRow, TopicRow
+from aiokafka08._tools.console.cluster_view import (
+    ClusterView,
+    GroupRow,
+    LagRow,
+    TopicRow,
+    total_of,
+)
 from aiokafka08._tools.console.message_search import (
     DEFAULT_COUNT,
     LIMIT_S,
@@ -152,6 +158,7 @@ class Pages:
             "under_replicated": sum(row.under_replicated for row in topics),
             "groups": len({group for group, _ in view.groups}),
             "messages_per_s": view.messages_per_s,
+            "rate_lacks": view.rate_lacks,
         }
         data = {
             **totals,
@@ -210,10 +217,9 @@ class Pages:
             {
                 "group": group,
                 "store": store,
-                "lag": sum(max(one.lag or 0, 0) for one in lags if one.lag is not None),
-                "unknown": sum(one.lag is None and one.end != 0 for one in lags),
-                "lag_s": max((one.lag_s for one in lags if one.lag_s is not None), default=None),
+                **total_of(lags)._asdict(),
                 "members": len({one.member for one in lags if one.member is not None}),
+                "read_at": view.groups[group, store].read_at,
             }
             for (group, store), lags in groups.items()
         ]
@@ -270,23 +276,19 @@ class Pages:
             similar = did_you_mean(name, {group for group, _ in view.groups})
             raise HTTPException(404, f"There is no group {name!r} in {store}{similar}")
         key = (name, store)
-        history = self._watch.histories.groups[key]
-        slope = history.slope(view.taken_at, _ETA_WINDOW_S)
+        histories = self._watch.histories
+        slope = histories.lag_per_s(key, view.taken_at, _ETA_WINDOW_S)
         caught_up_s = row.lag / -slope if row.lag and slope is not None and slope < 0 else None
         table = QueryTable(view.lags[key], _LAG_COLUMNS, query, "topic", request.url.path)
-        by_topic = [
-            {
-                "topic": topic,
-                "lag": sum(
-                    max(one.lag, 0)
-                    for one in view.lags[key]
-                    if one.topic == topic and one.lag is not None
-                ),
-                "spark": sparkline(points.recent(_SPARK_POINTS), f"lag on {visible(topic)}"),
-            }
-            for topic in row.topics
-            if (points := self._watch.histories.group_topics.get((*key, topic))) is not None
-        ]
+        lags: dict[str, list[LagRow]] = {}
+        for lag in view.lags[key]:
+            lags.setdefault(lag.topic, []).append(lag)
+        by_topic = []
+        for topic in row.topics:
+            points = histories.group_topics.get((*key, topic))
+            recent = () if points is None else points.recent(_SPARK_POINTS)
+            spark = sparkline(recent, f"lag on {visible(topic)}")
+            by_topic.append({"topic": topic, **total_of(lags[topic])._asdict(), "spark": spark})
         data = {
             **asdict(row),
             "lag_per_s": slope,
@@ -303,7 +305,7 @@ class Pages:
             stores=stores,
             by_topic=by_topic,
             table=table,
-            chart=chart(history.points(), "Lag", "messages"),
+            chart=chart(histories.groups[key].points(), "Lag", "messages"),
         )
 
     async def messages(self, request: Request) -> Response:

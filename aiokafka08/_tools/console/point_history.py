@@ -42,6 +42,12 @@ class PointHistory:
             if len(old_times) > 2 * self._minutes:
                 del old_times[: -self._minutes], old_values[: -self._minutes]
 
+    @property
+    def last_at(self) -> float | None:
+        """The time of the newest point; None without one."""
+        times, _ = self._recent
+        return times[-1] if times else None
+
     def points(self) -> list[tuple[float, float]]:
         """Return all points, by time: those of a minute each first."""
         times, values = (column[-self._size :] for column in self._recent)

@@ -196,6 +196,7 @@ class ClusterWatch:
             taken_at,
             time.time(),
             has_zookeeper=self.has_zookeeper,
+            last=self.view,
         )
         add_to_histories(self.histories, self.view)
         self._before = (taken_at, sample)
