@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -195,6 +196,24 @@ def test_rate_that_lacks_a_partition_is_unknown_then_a_least_one() -> None:
     assert [(view.messages_per_s, view.rate_lacks) for view in shown] == rates
     times = [at for at, _ in histories_of(shown).topics["t"].points()]
     assert times == [1010.0, 1030.0, 1040.0, 1050.0]
+
+
+@pytest.mark.parametrize(
+    ("interval_s", "trigger"),
+    [(1, "1000ms"), (2.5, "2500ms"), (3600, "3600000ms"), (1e7, "2147483647ms")],
+)
+async def test_page_asks_for_new_data_each_interval(interval_s: float, trigger: str) -> None:
+    """htmx reads "3,600s" as 3 ms."""
+    console = make_console({}, Access(), title="c", interval_s=interval_s)
+    watch = console._watch
+    sample = sample_of(1, 1)
+    for age_s, is_stale in ((0, False), (2.9 * interval_s, False), (3.1 * interval_s, True)):
+        [watch.view] = views((time.time() - 1000.0 - age_s, sample))
+        watch.histories = histories_of([watch.view])
+        async with client_of(console) as client:
+            page = (await client.get("/topics")).text
+        assert f'hx-trigger="every {trigger}"' in page
+        assert (' class="bad">' in page.split('id="age"')[1][:150]) == is_stale
 
 
 async def test_pages_mark_what_is_partial_and_tell_when_a_group_is_caught_up() -> None:

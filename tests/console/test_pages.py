@@ -229,6 +229,7 @@ async def test_last_data_is_shown_with_its_age_when_the_brokers_are_gone() -> No
         assert "healthy" not in text_of(page)
         assert '"good"' not in page
         assert (await json_of(client, "/"))["healthy"] is None
+        assert (await client.get("/topics/order")).status_code == 503
         failed = await client.get("/topics/orders/messages")
         assert failed.status_code == 503
         text_of(failed.text)
@@ -246,6 +247,15 @@ async def test_missing_zookeeper_is_a_gap_on_the_page(cluster: EmbeddedCluster) 
         data = await json_of(client, "/groups")
         assert [one["group"] for one in data["groups"]] == ["billing"]
         assert data["gaps"]
+        for path, text in (
+            ("/group?name=bill", "group 'bill' in kafka couldn't be read now"),
+            ("/group?name=old&store=zookeeper", "group 'old' in zookeeper couldn't be read now"),
+            ("/topics/order", "topic 'order' couldn't be read now"),
+        ):
+            page = await client.get(path)
+            assert (page.status_code, text in text_of(page.text)) == (503, True), page.text
+            assert "in ZooKeeper not read" in page.text
+        assert "Did you mean" in (await client.get("/group?name=bill")).text
 
 
 async def test_console_that_is_not_run_says_how(cluster: EmbeddedCluster) -> None:

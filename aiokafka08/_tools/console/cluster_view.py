@@ -297,10 +297,10 @@ def view_of(
         (one.group, one.store): _group_row(one, lags[one.group, one.store]) for one in sample.groups
     }
     if sample.errors and last is not None:
-        for key, row in last.groups.items():
-            read_at = last.taken_at if row.read_at is None else row.read_at
+        for key, old in last.groups.items():
+            read_at = last.taken_at if old.read_at is None else old.read_at
             if key not in groups and wall_s - read_at < _KEPT_S:
-                groups[key], lags[key] = replace(row, read_at=read_at), last.lags[key]
+                groups[key], lags[key] = replace(old, read_at=read_at), last.lags[key]
     readers: dict[str, set[str]] = defaultdict(set)
     for (group, _), rows in lags.items():
         for row in rows:

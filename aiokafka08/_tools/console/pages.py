@@ -64,7 +64,11 @@ _LISTED_BYTES: Final = 16 * 1024
 _MESSAGE_BYTES: Final = 1024 * 1024
 """How much of a value the page of one message has."""
 _SPARK_POINTS: Final = 60
+_LISTED_GAPS: Final = 5
+"""How many of a sample's gaps a page lists; further ones are counted."""
 _ETA_WINDOW_S: Final = 300.0
+_MAX_TIMER_MS: Final = 2**31 - 1
+"""Browsers take a longer interval for none."""
 _STALE_INTERVALS: Final = 3
 """After so many intervals without a sample the data counts as stale."""
 
@@ -274,6 +278,7 @@ class Pages:
         row = view.groups.get((name, store))
         if row is None:
             similar = did_you_mean(name, {group for group, _ in view.groups})
+            self._raise_if_unread(view, f"group {name!r} in {store}", similar)
             raise HTTPException(404, f"There is no group {name!r} in {store}{similar}")
         key = (name, store)
         histories = self._watch.histories
@@ -422,8 +427,20 @@ class Pages:
         row = view.topics.get(name)
         if row is None:
             similar = did_you_mean(name, view.topics)
+            self._raise_if_unread(view, f"topic {name!r}", similar)
             raise HTTPException(404, f"{missing_topics_text([name])}{similar}")
         return row
+
+    def _raise_if_unread(self, view: ClusterView, what: str, similar: str) -> None:
+        """Raise 503 if what the view lacks may be there: the sample has gaps, or is old."""
+        problem = self._watch.problem()
+        gaps = [*([] if problem is None else [problem]), *view.sample.errors]
+        if gaps:
+            more = "" if len(gaps) <= _LISTED_GAPS else f"; and {len(gaps) - _LISTED_GAPS} more"
+            text = "; ".join(gaps[:_LISTED_GAPS])
+            raise HTTPException(
+                503, f"{what} couldn't be read now, if it exists{similar}: {text}{more}"
+            )
 
     def _finding(self, row: dict[str, str]) -> dict[str, str]:
         """Return a finding with the advice in words of the place where options are given."""
@@ -461,6 +478,7 @@ class Pages:
             json_url=url_of(request.url.path, {**request.query_params, "format": "json"}),
             is_live=is_live and view is not None,
             interval_s=interval_s,
+            interval_ms=min(round(interval_s * 1000), _MAX_TIMER_MS),
             view=view,
             age_s=age_s,
             is_stale=age_s is not None and age_s > _STALE_INTERVALS * interval_s,
@@ -477,7 +495,7 @@ class Pages:
         return self._page(
             request,
             "error.html",
-            "Not found" if status == 404 else "Error",
+            {404: "Not found", 503: "Not now"}.get(status, "Error"),
             {"error": self._reword(text)},
             status=status,
             is_live=False,
