@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
@@ -74,6 +75,63 @@ async def test_host_of_another_site_is_refused(host: str, status: int) -> None:
     async with guarded(Access(hosts={"kafka.example.org"})) as client:
         response = await client.get("/", headers={"host": host})
         assert response.status_code == status
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1:9999"}, 403),
+        ({"origin": "http://127.0.0.1"}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+        ({"origin": "http://127.0.0.1:8008"}, 200),
+        ({"origin": "https://kafka.example.org", "host": "kafka.example.org"}, 200),
+        ({"origin": "https://kafka.example.org", "host": "Kafka.example.org:443"}, 200),
+        ({"origin": "http://kafka.example.org", "host": "kafka.example.org:443"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "cors"}, 403),
+        ({"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        (
+            {
+                "sec-fetch-site": "cross-site",
+                "sec-fetch-mode": "navigate",
+                "sec-fetch-dest": "iframe",
+            },
+            403,
+        ),
+        (
+            {
+                "sec-fetch-site": "cross-site",
+                "sec-fetch-mode": "navigate",
+                "sec-fetch-dest": "document",
+            },
+            200,
+        ),
+        ({"sec-fetch-site": "same-origin", "sec-fetch-mode": "cors"}, 200),
+        ({"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),
+    ],
+)
+async def test_scripts_of_other_sites_are_refused(headers: dict[str, str], status: int) -> None:
+    for access in (
+        Access(hosts={"kafka.example.org"}),
+        Access(token=TOKEN, hosts={"kafka.example.org"}),
+        Access(authorize=lambda request: True, hosts=None),
+    ):
+        # A service that lets every site read everything.
+        guard = CORSMiddleware(
+            Guard(PlainTextResponse("what it protects"), access),
+            allow_origins=["*"],
+            allow_credentials=True,
+        )
+        transport = httpx.ASGITransport(guard, client=("127.0.0.1", 4711))
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://127.0.0.1:8008"
+        ) as client:
+            client.headers["authorization"] = f"Bearer {TOKEN}"
+            response = await client.get("/", headers=headers)
+        assert response.status_code == status
+        assert ("what it protects" in response.text) == (status == 200)
 
 
 # --- token ----------------------------------------------------------------------------------------
@@ -163,7 +221,11 @@ async def test_without_authorize_only_loopback_is_served() -> None:
         async with guarded(Access(), peer=peer) as client:
             assert (await client.get("/")).status_code == status
     async with guarded(Access()) as client:
-        for header in ("x-forwarded-for", "forwarded", "x-real-ip", "via", "x-forwarded-host"):
+        for header in (
+            *("forwarded", "via", "x-real-ip", "true-client-ip", "x-client-ip"),
+            *("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "X-Forwarded-Prefix"),
+            *("cf-ray", "cf-connecting-ip", "x-envoy-external-address", "x-original-url"),
+        ):
             assert (await client.get("/", headers={header: "203.0.113.5"})).status_code == 403
 
 
@@ -205,6 +267,13 @@ async def test_authorize_decides_and_may_be_a_coroutine() -> None:
 def test_unsafe_options_are_refused(options: dict[str, Any], text: str) -> None:
     with pytest.raises(IllegalArgumentError, match=text):
         access_of(ServeOptions(**options))
+
+
+async def test_name_that_is_listened_on_is_served() -> None:
+    options = ServeOptions(host="Kafka.example.org", insecure=True)
+    async with guarded(access_of(options)) as client:
+        for host, status in (("kafka.example.org:8008", 401), ("evil.example:8008", 421)):
+            assert (await client.get("/", headers={"host": host})).status_code == status
 
 
 def test_token_is_new_at_each_start_unless_there_is_a_file(tmp_path: Path) -> None:

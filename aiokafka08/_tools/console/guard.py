@@ -6,7 +6,8 @@ the command.
 Invariants: no request reaches a page before `Access` has admitted it, and each response has the
 headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; it
 leaves the URL by a redirect at the first visit. No request changes anything: other methods than
-GET and HEAD are refused, whatever their Origin.
+GET and HEAD are refused. Nor does a script of another site read anything, whatever the service says
+that the console is mounted in.
 """
 
 from __future__ import annotations
@@ -45,8 +46,12 @@ _HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
 }
-_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
-"""Headers of a proxy: behind one the peer's address says nothing about the user's."""
+_FORWARDED: Final = (
+    ("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"),
+    ("x-forwarded-", "x-original-", "x-envoy-", "cf-"),
+)
+"""Names and prefixes of a proxy's headers: behind one the peer's address isn't the user's."""
+_PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +111,8 @@ class Guard:
             )
         if scope["method"] not in ("GET", "HEAD"):
             return _refused(405, "The console changes nothing: it has GET only", Allow="GET, HEAD")
+        if _is_of_another_site(headers):
+            return _refused(403, "The console can't be read by scripts of other sites")
         if access.authorize is not None:
             allowed = access.authorize(Request(scope))
             if inspect.isawaitable(allowed):
@@ -115,7 +122,7 @@ class Guard:
             return self._refusal_behind_proxy(scope, headers)
         if access.token is not None:
             return self._refusal_by_token(scope, headers, access.token)
-        if _is_loopback(scope) and not any(name in headers for name in _FORWARDED):
+        if _is_loopback(scope) and not _is_forwarded(headers):
             return None
         return _refused(403, "Without `authorize` the console serves this machine only")
 
@@ -163,6 +170,31 @@ class Guard:
 
 def _refused(status: int, text: str, **headers: str) -> Response:
     return Response(f"{text}.\n", status, {**headers, "Content-Type": "text/plain; charset=utf-8"})
+
+
+def _is_forwarded(headers: Headers) -> bool:
+    """Return whether a proxy says that it has forwarded the request; not all of them do."""
+    names, prefixes = _FORWARDED
+    return any(name in names or name.startswith(prefixes) for name in headers)
+
+
+def _is_of_another_site(headers: Headers) -> bool:
+    """Return whether a browser says that another site's page asks, and doesn't lead here.
+
+    A CORS header of the service that the console is mounted in would let that page read the answer.
+    """
+    if headers.get("sec-fetch-site") == "cross-site":
+        # A link to the console is a navigation of the whole window.
+        dest = headers.get("sec-fetch-dest", "document")
+        if headers.get("sec-fetch-mode") != "navigate" or dest != "document":
+            return True
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    scheme, _, address = origin.lower().partition("://")
+    # A proxy that ends TLS changes the scheme, so the port is that of the Origin's.
+    suffix = f":{_PORTS.get(scheme)}"
+    return address.removesuffix(suffix) != headers.get("host", "").lower().removesuffix(suffix)
 
 
 def _is_equal(given: str, expected: str) -> bool:

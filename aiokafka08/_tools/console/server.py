@@ -62,7 +62,7 @@ def access_of(options: ServeOptions) -> Access:
             "read the token and the messages. Give --tls-cert and --tls-key, or --insecure if "
             "something else protects the way to it"
         )
-    hosts = {name.lower() for name in options.host_names}
+    hosts = {name.lower() for name in (options.host, *options.host_names)}
     if options.auth_header is None:
         if options.trusted_proxies:
             raise IllegalArgumentError("--trusted-proxy: expected --auth-header too")
