@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -20,6 +22,7 @@ from tests.console.consoles import client_of
 
 TOKEN = "a-token-of-some-length"
 COOKIE = "aiokafka08_console_8008"
+COOKIE_VALUE = hmac.new(TOKEN.encode(), b"aiokafka08 console", "sha256").hexdigest()
 PROXY = [ipaddress.ip_network("10.0.0.0/24")]
 
 
@@ -144,7 +147,8 @@ async def test_token_becomes_a_cookie_and_leaves_the_url() -> None:
         assert first.status_code == 303
         assert first.headers["location"] == "/topics?q=a%26b&page=2"
         cookie = first.headers["set-cookie"]
-        assert cookie.startswith(f"{COOKIE}={TOKEN};")
+        assert cookie.startswith(f"{COOKIE}=")
+        assert TOKEN not in cookie
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
         assert (await client.get(first.headers["location"])).text == "what it protects"
 
@@ -174,7 +178,8 @@ async def test_redirect_stays_on_this_site() -> None:
         {"params": {"token": ""}},
         {"params": {"token": "\u00e4"}},
         {"cookies": {COOKIE: "wrong"}},
-        {"cookies": {"aiokafka08_console_1": TOKEN}},
+        {"cookies": {COOKIE: TOKEN}},
+        {"cookies": {"aiokafka08_console_1": COOKIE_VALUE}},
         {"headers": {"cookie": f"{COOKIE}=\x01;;=;{COOKIE}"}},
     ],
 )
@@ -188,6 +193,22 @@ async def test_missing_and_wrong_tokens_are_refused(
     assert "what it protects" not in response.text
     assert "set-cookie" not in response.headers
     assert TOKEN not in caplog.text
+
+
+async def test_wrong_tokens_are_one_line_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    clock = SimpleNamespace(monotonic=lambda: now)
+    monkeypatch.setattr("aiokafka08._tools.console.guard.time", clock)
+    async with guarded(Access(token=TOKEN)) as client:
+        for at in (1000.0, 1001.0, 1059.0, 1060.0):
+            now = at
+            await client.get("/?token=wrong")
+    assert [record.getMessage() for record in caplog.records] == [
+        "requests with a wrong token: 1, the last one from 127.0.0.1",
+        "requests with a wrong token: 3, the last one from 127.0.0.1",
+    ]
 
 
 async def test_script_gives_the_token_as_a_header() -> None:

@@ -16,6 +16,7 @@ import hmac
 import inspect
 import ipaddress
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -51,6 +52,7 @@ _FORWARDED: Final = (
     ("x-forwarded-", "x-original-", "x-envoy-", "cf-"),
 )
 """Names and prefixes of a proxy's headers: behind one the peer's address isn't the user's."""
+_REPORT_PAUSE_S: Final = 60.0
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -80,6 +82,11 @@ class Guard:
     def __init__(self, pages: ASGIApp, access: Access) -> None:
         self._pages = pages
         self._access = access
+        # Cookies know no ports: another server on this host sees them, and must not see the token.
+        key = (access.token or "").encode()
+        self._cookie_value = hmac.new(key, b"aiokafka08 console", "sha256").hexdigest()
+        self._wrong_tokens = 0
+        self._reported_at = -_REPORT_PAUSE_S
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request; another scope than HTTP, such as a WebSocket's, is closed."""
@@ -148,7 +155,7 @@ class Guard:
             )
             response.set_cookie(
                 cookie,
-                token,
+                self._cookie_value,
                 httponly=True,
                 samesite="strict",
                 secure=scope.get("scheme") == "https",
@@ -156,16 +163,29 @@ class Guard:
             return response
         if scheme.lower() == "bearer" and _is_equal(bearer.strip(), token):
             return None
-        if _is_equal(_cookie(headers, cookie), token):
+        if _is_equal(_cookie(headers, cookie), self._cookie_value):
             return None
         if given:
-            _log.warning("a request with a wrong token, from %s", _peer(scope))
+            self._report_wrong_token(scope)
         return _refused(
             401,
-            "Open the URL that 'aiokafka08 console' has printed: it has the token. If you have, "
-            "and came by a link of another site, load the page once more",
+            "Open the URL that 'aiokafka08 console' has printed: it has the token; with "
+            "--token-file, add ?token= and what the file has. If you have, and came by a link of "
+            "another site, load the page once more",
             **{"WWW-Authenticate": "Bearer"},
         )
+
+    def _report_wrong_token(self, scope: Scope) -> None:
+        """Log it, one line a minute: a guesser must not fill the log."""
+        self._wrong_tokens += 1
+        now = time.monotonic()
+        if now - self._reported_at >= _REPORT_PAUSE_S:
+            _log.warning(
+                "requests with a wrong token: %d, the last one from %s",
+                self._wrong_tokens,
+                _peer(scope),
+            )
+            self._wrong_tokens, self._reported_at = 0, now
 
 
 def _refused(status: int, text: str, **headers: str) -> Response:

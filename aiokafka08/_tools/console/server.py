@@ -3,7 +3,8 @@
 `ServeOptions` are the command's; `check_options` decides whether they are safe together.
 
 Invariants: nothing but loopback is listened on without TLS, or an explicit `insecure`. No request
-is logged, so neither is a token, and no header of a proxy changes what counts as the peer.
+is logged, so neither is a token; one of a file is never printed. No header of a proxy changes what
+counts as the peer. A connection without a request is closed, so that such can't lock others out.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from aiokafka08._core.garbage import rare_full_collections
 from aiokafka08._core.net.config import address_text
@@ -30,6 +32,9 @@ from aiokafka08.errors import IllegalArgumentError
 
 _MIN_TOKEN: Final = 16
 _MAX_CONNECTIONS: Final = 1000
+_MAX_PER_ADDRESS: Final = 400
+_REQUEST_S: Final = 10.0
+"""Within so many seconds a connection has to bring its first request, whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +92,8 @@ async def serve(
         console: what to serve.
         options: where.
         access: as it was given to the console.
-        on_url: called with the URL as soon as it can be opened.
+        on_url: called with the URL as soon as it can be opened; it has the token, unless that is
+            of a file.
 
     Raises:
         OSError: the port can't be listened on, or a file of TLS can't be read.
@@ -102,6 +108,7 @@ async def serve(
         ) from None
     config = uvicorn.Config(
         console,
+        http=_ImpatientProtocol,
         access_log=False,
         log_config=None,
         proxy_headers=False,
@@ -116,7 +123,9 @@ async def serve(
     with listener:
         scheme = "http" if options.tls_cert is None else "https"
         shown = address_text((options.host, listener.getsockname()[1]))
-        query = "" if access.token is None else f"?{urlencode({'token': access.token})}"
+        is_new = access.token is not None and options.token_file is None
+        # One of a file is lasting, and what is printed ends in a service's journal.
+        query = f"?{urlencode({'token': access.token})}" if is_new else ""
         config.load()  # reads the certificate
         on_url(f"{scheme}://{shown}/{query}")
         server = _SignalFreeServer(config)
@@ -138,6 +147,47 @@ class _SignalFreeServer(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Change no handler."""
         yield
+
+
+class _ImpatientProtocol(H11Protocol):
+    """HTTP/1.1 that ends connections on which no whole request comes, or whose rest isn't read."""
+
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(  # type: ignore[override]
+        self, transport: asyncio.Transport
+    ) -> None:
+        """Expect a request; end it at once if the address has too many."""
+        super().connection_made(transport)
+        address = self.client and self.client[0]
+        peers = [getattr(one, "client", None) for one in self.connections]
+        others = sum(peer is not None and peer[0] == address for peer in peers)
+        if others > _MAX_PER_ADDRESS:
+            transport.abort()
+        else:
+            self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Expect nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _expect_request(self) -> None:
+        self._timer = self.loop.call_later(
+            _REQUEST_S, self._end_if_idle, self.cycle, self._is_idle()
+        )
+
+    def _is_idle(self) -> bool:
+        """Return whether there is no request, or the last one has its response."""
+        return bool(getattr(self.cycle, "response_complete", True))
+
+    def _end_if_idle(self, last: object, was_idle: bool) -> None:
+        is_same = self.cycle is last and was_idle and self._is_idle()
+        if is_same or self.transport.is_closing():
+            self.transport.abort()
+        else:
+            self._expect_request()
 
 
 def _is_loopback(host: str) -> bool:

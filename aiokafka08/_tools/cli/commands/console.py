@@ -77,7 +77,7 @@ _FILE: Final = click.Path(path_type=Path)
     "--token-file",
     type=_FILE,
     metavar="FILE",
-    help="Take the token from there (default: a new one at each start).",
+    help="Take the token from there, and don't print it (default: a new one at each start).",
 )
 @click.option(
     "--auth-header",
