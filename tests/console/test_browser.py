@@ -122,13 +122,32 @@ def test_page_refreshes_itself_and_keeps_what_was_typed(url: str, browser: Any) 
     page.wait_for_selector("table", timeout=40_000)
     page.goto(f"{base}/topics")
     page.fill("input[name=q]", "typed")
-    before = page.get_attribute("#age", "data-taken-at")
+    before = page.get_attribute("#age", "data-age")
     page.wait_for_function(
-        "before => document.querySelector('#age').dataset.takenAt !== before",
+        "before => document.querySelector('#age').dataset.age !== before",
         arg=before,
         timeout=30_000,
     )
     assert page.input_value("input[name=q]") == "typed"
+    context.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000])
+def test_age_is_not_of_the_viewers_clock(url: str, browser: Any, ahead_ms: int) -> None:
+    base = url.split("/?")[0]
+    context = browser.new_context()
+    context.add_init_script(f"const now = Date.now; Date.now = () => now() + ({ahead_ms});")
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector("table", timeout=40_000)
+    # Without htmx nothing refreshes the data.
+    context.route("**/htmx.min.js*", lambda route: route.abort())
+    page.goto(f"{base}/topics")
+    page.wait_for_function(
+        "() => /^[4-9] s old$/.test(document.querySelector('#age').textContent)", timeout=10_000
+    )
+    assert page.get_attribute("#age", "class") == "bad"  # after three intervals of 1 s
     context.close()
 
 

@@ -481,7 +481,7 @@ class Pages:
             interval_ms=min(round(interval_s * 1000), _MAX_TIMER_MS),
             view=view,
             age_s=age_s,
-            is_stale=age_s is not None and age_s > _STALE_INTERVALS * interval_s,
+            stale_after_s=_STALE_INTERVALS * interval_s,
             problem=None if problem is None else self._reword(problem),
             gaps=[] if view is None else [self._reword(gap) for gap in view.sample.errors],
             hints=[self._reword(hint) for hint in self._watch.hints],

@@ -10,15 +10,21 @@
     for (const element of document.querySelectorAll("time[datetime]")) {
       const at = new Date(element.dateTime);
       if (Number.isNaN(at.getTime())) continue;
-      const short = element.hasAttribute("data-clock");
       const millis = String(at.getMilliseconds()).padStart(3, "0");
-      element.textContent = short ? clock(at) : `${date(at)} ${clock(at)}.${millis}`;
+      element.textContent = `${date(at)} ${clock(at)}.${millis}`;
     }
   };
+  // The server says how old the data is: the viewer's clock may differ from its own.
+  let said = null;
+  let saidAt = 0;
   const age = () => {
-    const element = document.querySelector("#age[data-taken-at]");
+    const element = document.querySelector("#age[data-age]");
     if (!element) return;
-    const seconds = Math.max(Math.round(Date.now() / 1000 - Number(element.dataset.takenAt)), 0);
+    if (element.dataset.age !== said) {
+      said = element.dataset.age;
+      saidAt = performance.now();
+    }
+    const seconds = Math.round(Number(said) + (performance.now() - saidAt) / 1000);
     element.textContent = seconds < 120 ? `${seconds} s old` : `${Math.floor(seconds / 60)} min old`;
     element.classList.toggle("bad", seconds > Number(element.dataset.staleAfter));
   };
