@@ -96,3 +96,12 @@ async def test_address_has_only_so_many_connections(monkeypatch: pytest.MonkeyPa
         await asyncio.sleep(0.1)
         async with connected(port) as (reader, _):
             assert await end_of(reader) == b""
+
+
+async def test_what_clients_send_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    upgrade = GET[:-2] + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+    async with served() as port:
+        for sent, status in ((b"\x16\x03\x01 no HTTP\r\n\r\n", b" 400 "), (upgrade, b" 401 ")):
+            async with connected(port) as streams:
+                assert status in await answer_to(streams, sent)
+    assert [one.name for one in caplog.records if one.name.startswith("uvicorn")] == []

@@ -111,6 +111,7 @@ async def serve(
         http=_ImpatientProtocol,
         access_log=False,
         log_config=None,
+        log_level="error",  # its warnings are a line for each request that is wrong
         proxy_headers=False,
         server_header=False,
         ws="none",
