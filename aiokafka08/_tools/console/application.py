@@ -10,7 +10,7 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Any, Self
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from aiokafka08._tools.console.guard import Access, Authorize, Guard
 from aiokafka08._tools.console.pages import Pages
@@ -28,7 +28,7 @@ class Console:
 
     def __init__(self, watch: ClusterWatch, title: str, access: Access, reword: Reword) -> None:
         self._watch = watch
-        self._guarded: ASGIApp = Guard(Pages(watch, title, reword).application, access)
+        self._guard = Guard(Pages(watch, title, reword).application, access)
 
     async def __aenter__(self) -> Self:
         self._watch.start()
@@ -40,14 +40,18 @@ class Console:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._watch.stop()
+        await self._stop()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the server's start and end."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
-            await self._guarded(scope, receive, send)
+            await self._guard(scope, receive, send)
+
+    async def _stop(self) -> None:
+        self._guard.close()
+        await self._watch.stop()
 
     async def _live(self, receive: Receive, send: Send) -> None:
         while True:
@@ -56,7 +60,7 @@ class Console:
                 self._watch.start()
                 await send({"type": "lifespan.startup.complete"})
             else:
-                await self._watch.stop()
+                await self._stop()
                 await send({"type": "lifespan.shutdown.complete"})
                 return
 

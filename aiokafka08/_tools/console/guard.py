@@ -16,7 +16,6 @@ import hmac
 import inspect
 import ipaddress
 import logging
-import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -28,6 +27,8 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aiokafka08._core.limited_log import LimitedLog
 
 _log: Final = logging.getLogger("aiokafka08.console")
 
@@ -52,7 +53,6 @@ _FORWARDED: Final = (
     ("x-forwarded-", "x-original-", "x-envoy-", "cf-"),
 )
 """Names and prefixes of a proxy's headers: behind one the peer's address isn't the user's."""
-_REPORT_PAUSE_S: Final = 60.0
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -85,8 +85,11 @@ class Guard:
         # Cookies know no ports: another server on this host sees them, and must not see the token.
         key = (access.token or "").encode()
         self._cookie_value = hmac.new(key, b"aiokafka08 console", "sha256").hexdigest()
-        self._wrong_tokens = 0
-        self._reported_at = -_REPORT_PAUSE_S
+        self._limited_log = LimitedLog(_log)
+
+    def close(self) -> None:
+        """Log what was counted."""
+        self._limited_log.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request; another scope than HTTP, such as a WebSocket's, is closed."""
@@ -166,7 +169,8 @@ class Guard:
         if _is_equal(_cookie(headers, cookie), self._cookie_value):
             return None
         if given:
-            self._report_wrong_token(scope)
+            peer = _peer(scope)
+            self._limited_log.report(peer, f"a request with a wrong token, from {peer}")
         return _refused(
             401,
             "Open the URL that 'aiokafka08 console' has printed: it has the token; with "
@@ -174,18 +178,6 @@ class Guard:
             "another site, load the page once more",
             **{"WWW-Authenticate": "Bearer"},
         )
-
-    def _report_wrong_token(self, scope: Scope) -> None:
-        """Log it, one line a minute: a guesser must not fill the log."""
-        self._wrong_tokens += 1
-        now = time.monotonic()
-        if now - self._reported_at >= _REPORT_PAUSE_S:
-            _log.warning(
-                "requests with a wrong token: %d, the last one from %s",
-                self._wrong_tokens,
-                _peer(scope),
-            )
-            self._wrong_tokens, self._reported_at = 0, now
 
 
 def _refused(status: int, text: str, **headers: str) -> Response:
