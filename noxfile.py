@@ -136,14 +136,15 @@ def archive_spark(session: nox.Session) -> None:
     session.run("python", "-m", "tests.spark.class_archive")
 
 
-def fetch_kcat(session: nox.Session) -> None:
-    """Install Debian's kcat, beside which tests run `aiokafka08 kcat`, where that is possible.
+def fetch_debian_programs(session: nox.Session) -> None:
+    """Install Debian's kcat and chromium, beside which tests run our commands, where possible.
 
     Elsewhere these tests are skipped, and say so.
     """
-    if shutil.which("kcat") or not shutil.which("apt-get") or os.geteuid() != 0:
+    missing = [name for name in ("kcat", "jq", "chromium") if not shutil.which(name)]
+    if not missing or not shutil.which("apt-get") or os.geteuid() != 0:
         return
-    for command in (("update", "-q"), ("install", "-y", "-q", "kcat", "jq")):
+    for command in (("update", "-q"), ("install", "-y", "-q", *missing)):
         session.run("apt-get", *command, external=True, silent=True, success_codes=[0, 100])
 
 
@@ -189,7 +190,7 @@ def tests(session: nox.Session) -> None:
     run_lint(session)
     fetch_brokers(session)
     archive_spark(session)
-    fetch_kcat(session)
+    fetch_debian_programs(session)
     with beside(session, *TYPES, pytest_of(*TWINS), twin="python"):
         run_pytest(session, *PARALLEL)
 
@@ -206,7 +207,7 @@ def install_for_tests(session: nox.Session) -> None:
         if light
         else "Installing what all tests need, Spark too: that takes minutes"
     )
-    install(session, "test-client" if light else "test", silent=False)
+    install(session, *(("test-client",) if light else ("test", "browser")), silent=False)
 
 
 @nox.session(venv_backend="none")

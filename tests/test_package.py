@@ -25,7 +25,7 @@ pytestmark = pytest.mark.heavy
 
 EXTRAS = {
     *("click", "kazoo", "opentelemetry", "prometheus_client", "pyarrow", "pyspark", "rich"),
-    "uvloop",
+    *("jinja2", "starlette", "uvicorn", "uvloop"),
 }
 LAZY = ["aiokafka08", "aiokafka08.testing"]
 FIRST_CHOICE = {"asyncio", "logging", "socket", "ssl"}

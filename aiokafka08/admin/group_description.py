@@ -10,7 +10,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
+from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
+from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.requests.groups import DescribedGroup
+from aiokafka08.structs import TopicPartition
+
+
+def assigned_partitions(assignment: bytes) -> list[TopicPartition]:
+    """Return the partitions of a member's assignment; an unreadable one counts as none.
+
+    The members of other protocols than that of consumers have assignments of another form.
+    """
+    try:
+        return ConsumerProtocolMemberAssignment.decode(assignment).partitions()
+    except KafkaProtocolError:
+        return []
 
 
 class MemberDescription(NamedTuple):

@@ -31,7 +31,7 @@ from aiokafka08._core.zookeeper.group_nodes import ReadGroup
 from aiokafka08._core.zookeeper.session import is_node_name
 from aiokafka08.admin.arguments import check_items
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
-from aiokafka08.admin.group_description import GroupDescriptions
+from aiokafka08.admin.group_description import GroupDescriptions, assigned_partitions
 from aiokafka08.admin.group_lag import (
     GroupLags,
     GroupStore,
@@ -48,12 +48,11 @@ from aiokafka08.admin.group_lag import (
 )
 from aiokafka08.admin.group_requests import describe_group
 from aiokafka08.admin.groups import GroupCalls, check_group_ids
-from aiokafka08.coordinator.protocol import PROTOCOL_TYPE, ConsumerProtocolMemberAssignment
+from aiokafka08.coordinator.protocol import PROTOCOL_TYPE
 from aiokafka08.errors import (
     AUTHORIZATION_ERRORS,
     KafkaConfigurationError,
     KafkaError,
-    KafkaProtocolError,
     KafkaUnavailableError,
     NotLeaderForPartitionError,
     UnsupportedVersionError,
@@ -452,12 +451,8 @@ def _undescribed(group: str, error: KafkaError) -> ReadGroup:
 
 
 def _owned(group: DescribedGroup) -> dict[TopicPartition, str]:
-    """Return the member that owns each partition; an unreadable assignment counts as none."""
+    """Return the member that owns each partition."""
     owned: dict[TopicPartition, str] = {}
     for member in group.members:
-        try:
-            assignment = ConsumerProtocolMemberAssignment.decode(member.assignment)
-        except KafkaProtocolError:
-            continue
-        owned.update(dict.fromkeys(assignment.partitions(), member.member))
+        owned.update(dict.fromkeys(assigned_partitions(bytes(member.assignment)), member.member))
     return owned

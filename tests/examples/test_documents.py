@@ -52,7 +52,7 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     text = (ROOT / page).read_text()
     found = [Block(*one) for one in re.findall(r"^```(.*?)\n(.*?)^```$", text, re.M | re.S)]
-    assert {block.language for block in found} <= {"python", "sh"}
+    assert {block.language for block in found} <= {"python", "sh", "ini", "nginx"}
     return found
 
 
@@ -124,10 +124,14 @@ def test_service_test_in_examples_passes(
     run_pytest(pytester, monkeypatch).assert_outcomes(passed=1)
 
 
-def test_guide_prints_the_example_of_a_web_backend() -> None:
-    [printed] = [one for one in blocks("docs/guides/services.md") if one.name == "web_backend.py"]
-    example = (ROOT / "examples/web_backend.py").read_text()
-    assert printed.text == f"# web_backend.py\n{example}"
+@pytest.mark.parametrize(
+    ("guide", "name"),
+    [("services.md", "web_backend.py"), ("console.md", "console_in_fastapi.py")],
+)
+def test_guide_prints_the_example(guide: str, name: str) -> None:
+    [printed] = [one for one in blocks(f"docs/guides/{guide}") if one.name == name]
+    example = (ROOT / "examples" / name).read_text()
+    assert printed.text == f"# {name}\n{example}"
 
 
 def test_program_of_readme_sends_a_message_and_reads_on() -> None:

@@ -4,7 +4,7 @@
 `commands/` by its name. `declare` has the decorators with which a command states its options, its
 examples and the fields of its rows. `settings` merges flags, environment, profile and
 configuration files; `connection` opens clients with the result; `output` prints rows.
-`records/` has the formats of messages, `moving/` what produces and consumes them, `kcat/` what is
+`moving/` produces and consumes messages, in the formats of `_tools.records`; `kcat/` is what is
 kcat's own. The rules of the command `doctor` are in `_tools.doctor`.
 
 Rules for all commands:

@@ -49,7 +49,12 @@ def admin_client(settings: Settings, **options: Any) -> AIOKafkaAdminClient:
     """Return an admin client, with ZooKeeper if the settings name it."""
     from aiokafka08.admin import AIOKafkaAdminClient
 
-    return AIOKafkaAdminClient(**{**_network(settings), **_zookeeper(settings), **options})
+    return AIOKafkaAdminClient(**{**admin_options(settings), **options})
+
+
+def admin_options(settings: Settings) -> dict[str, Any]:
+    """Return the arguments of an admin client, for what opens one itself."""
+    return {**_network(settings), **_zookeeper(settings)}
 
 
 def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:

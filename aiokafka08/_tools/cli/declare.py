@@ -256,8 +256,12 @@ _CONNECTION_OPTIONS: Final = (
 )
 
 
-def connection_options(function: Function) -> Function:
+def connection_options(function: Function, *, unless: str | None = None) -> Function:
     """Add the options that say where the cluster is; pass the merged `Settings` first.
+
+    Args:
+        function: the function of a command.
+        unless: a flag of the command that needs no cluster: with it, None is passed (default None).
 
     Raises:
         IllegalArgumentError: an option, a variable or a file is wrong.
@@ -276,6 +280,10 @@ def connection_options(function: Function) -> Function:
         **others: Any,
     ) -> Any:
         log_to_stderr(log_level)
+        if unless is not None and others[unless]:
+            if bootstrap is not None:
+                raise click.UsageError(f"--{unless} with -b: expected one of them")
+            return function(None, *arguments, **others)
         given = {
             "bootstrap": bootstrap,
             "zookeeper": zookeeper,

@@ -61,6 +61,10 @@ SECTIONS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
     "Watch": {
         "exporter": CommandEntry("exporter", "Serve metrics to Prometheus."),
         "doctor": CommandEntry("doctor", "Find what is wrong with a cluster, or soon will be."),
+        "console": CommandEntry(
+            "console",
+            "Show a cluster in the browser.",
+        ),
     },
     "Try": {
         "cluster": CommandEntry("cluster", "Run a Kafka cluster in memory."),

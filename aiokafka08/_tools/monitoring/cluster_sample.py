@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from aiokafka08._core.net.versions import BrokerVersion
+from aiokafka08.admin.group_description import GroupDescription
 from aiokafka08.structs import TopicPartition
 
 
@@ -125,12 +126,15 @@ class GroupSample:
         store: "kafka" or "zookeeper".
         members: the ids of its members; None if they aren't known.
         committed: the committed offset by partition.
+        description: its state and members as the store describes them; None if it couldn't be
+            described.
     """
 
     group: str
     store: str
     members: tuple[str, ...] | None
     committed: Mapping[TopicPartition, int]
+    description: GroupDescription | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,7 @@ class ClusterSample:
         remedies: what to do about those of `errors` that end with it.
         rights: the right that the client lacked for those of `errors` that are refusals, such as
             "Describe on the cluster".
+        controller: the node id of the controller; None before 0.10, where brokers don't say.
     """
 
     brokers: Mapping[int, BrokerSample]
@@ -159,6 +164,7 @@ class ClusterSample:
     explained: frozenset[str] = frozenset()
     remedies: Mapping[str, str] = field(default_factory=dict)
     rights: Mapping[str, str] = field(default_factory=dict)
+    controller: int | None = None
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionSample]]:
         """Yield all partitions, by topic and number."""

@@ -38,7 +38,7 @@ class RefreshStatus:
     Attributes:
         interval_s: seconds between two refreshes.
         ended_at: when the last refresh ended; the start of the refresher before the first one.
-        ready: the metrics of the last sample; None before the first one.
+        ready: the metrics of the last sample; None before the first one, and if none are made.
         is_up: whether the last refresh succeeded, and all known brokers responded.
         brokers: the known brokers, and whether they responded to the last refresh.
         refreshes: the number of refreshes that ended.

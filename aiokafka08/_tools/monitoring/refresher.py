@@ -1,6 +1,7 @@
-"""`Refresher`: take samples of a cluster in the background, and keep the newest metrics ready.
+"""`Refresher`: take samples of a cluster in the background, and keep what is made of them ready.
 
-The command `exporter` runs it in the event loop; the endpoint reads `status` in its threads.
+The command `exporter` runs it in the event loop; the endpoint reads `status` in its threads. The
+console runs it with a `prepare` of its own, in place of the metrics.
 
 Invariant: `status` is replaced as a whole, and its values never change, so any thread may read it
 and a scrape never waits for a broker. A failed refresh keeps the metrics of the last sample. Each
@@ -13,7 +14,7 @@ import asyncio
 import gzip
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Final
 
@@ -41,6 +42,21 @@ _MIN_PAUSE_S: Final = 0.1
 _FINAL: Final = (UnsupportedVersionError, KafkaConfigurationError, IllegalArgumentError)
 """Errors that no later refresh gets over."""
 
+Prepare = Callable[[ClusterSample, ClusterHistory, float], Awaitable[ReadyMetrics | None]]
+"""Makes something of a sample that the history has already, and that was taken at this time."""
+
+
+async def prepare_metrics(
+    sample: ClusterSample, history: ClusterHistory, taken_at: float
+) -> ReadyMetrics:
+    """Return the metrics of a sample, as text."""
+
+    def write() -> ReadyMetrics:
+        text = write_text(cluster_families(sample, history, taken_at))
+        return ReadyMetrics(text, gzip.compress(text, compresslevel=1, mtime=0), taken_at)
+
+    return await asyncio.to_thread(write)
+
 
 class Refresher:
     """Refresh the metrics of one cluster again and again.
@@ -52,6 +68,8 @@ class Refresher:
         interval_s: seconds from the start of a refresh to the start of the next one.
         clock: returns monotonic seconds (default `time.monotonic`).
         min_kept_s: how long the metrics of a sample are served at least (default 60).
+        prepare: is awaited with each sample; what it returns is the status's `ready` (default
+            `prepare_metrics`).
 
     Attributes:
         status: what the last refreshes have brought.
@@ -66,12 +84,14 @@ class Refresher:
         interval_s: float,
         clock: Callable[[], float] = time.monotonic,
         min_kept_s: float = MIN_KEPT_S,
+        prepare: Prepare = prepare_metrics,
     ) -> None:
         self._open_admin = open_admin
         self._sampler = sampler
         self._client_id = client_id
         self._interval_s = interval_s
         self._clock = clock
+        self._prepare = prepare
         self._history = ClusterHistory()
         self._brokers = KnownBrokers()
         self._admin: AIOKafkaAdminClient | None = None
@@ -133,7 +153,7 @@ class Refresher:
         taken_at = self._clock()
         brokers = tuple(self._brokers.add(taken_at, sample.brokers).values())
         await run_in_steps(self._history.add_in_steps(taken_at, sample))
-        ready = await asyncio.to_thread(self._ready, sample, taken_at)
+        ready = await self._prepare(sample, self._history, taken_at)
         self.status = RefreshStatus(
             self._interval_s,
             ended_at=self._clock(),
@@ -177,10 +197,6 @@ class Refresher:
         admin, self._admin = self._admin, None
         if admin is not None:
             await admin.close()
-
-    def _ready(self, sample: ClusterSample, taken_at: float) -> ReadyMetrics:
-        text = write_text(cluster_families(sample, self._history, taken_at))
-        return ReadyMetrics(text, gzip.compress(text, compresslevel=1, mtime=0), taken_at)
 
     def _report(self, outcome: tuple[int, str]) -> None:
         """Log what is wrong with the refreshes, when it has changed."""

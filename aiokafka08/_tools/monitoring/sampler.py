@@ -160,7 +160,8 @@ class ClusterSampler:
             return await self._sample()
 
     async def _sample(self) -> ClusterSample:
-        brokers = (await self._admin.describe_cluster())["brokers"]
+        cluster = await self._admin.describe_cluster()
+        brokers, controller = cluster["brokers"], cluster["controller_id"]
         described = await self._admin.describe_topics()
         topics = [
             topic
@@ -213,6 +214,7 @@ class ClusterSampler:
             rights=gaps.rights,
             explained=frozenset(explained),
             hints=tuple(gaps.hints),
+            controller=controller if controller >= 0 else None,
         )
 
     async def _topic_nodes(
@@ -252,10 +254,8 @@ class ClusterSampler:
             _or_gap(self._admin.describe_stored_groups(listed), None, "members of groups", gaps),
         )
         described = found or []
-        members = {
-            (group.group, group.store): tuple(
-                member.member_id for member in group.description.members
-            )
+        descriptions = {
+            (group.group, group.store): group.description
             for group in described
             if group.description is not None
         }
@@ -274,9 +274,11 @@ class ClusterSampler:
             if group.error is not None:
                 continue
             committed = {tp: offset.offset for tp, offset in group.offsets.items()}
-            nobody = () if group.group in without else None
-            names = members.get((group.group, group.store), nobody)
-            samples.append(GroupSample(group.group, group.store, names, committed))
+            description = descriptions.get((group.group, group.store))
+            names: tuple[str, ...] | None = () if group.group in without else None
+            if description is not None:
+                names = tuple(member.member_id for member in description.members)
+            samples.append(GroupSample(group.group, group.store, names, committed, description))
         return tuple(samples)
 
     async def _are_groups_hidden(self, versions: _Versions, gaps: _Gaps) -> bool:

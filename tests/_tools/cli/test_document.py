@@ -112,8 +112,8 @@ def test_every_example_runs(
             command = command.replace("http://127.0.0.1:9094", clients.url.removesuffix("/metrics"))
             if name in ("gateway", "gateway run"):
                 command += f" --listen 127.0.0.1:{free_port()}"
-            if name == "exporter":
-                command += " --listen 127.0.0.1:0"  # and so may 9308
+            if name in ("exporter", "console"):
+                command += " --listen 127.0.0.1:0"  # and so may 9308 or 8008
             command = command.replace("--watch 60s", "--watch 1s")
             finds = name in ("doctor", "gateway check")
             codes = {0, 1} if finds else {example.code}  # it may have findings

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import (
     BrokerSample,
     ClusterSample,
@@ -97,6 +98,27 @@ async def test_sample_becomes_ready_metrics() -> None:
     assert found["kafka_exporter_state_age_seconds"] == 3
     assert found["kafka_exporter_history_seconds"] == 3
     assert found["kafka_exporter_scrape_errors"] == 0
+
+
+async def test_prepare_takes_the_place_of_the_metrics() -> None:
+    """The console makes its view of each sample, which the history has already."""
+    prepared: list[tuple[ClusterSample, float | None]] = []
+
+    async def prepare(sample: ClusterSample, history: ClusterHistory, taken_at: float) -> None:
+        prepared.append((sample, history.begin()))
+
+    cluster = ScriptedCluster(GOOD)
+    refresher = Refresher(
+        lambda: cast(Any, cluster),
+        lambda admin: cast(Any, admin),
+        client_id="test",
+        interval_s=15,
+        clock=lambda: cluster.now,
+        prepare=prepare,
+    )
+    await refresher.refresh_once()
+    assert prepared == [(GOOD, refresher.status.history_begin)]
+    assert (refresher.status.is_up, refresher.status.ready) == (True, None)
 
 
 async def test_failed_refresh_is_down_and_keeps_the_metrics() -> None:

@@ -149,6 +149,7 @@ async def test_idle_group_is_in_the_sample(version: str) -> None:
         assert not orders[0].is_under_replicated
         [group] = sample.groups
         assert (group.group, group.store, group.committed) == ("billing", "kafka", {ORDERS: 4})
+        assert sample.controller == (0 if version == "0.10" else None)
 
 
 async def test_silent_broker_leaves_a_gap() -> None:
@@ -211,6 +212,10 @@ async def test_group_that_cannot_be_described_has_its_offsets() -> None:
         assert members.keys() == {"billing", "other"}
         assert members["billing"] is None
         assert len(members["other"] or ()) == 1
+        described = {group.group: group.description for group in sample.groups}
+        assert described["billing"] is None
+        assert described["other"] is not None
+        assert described["other"].state == "Stable"
         [error] = sample.errors
         assert "members of group 'billing' in kafka" in error
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_router import router_config
-from aiokafka08._tools.cli.moving.positions import OffsetSpan
-from aiokafka08._tools.cli.moving.read_plan import PartitionRange
-from aiokafka08._tools.cli.moving.read_records import read_bounded
+from aiokafka08._tools.reading.positions import OffsetSpan
+from aiokafka08._tools.reading.read_plan import PartitionRange
+from aiokafka08._tools.reading.read_records import read_bounded
 from aiokafka08.errors import CorruptRecordException, KafkaError, RecordTooLargeError
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, Columns
 from aiokafka08.structs import LAST_OFFSET, TopicPartition

@@ -179,12 +179,12 @@ def consume(
     from aiokafka08._tools.cli.moving.consuming import ConsumeJob
     from aiokafka08._tools.cli.moving.consuming import consume as read
     from aiokafka08._tools.cli.moving.pipes import open_stdout
-    from aiokafka08._tools.cli.moving.positions import PositionKind, parse_bounds
     from aiokafka08._tools.cli.notes import note, noted_end
-    from aiokafka08._tools.cli.records.delimiters import unescape
-    from aiokafka08._tools.cli.records.formats import OutputOptions, parse_serdes, record_encoder
-    from aiokafka08._tools.cli.records.formats import key_delimiter as parse_key_delimiter
-    from aiokafka08._tools.cli.records.selection import RecordFilter
+    from aiokafka08._tools.reading.positions import PositionKind, parse_bounds
+    from aiokafka08._tools.records.delimiters import unescape
+    from aiokafka08._tools.records.formats import OutputOptions, parse_serdes, record_encoder
+    from aiokafka08._tools.records.formats import key_delimiter as parse_key_delimiter
+    from aiokafka08._tools.records.selection import RecordFilter
     from aiokafka08.errors import IllegalArgumentError
 
     start, end = parse_bounds(starts, ends, now_ms=int(time.time() * 1000))

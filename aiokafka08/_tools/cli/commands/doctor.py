@@ -69,10 +69,10 @@ def doctor(
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.findings import write_findings
     from aiokafka08._tools.cli.main import error_text, fail
-    from aiokafka08._tools.cli.times import parse_duration
     from aiokafka08._tools.doctor.authentication import authentication_findings
     from aiokafka08._tools.doctor.examination import examine
     from aiokafka08._tools.doctor.finding import find_code
+    from aiokafka08._tools.times import parse_duration
     from aiokafka08.errors import IllegalArgumentError, KafkaError
 
     watch_s = None if watch is None else parse_duration("--watch", watch) / 1000

@@ -275,21 +275,16 @@ def _note_uncommitted(rows: Iterable[Row]) -> None:
 
 
 def _member_row(member: MemberDescription | None) -> dict[str, Any]:
-    from aiokafka08.coordinator.protocol import ConsumerProtocolMemberAssignment
-    from aiokafka08.errors import KafkaProtocolError
+    from aiokafka08.admin.group_description import assigned_partitions
 
     if member is None:
         return {"member": None, "client_id": None, "host": None, "partitions": []}
-    try:
-        assignment = ConsumerProtocolMemberAssignment.decode(member.member_assignment)
-        partitions = [f"{tp.topic}/{tp.partition}" for tp in sorted(assignment.partitions())]
-    except KafkaProtocolError:
-        partitions = []  # another protocol than that of consumers
+    assigned = sorted(assigned_partitions(member.member_assignment))
     return {
         "member": member.member_id,
         "client_id": member.client_id,
         "host": member.client_host,
-        "partitions": partitions,
+        "partitions": [f"{tp.topic}/{tp.partition}" for tp in assigned],
     }
 
 
@@ -390,7 +385,7 @@ def _watch_lag(
 
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.terminal import shows_escapes
-    from aiokafka08._tools.cli.times import parse_duration
+    from aiokafka08._tools.times import parse_duration
     from aiokafka08.errors import IllegalArgumentError
 
     interval_s = parse_duration("--watch", watch) / 1000

@@ -429,7 +429,7 @@ def _move(
 
 def _target(option: str, value: Any) -> PlanTarget:
     """Return the target that an option names."""
-    from aiokafka08._tools.cli.times import parse_duration, parse_time
+    from aiokafka08._tools.times import parse_duration, parse_time
     from aiokafka08.admin import ShiftBy
 
     now_ms = time.time_ns() // 1_000_000

@@ -142,8 +142,8 @@ async def _produce(settings: Settings, options: KcatOptions) -> None:
     from aiokafka08._tools.cli.kcat.partitioner import ConsistentRandomPartitioner
     from aiokafka08._tools.cli.moving.producing import ProduceJob, max_message_bytes, produce
     from aiokafka08._tools.cli.notes import note
-    from aiokafka08._tools.cli.records.formats import InputOptions
-    from aiokafka08._tools.cli.records.headers import parse_header
+    from aiokafka08._tools.records.formats import InputOptions
+    from aiokafka08._tools.records.headers import parse_header
 
     assert options.topic is not None
     job = ProduceJob(
@@ -174,9 +174,9 @@ async def _consume(settings: Settings, options: KcatOptions) -> None:
 
     from aiokafka08._tools.cli.moving.consuming import ConsumeJob, consume
     from aiokafka08._tools.cli.moving.pipes import open_stdout
-    from aiokafka08._tools.cli.moving.positions import parse_bounds
     from aiokafka08._tools.cli.notes import note
-    from aiokafka08._tools.cli.records.formats import kcat_encoder
+    from aiokafka08._tools.reading.positions import parse_bounds
+    from aiokafka08._tools.records.formats import kcat_encoder
 
     start, end = parse_bounds(
         [options.start] if options.start is not None else [],
@@ -225,8 +225,8 @@ async def _consume(settings: Settings, options: KcatOptions) -> None:
 async def _list(settings: Settings, options: KcatOptions) -> None:
     from aiokafka08._tools.cli.connection import range_router
     from aiokafka08._tools.cli.kcat.listing import kcat_json, kcat_text
-    from aiokafka08._tools.cli.moving.read_plan import select_topics
     from aiokafka08._tools.cli.output import write_text
+    from aiokafka08._tools.reading.read_plan import select_topics
 
     async with range_router(settings) as router:
         snapshot = await router.metadata.refresh()
@@ -240,9 +240,9 @@ async def _list(settings: Settings, options: KcatOptions) -> None:
 async def _query(settings: Settings, options: KcatOptions) -> None:
     """Print the offset of each time; -1 where no message is as late, as kcat does."""
     from aiokafka08._tools.cli.connection import range_router
-    from aiokafka08._tools.cli.moving.read_plan import offsets_at, select_partitions, select_topics
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_text
+    from aiokafka08._tools.reading.read_plan import offsets_at, select_partitions, select_topics
 
     async with range_router(settings) as router:
         snapshot = await router.metadata.refresh()

@@ -67,7 +67,7 @@ def offsets(
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
-    from aiokafka08._tools.cli.times import parse_time
+    from aiokafka08._tools.times import parse_time
 
     at_ms = None if at is None else parse_time("--at", at, time.time_ns() // 1_000_000)
     rows = run(_offsets(settings, topic, partitions, at_ms))

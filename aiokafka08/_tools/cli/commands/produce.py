@@ -120,10 +120,10 @@ def produce(
     from aiokafka08._tools.cli.moving.producing import ProduceJob, max_message_bytes
     from aiokafka08._tools.cli.moving.producing import produce as send
     from aiokafka08._tools.cli.notes import note
-    from aiokafka08._tools.cli.records.delimiters import unescape
-    from aiokafka08._tools.cli.records.formats import InputOptions
-    from aiokafka08._tools.cli.records.formats import key_delimiter as parse_key_delimiter
-    from aiokafka08._tools.cli.records.headers import parse_header
+    from aiokafka08._tools.records.delimiters import unescape
+    from aiokafka08._tools.records.formats import InputOptions
+    from aiokafka08._tools.records.formats import key_delimiter as parse_key_delimiter
+    from aiokafka08._tools.records.headers import parse_header
     from aiokafka08.errors import IllegalArgumentError
 
     if partition is not None and keep_partition:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiokafka08._tools.cli.records.delimiters import unescape
+from aiokafka08._tools.records.delimiters import unescape
 from aiokafka08.errors import IllegalArgumentError
 
 _FLAGS: Final = "PCG:LQM:t:p:b:z:o:eED:K:k:H:Od:qvF:X:c:Tuf:ZlVhs:r:Jm:U"

@@ -19,12 +19,12 @@ from typing import Any, Final
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, Deliveries
 from aiokafka08._core.concurrency.rate import RateLimit
 from aiokafka08._tools.cli.connection import consumer, producer, range_router
-from aiokafka08._tools.cli.moving.positions import Bounds
-from aiokafka08._tools.cli.moving.read_plan import plan_ranges, select_partitions, select_topics
-from aiokafka08._tools.cli.moving.read_records import read_bounded
 from aiokafka08._tools.cli.notes import note
 from aiokafka08._tools.cli.progress import Progress
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._tools.reading.positions import Bounds
+from aiokafka08._tools.reading.read_plan import plan_ranges, select_partitions, select_topics
+from aiokafka08._tools.reading.read_records import read_bounded
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition

@@ -1,7 +1,7 @@
 """`consume`: read records and write them to stdout in a format.
 
-`consume` is the whole of it, for `commands.consume` and `commands.kcat`. `read_plan` finds the
-offsets, `read_records` and `read_group` read, an encoder formats, `pipes` writes.
+`consume` is the whole of it, for `commands.consume` and `commands.kcat`. `_tools.reading`
+finds the offsets and reads, in a group `read_group` reads, an encoder formats, `pipes` writes.
 
 Invariants: nothing but records goes to stdout. A record counts as read, for the count and the rate,
 only when it was written; for the group's offsets see `read_group`. No topic is created.
@@ -22,27 +22,27 @@ from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.ranges.next_readable import find_readable
 from aiokafka08._tools.cli.connection import consumer, range_router
 from aiokafka08._tools.cli.moving.pipes import Output
-from aiokafka08._tools.cli.moving.positions import Bounds, PositionKind
 from aiokafka08._tools.cli.moving.read_group import GroupReader
-from aiokafka08._tools.cli.moving.read_plan import (
+from aiokafka08._tools.cli.progress import Progress
+from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._tools.reading.positions import Bounds, PositionKind
+from aiokafka08._tools.reading.read_plan import (
     Note,
     PartitionRange,
     plan_ranges,
     select_partitions,
     select_topics,
 )
-from aiokafka08._tools.cli.moving.read_records import RecordBatchSource, follow, read_bounded
-from aiokafka08._tools.cli.progress import Progress
-from aiokafka08._tools.cli.records.formats import BrokerOf
-from aiokafka08._tools.cli.records.headers import with_headers
-from aiokafka08._tools.cli.records.selection import RecordFilter
-from aiokafka08._tools.cli.records.types import (
+from aiokafka08._tools.reading.read_records import RecordBatchSource, follow, read_bounded
+from aiokafka08._tools.records.formats import BrokerOf
+from aiokafka08._tools.records.headers import with_headers
+from aiokafka08._tools.records.selection import RecordFilter
+from aiokafka08._tools.records.types import (
     BytesRecord,
     ColumnsEncoder,
     RecordEncoder,
     RecordFormatError,
 )
-from aiokafka08._tools.cli.settings import Settings
 from aiokafka08.consumer.config import AutoOffsetReset
 from aiokafka08.errors import (
     CorruptRecordException,

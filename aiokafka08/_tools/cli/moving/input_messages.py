@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from aiokafka08._tools.cli.moving.pipes import BLOCK_BYTES, read_blocks
-from aiokafka08._tools.cli.records.files import NULL_SUFFIX
-from aiokafka08._tools.cli.records.types import InputMessages, RecordDecoder, RecordFormatError
+from aiokafka08._tools.records.files import NULL_SUFFIX
+from aiokafka08._tools.records.types import InputMessages, RecordDecoder, RecordFormatError
 
 STDIN: Final = "-"
 

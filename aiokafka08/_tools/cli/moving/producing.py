@@ -31,13 +31,13 @@ from aiokafka08._tools.cli.moving.input_messages import (
     total_bytes,
 )
 from aiokafka08._tools.cli.moving.pipes import BLOCK_BYTES, Output, open_stdout
-from aiokafka08._tools.cli.moving.read_plan import Note
 from aiokafka08._tools.cli.progress import Progress
-from aiokafka08._tools.cli.records.formats import InputOptions, record_decoder
-from aiokafka08._tools.cli.records.headers import refused_headers
-from aiokafka08._tools.cli.records.raw import with_fixed_key
-from aiokafka08._tools.cli.records.types import InputMessages, RecordFormatError
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._tools.reading.read_plan import Note
+from aiokafka08._tools.records.formats import InputOptions, record_decoder
+from aiokafka08._tools.records.headers import refused_headers
+from aiokafka08._tools.records.raw import with_fixed_key
+from aiokafka08._tools.records.types import InputMessages, RecordFormatError
 from aiokafka08.embedded_headers import Headers
 from aiokafka08.errors import (
     KafkaError,

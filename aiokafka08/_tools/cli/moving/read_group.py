@@ -17,8 +17,8 @@ from typing import Final
 
 from aiokafka08 import AIOKafkaConsumer
 from aiokafka08._tools.cli.moving.pipes import Output
-from aiokafka08._tools.cli.moving.read_plan import PartitionRange
-from aiokafka08._tools.cli.moving.read_records import (
+from aiokafka08._tools.reading.read_plan import PartitionRange
+from aiokafka08._tools.reading.read_records import (
     MissingTopics,
     RecordBatchSource,
     records_before,

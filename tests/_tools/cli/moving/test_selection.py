@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08._tools.cli.records.selection import RecordFilter
+from aiokafka08._tools.records.selection import RecordFilter
 from aiokafka08.embedded_headers import embed
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.testing import EmbeddedCluster

@@ -26,7 +26,7 @@ import sys
 from io import BufferedReader
 
 from aiokafka08._tools.cli.moving.pipes import read_blocks
-from aiokafka08._tools.cli.records.raw import RawDecoder, RawInput, RawLayout
+from aiokafka08._tools.records.raw import RawDecoder, RawInput, RawLayout
 from aiokafka08.protocol.api import Topic, encode_request
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.message_set import BinaryColumn, MessageSetBuilder

@@ -1,0 +1,181 @@
+"""`console`: a web page about the cluster.
+
+The package `console` has the pages; this module reads the options and waits for the end.
+"""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from aiokafka08._tools.cli.declare import Example, command, connection_options
+from aiokafka08._tools.cli.main import INTERRUPTED
+from aiokafka08._tools.cli.notes import in_options, note
+from aiokafka08._tools.cli.settings import Settings
+from aiokafka08.errors import KafkaConfigurationError
+
+if TYPE_CHECKING:
+    from aiokafka08._tools.console.guard import Access
+    from aiokafka08._tools.console.server import ServeOptions
+
+DEFAULT_PORT: Final = 8008
+
+_FILE: Final = click.Path(path_type=Path)
+
+
+@command(
+    "console",
+    examples=[
+        Example(
+            "Look at a cluster, from this machine",
+            "aiokafka08 console -b kafka1:9092 --zookeeper zk1:2181",
+            code=INTERRUPTED,
+            until_interrupted=True,
+        ),
+        Example(
+            "Look at an embedded cluster whose data moves",
+            "aiokafka08 console --demo",
+            code=INTERRUPTED,
+            until_interrupted=True,
+        ),
+        Example(
+            "Behind a proxy on this machine that knows the users",
+            "aiokafka08 console -b kafka1:9092 --auth-header X-Remote-User "
+            "--trusted-proxy 127.0.0.1 --host-name kafka.example.org",
+            code=INTERRUPTED,
+            until_interrupted=True,
+        ),
+    ],
+)
+@click.option("--demo", is_flag=True, help="Run an embedded cluster, and show it.")
+@click.option(
+    "--listen",
+    default=f":{DEFAULT_PORT}",
+    metavar="[HOST]:PORT",
+    help=f"Where to listen, on 127.0.0.1 without HOST (default: 127.0.0.1:{DEFAULT_PORT}).",
+)
+@click.option(
+    "--interval",
+    type=click.FloatRange(min=1),
+    default=10.0,
+    metavar="SECONDS",
+    help="Time from one sample of the cluster to the next (default: 10).",
+)
+@click.option("--title", metavar="TEXT", help="The cluster's name on the pages (default: -b).")
+@click.option(
+    "--host-name",
+    "host_names",
+    multiple=True,
+    metavar="NAME",
+    help="A name under which the console may be opened, besides addresses and localhost; may be "
+    "repeated.",
+)
+@click.option(
+    "--token-file",
+    type=_FILE,
+    metavar="FILE",
+    help="Take the token from there, and don't print it (default: a new one at each start).",
+)
+@click.option(
+    "--auth-header",
+    metavar="NAME",
+    help="Admit who a proxy names in this header, in place of a token; needs --trusted-proxy.",
+)
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="NETWORK",
+    help="Where that proxy is, such as 127.0.0.1 or 10.0.0.0/24; may be repeated.",
+)
+@click.option("--tls-cert", type=_FILE, metavar="FILE", help="The certificate chain, as PEM.")
+@click.option("--tls-key", type=_FILE, metavar="FILE", help="Its private key, as PEM.")
+@click.option(
+    "--insecure",
+    is_flag=True,
+    help="Listen on other addresses than this machine's own without TLS.",
+)
+@functools.partial(connection_options, unless="demo")
+def console(
+    settings: Settings | None,
+    demo: bool,
+    listen: str,
+    interval: float,
+    title: str | None,
+    host_names: tuple[str, ...],
+    token_file: Path | None,
+    auth_header: str | None,
+    trusted_proxies: tuple[str, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    insecure: bool,
+) -> None:
+    """Show a cluster in the browser.
+
+    It has pages about brokers, topics, messages, groups and their lag, and is read-only. Open the
+    URL that it prints: the token in it is what admits you. Nothing in the cluster is changed by
+    looking, and nothing is loaded from other hosts. Groups and settings in ZooKeeper need
+    --zookeeper. 'The console' in the documentation tells about access from other machines.
+    """
+    from aiokafka08._tools.cli.commands.exporter import parse_listen
+    from aiokafka08._tools.cli.connection import run
+
+    _require_extra()
+    from aiokafka08._tools.console.server import ServeOptions, access_of
+
+    host, port = parse_listen(listen)
+    options = ServeOptions(
+        host=host or "127.0.0.1",
+        port=port,
+        host_names=host_names,
+        token_file=token_file,
+        auth_header=auth_header,
+        trusted_proxies=trusted_proxies,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        insecure=insecure,
+    )
+    access = access_of(options)
+    if settings is None:
+        run(_serve_demo(options, access, interval, title or "demo"))
+    else:
+        from aiokafka08._tools.cli.connection import admin_options
+
+        run(_serve(admin_options(settings), options, access, interval, title))
+
+
+def _require_extra() -> None:
+    for package in ("starlette", "uvicorn", "jinja2"):
+        try:
+            __import__(package)
+        except ModuleNotFoundError as error:
+            if error.name != package:
+                raise
+            raise KafkaConfigurationError(
+                f"console: {package} isn't installed. Install it with: "
+                "pip install 'aiokafka08[console]'"
+            ) from None
+
+
+async def _serve(
+    client: dict[str, Any],
+    options: ServeOptions,
+    access: Access,
+    interval_s: float,
+    title: str | None,
+) -> None:
+    from aiokafka08._tools.console.application import make_console
+    from aiokafka08._tools.console.server import serve
+
+    console = make_console(client, access, title=title, interval_s=interval_s, reword=in_options)
+    await serve(console, options, access, lambda url: note(f"console at {url}"))
+
+
+async def _serve_demo(options: ServeOptions, access: Access, interval_s: float, title: str) -> None:
+    from aiokafka08._tools.console.demo import demo_cluster
+
+    async with demo_cluster() as servers:
+        await _serve({"bootstrap_servers": servers}, options, access, min(interval_s, 2.0), title)

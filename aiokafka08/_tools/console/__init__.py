@@ -1,0 +1,11 @@
+"""The console's pages: what is known of a cluster, for people in a browser and as JSON.
+
+`application` is the ASGI application, which `guard` protects and `pages` serves. `watch` takes the
+samples, in the background, and `cluster_view` makes the rows of the pages of each one, once,
+whatever the number of viewers. `point_history` keeps values over time and `charts` draws them,
+`query_table` sorts, filters and pages rows, `message_search` and `message_text` read and show
+messages. `server` runs the application for the command `console`, `demo` a cluster to look at.
+
+Invariants: no route changes anything, and reading creates no topic, group or commit. What comes
+from a cluster is hostile: templates escape everything, and no page has an inline script or style.
+"""

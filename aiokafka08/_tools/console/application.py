@@ -1,0 +1,126 @@
+"""`app`: the console as an ASGI application, to be served or mounted.
+
+`server` serves it for the command `console`. Everything else in this package hangs from here:
+`Console` owns the `ClusterWatch`, the pages and their guard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from types import TracebackType
+from typing import Any, Self
+
+from starlette.types import Receive, Scope, Send
+
+from aiokafka08._tools.console.guard import Access, Authorize, Guard
+from aiokafka08._tools.console.pages import Pages
+from aiokafka08._tools.console.watch import ClusterWatch, Reword
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.errors import IllegalArgumentError
+
+
+class Console:
+    """The console of one cluster; `app()` makes one.
+
+    It is an ASGI application. Served by itself it runs from the server's start to its end; mounted,
+    the service that mounts it runs it: `async with console`.
+    """
+
+    def __init__(self, watch: ClusterWatch, title: str, access: Access, reword: Reword) -> None:
+        self._watch = watch
+        self._guard = Guard(Pages(watch, title, reword).application, access)
+
+    async def __aenter__(self) -> Self:
+        self._watch.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._stop()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the server's start and end."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        else:
+            await self._guard(scope, receive, send)
+
+    async def _stop(self) -> None:
+        self._guard.close()
+        await self._watch.stop()
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                self._watch.start()
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await self._stop()
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+
+def app(
+    *,
+    authorize: Authorize | None = None,
+    hosts: Collection[str] = (),
+    title: str | None = None,
+    interval_s: float = 10.0,
+    **options: Any,
+) -> Console:
+    """Return the console of a cluster, as an ASGI application. It changes nothing in the cluster.
+
+    Args:
+        authorize: called with each request (`starlette.requests.Request`), returns True to admit
+            it; it may be a coroutine function. None admits requests from this machine only, and
+            none with a proxy's header. A proxy on this machine that adds no header can't be told
+            from a user: behind any proxy, give `authorize` (default None).
+        hosts: without `authorize`, the host names under which the console may be opened, besides
+            addresses and "localhost" (default ()).
+        title: the cluster's name on the pages; None: the addresses (default None).
+        interval_s: seconds from one sample of the cluster to the next (default 10).
+        **options: arguments of `AIOKafkaAdminClient`, such as `bootstrap_servers` and
+            `zookeeper_connect`.
+
+    Raises:
+        IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError: an option has a
+            value that isn't supported.
+    """
+    if authorize is not None and not callable(authorize):
+        raise IllegalArgumentError(f"authorize={authorize!r}: expected a callable or None")
+    names = None if authorize is not None else {name.lower() for name in hosts}
+    return make_console(
+        options,
+        Access(authorize=authorize, hosts=names),
+        title=title,
+        interval_s=interval_s,
+    )
+
+
+def make_console(
+    options: dict[str, Any],
+    access: Access,
+    *,
+    title: str | None,
+    interval_s: float,
+    reword: Reword = str,
+) -> Console:
+    """Return a console with any `Access`; the arguments are otherwise those of `app`.
+
+    Args:
+        options: of `AIOKafkaAdminClient`.
+        access: who is admitted.
+        title: the cluster's name; None: the addresses.
+        interval_s: seconds from one sample to the next.
+        reword: turns errors into words of the place where the options were given.
+    """
+    if interval_s < 1:
+        raise IllegalArgumentError(f"interval_s={interval_s!r}: expected a number >= 1")
+    AIOKafkaAdminClient(**options)  # a wrong option is an error now, not at the first sample
+    watch = ClusterWatch(options, float(interval_s))
+    return Console(watch, title or watch.servers, access, reword)

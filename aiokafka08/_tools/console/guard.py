@@ -1,0 +1,263 @@
+"""`Guard`: who may see the console, and the headers that keep its pages apart from other sites.
+
+An ASGI application around the pages. `application` builds it for a mounted console, `server` for
+the command.
+
+Invariants: no request reaches a page before `Access` has admitted it, and each response has the
+headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; it
+leaves the URL by a redirect at the first visit. No request changes anything: other methods than
+GET and HEAD are refused. Nor does a script of another site read anything, whatever the service says
+that the console is mounted in.
+"""
+
+from __future__ import annotations
+
+import hmac
+import inspect
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import parse_qsl, quote, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aiokafka08._core.limited_log import LimitedLog
+
+_log: Final = logging.getLogger("aiokafka08.console")
+
+IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
+Authorize = Callable[[Request], bool | Awaitable[bool]]
+"""Says whether a request may see the console; a coroutine function may do so, too."""
+
+_HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+_FORWARDED: Final = (
+    ("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"),
+    ("x-forwarded-", "x-original-", "x-envoy-", "cf-"),
+)
+"""Names and prefixes of a proxy's headers: behind one the peer's address isn't the user's."""
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Who is admitted: at most one of the three ways is set, none admits loopback only.
+
+    Attributes:
+        token: what the visitor has to know.
+        auth_header: the header in which a proxy names the user, with the addresses of that proxy.
+        trusted_proxies: from where this header is believed.
+        authorize: decides by itself.
+        hosts: names that a Host header may have, besides addresses and "localhost"; None accepts
+            any, which is for `authorize`.
+    """
+
+    token: str | None = None
+    auth_header: str | None = None
+    trusted_proxies: Sequence[IpNetwork] = ()
+    authorize: Authorize | None = None
+    hosts: Collection[str] | None = ()
+
+
+class Guard:
+    """Admit requests by `Access`, and set the headers of all responses."""
+
+    def __init__(self, pages: ASGIApp, access: Access) -> None:
+        self._pages = pages
+        self._access = access
+        # Cookies know no ports: another server on this host sees them, and must not see the token.
+        key = (access.token or "").encode()
+        self._cookie_value = hmac.new(key, b"aiokafka08 console", "sha256").hexdigest()
+        self._limited_log = LimitedLog(_log)
+
+    def close(self) -> None:
+        """Log what was counted."""
+        self._limited_log.close()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request; another scope than HTTP, such as a WebSocket's, is closed."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(_HEADERS)
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refusal = await self._refusal(scope)
+        answer = self._pages if refusal is None else refusal
+        await answer(scope, receive, send_with_headers)
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        """Return the response that takes the place of the page; None admits the request."""
+        headers, access = Headers(scope=scope), self._access
+        host = _host_name(headers.get("host", ""))
+        if access.hosts is not None and not _is_known(host, access.hosts):
+            return _refused(
+                421,
+                "The console doesn't serve this host name. Open it by its address, or start it "
+                "with --host-name",
+            )
+        if scope["method"] not in ("GET", "HEAD"):
+            return _refused(405, "The console changes nothing: it has GET only", Allow="GET, HEAD")
+        if _is_of_another_site(headers):
+            return _refused(403, "The console can't be read by scripts of other sites")
+        if access.authorize is not None:
+            allowed = access.authorize(Request(scope))
+            if inspect.isawaitable(allowed):
+                allowed = await allowed
+            return None if allowed is True else _refused(403, "You may not see this console")
+        if access.auth_header is not None:
+            return self._refusal_behind_proxy(scope, headers)
+        if access.token is not None:
+            return self._refusal_by_token(scope, headers, access.token)
+        if _is_loopback(scope) and not _is_forwarded(headers):
+            return None
+        return _refused(403, "Without `authorize` the console serves this machine only")
+
+    def _refusal_behind_proxy(self, scope: Scope, headers: Headers) -> Response | None:
+        peer = _peer(scope)
+        if peer is None or not any(peer in network for network in self._access.trusted_proxies):
+            return _refused(403, "The console is served by its proxy only")
+        if not headers.get(self._access.auth_header or "", "").strip():
+            return _refused(401, "The proxy didn't say who you are")
+        return None
+
+    def _refusal_by_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
+        cookie = f"aiokafka08_console_{_port(headers.get('host', ''))}"
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        given = [value for name, value in query if name == "token"]
+        if given and _is_equal(given[0], token):
+            # The path is the application's own: "//host" in it must not become another site.
+            path = "/" + quote(scope["path"].lstrip("/"))
+            rest = urlencode([pair for pair in query if pair[0] != "token"])
+            response = RedirectResponse(
+                f"{path}?{rest}" if rest else path, status_code=HTTPStatus.SEE_OTHER
+            )
+            response.set_cookie(
+                cookie,
+                self._cookie_value,
+                httponly=True,
+                samesite="strict",
+                secure=scope.get("scheme") == "https",
+            )
+            return response
+        if scheme.lower() == "bearer" and _is_equal(bearer.strip(), token):
+            return None
+        if _is_equal(_cookie(headers, cookie), self._cookie_value):
+            return None
+        if given:
+            peer = _peer(scope)
+            self._limited_log.report(peer, f"a request with a wrong token, from {peer}")
+        return _refused(
+            401,
+            "Open the URL that 'aiokafka08 console' has printed: it has the token; with "
+            "--token-file, add ?token= and what the file has. If you have, and came by a link of "
+            "another site, load the page once more",
+            **{"WWW-Authenticate": "Bearer"},
+        )
+
+
+def _refused(status: int, text: str, **headers: str) -> Response:
+    return Response(f"{text}.\n", status, {**headers, "Content-Type": "text/plain; charset=utf-8"})
+
+
+def _is_forwarded(headers: Headers) -> bool:
+    """Return whether a proxy says that it has forwarded the request; not all of them do."""
+    names, prefixes = _FORWARDED
+    return any(name in names or name.startswith(prefixes) for name in headers)
+
+
+def _is_of_another_site(headers: Headers) -> bool:
+    """Return whether a browser says that another site's page asks, and doesn't lead here.
+
+    A CORS header of the service that the console is mounted in would let that page read the answer.
+    """
+    if headers.get("sec-fetch-site") == "cross-site":
+        # A link to the console is a navigation of the whole window.
+        dest = headers.get("sec-fetch-dest", "document")
+        if headers.get("sec-fetch-mode") != "navigate" or dest != "document":
+            return True
+    origin = headers.get("origin")
+    if origin is None:
+        return False
+    scheme, _, address = origin.lower().partition("://")
+    # A proxy that ends TLS changes the scheme, so the port is that of the Origin's.
+    suffix = f":{_PORTS.get(scheme)}"
+    return address.removesuffix(suffix) != headers.get("host", "").lower().removesuffix(suffix)
+
+
+def _is_equal(given: str, expected: str) -> bool:
+    return hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode())
+
+
+def _cookie(headers: Headers, name: str) -> str:
+    for line in headers.getlist("cookie"):
+        try:
+            cookies = SimpleCookie(line)
+        except CookieError:
+            continue
+        if name in cookies:
+            return cookies[name].value
+    return ""
+
+
+def _host_name(host: str) -> str:
+    """Return the name or address of a Host header, in lower case, without its port."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0].lower()
+    return host.partition(":")[0].lower()
+
+
+def _port(host: str) -> str:
+    """Return the port of a Host header: the consoles of a machine have a cookie each."""
+    port = host.rpartition(":")[2]
+    return port if port.isascii() and port.isdigit() else "0"
+
+
+def _is_known(host: str, names: Collection[str]) -> bool:
+    """Return whether a name can't be that of a hostile site that resolves to this machine."""
+    if host == "localhost" or host in names:
+        return True
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _peer(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address of the connection's other end; None for a socket of another kind."""
+    try:
+        peer = ipaddress.ip_address(scope["client"][0])
+    except (KeyError, TypeError, ValueError):
+        return None
+    mapped = getattr(peer, "ipv4_mapped", None)
+    return peer if mapped is None else mapped
+
+
+def _is_loopback(scope: Scope) -> bool:
+    peer = _peer(scope)
+    return peer is not None and peer.is_loopback

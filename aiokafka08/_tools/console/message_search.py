@@ -1,0 +1,293 @@
+"""Read messages of a topic for a page: from a position, filtered, and bounded.
+
+`pages` calls `search_messages` with a router of `watch`. Positions and reader are those of
+`aiokafka08 consume` (`_tools.reading`).
+
+Invariant: a search ends, by count, bytes or time, and says what it has looked at and where it
+stopped. It reads only what the logs have: no topic is created, no group joined, nothing committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Final
+
+from aiokafka08._core.names import did_you_mean
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.topic_names import missing_topics_text
+from aiokafka08._tools.reading.positions import Bounds, Position, PositionKind, parse_bounds
+from aiokafka08._tools.reading.read_plan import (
+    PartitionRange,
+    plan_ranges,
+    select_partitions,
+)
+from aiokafka08._tools.reading.read_records import read_bounded
+from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08.bridge.wording import size_text
+from aiokafka08.errors import (
+    IllegalArgumentError,
+    KafkaError,
+    KafkaTimeoutError,
+    UnknownTopicOrPartitionError,
+)
+from aiokafka08.protocol.message_set import Columns
+from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import count_text, join_names
+
+DEFAULT_COUNT: Final = 50
+MAX_COUNT: Final = 500
+LIMIT_S: Final = 8.0
+_LIMIT_BYTES: Final = 64 * 1024 * 1024
+_FETCH_BYTES: Final = 256 * 1024
+_FILTERED_FETCH_BYTES: Final = 1024 * 1024
+_MESSAGE_BYTES: Final = 16 * 1024 * 1024
+_AT_ONCE: Final = 8
+"""How many partitions are read at once."""
+_MAX_NAMED: Final = 100
+"""Of more partitions the link that goes on would be too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class MessageQuery:
+    """What to look for.
+
+    Attributes:
+        topic: its name; partition: one of it, None for all.
+        start: as `consume --from`; "": the last messages, about `count` of all partitions.
+        count: how many messages to show.
+        contains: text that the value contains; key: the whole key.
+    """
+
+    topic: str
+    partition: int | None = None
+    start: str = ""
+    count: int = DEFAULT_COUNT
+    contains: str = ""
+    key: str = ""
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether not every message is shown."""
+        return bool(self.contains or self.key)
+
+    def accepts(self) -> Callable[[BytesRecord], bool]:
+        """Return the function that says whether a message is wanted; null contains nothing."""
+        part, key = self.contains.encode(), self.key.encode()
+
+        def accept(record: BytesRecord) -> bool:
+            if key and record.key != key:
+                return False
+            return not part or (record.value is not None and part in record.value)
+
+        return accept
+
+
+@dataclass(slots=True)
+class MessagePage:
+    """What was found.
+
+    Attributes:
+        messages: in order of their time, or of partition and offset where there are no times.
+        newest_first: whether the newest ones stand first.
+        scanned, scanned_bytes: how many messages were looked at, and their keys' and values' size.
+        elapsed_s: how long it took.
+        start: where the search began, as it can be given again.
+        stopped: what ended it early; None if it has read all.
+        next_start: where to go on; None at the end.
+        notes: what else there is to say, such as partitions without a leader.
+    """
+
+    messages: Sequence[BytesRecord] = ()
+    newest_first: bool = False
+    scanned: int = 0
+    scanned_bytes: int = 0
+    elapsed_s: float = 0.0
+    start: str = ""
+    stopped: str | None = None
+    next_start: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+async def search_messages(
+    router: Router, query: MessageQuery, *, limit_s: float = LIMIT_S
+) -> MessagePage:
+    """Return the messages that a query asks for.
+
+    Args:
+        router: a started router that requests all topics and creates none.
+        query: what to look for.
+        limit_s: the time after which the search stops.
+
+    Raises:
+        IllegalArgumentError: `start` has no meaning.
+        UnknownTopicOrPartitionError, OffsetOutOfRangeError: there is no such topic, partition or
+            offset.
+        KafkaTimeoutError: the brokers don't say in time where the logs begin and end.
+        KafkaError: a request failed.
+    """
+    began, page = time.monotonic(), MessagePage()
+    try:
+        async with asyncio.timeout(limit_s):
+            tps = await _partitions(router, query, page)
+            start = _start(query, len(tps), page)
+            ranges = await plan_ranges(
+                router, tps, start, Bounds(), stop_at_end=True, note=page.notes.append
+            )
+    except TimeoutError:
+        raise KafkaTimeoutError(
+            f"topic {query.topic!r}: the brokers didn't say within {limit_s:g} s where its logs "
+            "begin and end"
+        ) from None
+    page.newest_first = start.has(PositionKind.FROM_END)
+    count = MAX_COUNT if page.newest_first and not query.is_filtered else query.count
+    share = count if query.is_filtered else -(-count // max(len(ranges), 1))
+    scan = _Scan(query.accepts(), count, share)
+    left_s = max(began + limit_s - time.monotonic(), 0.0)
+    try:
+        async with asyncio.timeout(left_s):
+            await scan.read(
+                router, ranges, _FILTERED_FETCH_BYTES if query.is_filtered else _FETCH_BYTES
+            )
+    except TimeoutError:
+        scan.stopped = f"it took {limit_s:g} s"
+    page.notes += scan.errors
+    page.messages = _in_order(scan.found, newest_first=page.newest_first)
+    page.scanned, page.scanned_bytes = scan.scanned, scan.scanned_bytes
+    page.elapsed_s = time.monotonic() - began
+    unread = [one for one in ranges if scan.next_offset(one) < (one.stop or 0)]
+    if unread:
+        found = f"{count_text(len(page.messages), 'message')} found"
+        page.stopped = scan.stopped or ("not all could be read" if scan.errors else found)
+        if len(ranges) <= _MAX_NAMED:
+            page.next_start = ",".join(
+                f"{one.tp.partition}={scan.next_offset(one)}" for one in ranges
+            )
+    return page
+
+
+async def _partitions(
+    router: Router, query: MessageQuery, page: MessagePage
+) -> list[TopicPartition]:
+    """Return the partitions to read: those with a leader."""
+    wanted = () if query.partition is None else (query.partition,)
+    snapshot = router.metadata.snapshot
+    known = snapshot.partitions(query.topic)
+    tps = [TopicPartition(query.topic, number) for number in wanted or known]
+    if not tps or any(snapshot.leader(tp) is None for tp in tps):
+        snapshot = await router.metadata.refresh()
+    if query.topic not in snapshot.topics:
+        similar = did_you_mean(query.topic, snapshot.topics)
+        raise UnknownTopicOrPartitionError(f"{missing_topics_text([query.topic])}{similar}")
+    tps = select_partitions([query.topic], wanted, snapshot)
+    leaderless = [tp for tp in tps if snapshot.leader(tp) is None]
+    if leaderless:
+        names = join_names([str(tp.partition) for tp in leaderless])
+        page.notes.append(f"Not read, because they have no leader: partitions {names}")
+    return [tp for tp in tps if tp not in leaderless]
+
+
+def _start(query: MessageQuery, partitions: int, page: MessagePage) -> Bounds:
+    """Return where to begin; so many from the end that all are shown, unless there is a filter."""
+    share = max(-(-query.count // max(partitions, 1)), 1)
+    text = query.start.strip() or f"-{share}"
+    start, _ = parse_bounds(
+        [one.strip() for one in text.split(",")], [], now_ms=time.time_ns() // 1_000_000
+    )
+    if start.has(PositionKind.STORED):
+        raise IllegalArgumentError(f"from={text!r}: the console reads without a group")
+    most = max(MAX_COUNT // max(partitions, 1), 1)
+    default = start.default
+    is_from_end = default is not None and default.kind is PositionKind.FROM_END
+    if is_from_end and not query.is_filtered and default is not None and default.number > most:
+        page.notes.append(
+            f"The last {most} of each partition: a page shows {MAX_COUNT} messages at most"
+        )
+        start = Bounds(Position(PositionKind.FROM_END, most), start.by_partition)
+        text = f"-{most}"
+    page.start = text
+    return start
+
+
+class _Scan:
+    """Reads ranges, and keeps the messages that are wanted.
+
+    Args:
+        accepts: whether a message is wanted.
+        count: how many to keep of all partitions.
+        share: how many to keep of one; as many as of all, if they are filtered.
+
+    Attributes:
+        found: the messages.
+        scanned, scanned_bytes: how many were looked at, and the size of their keys and values.
+        errors: why partitions weren't read to their end.
+        stopped: why it ended early; None if it didn't, or because there are enough.
+    """
+
+    def __init__(self, accepts: Callable[[BytesRecord], bool], count: int, share: int) -> None:
+        self._accepts, self._count, self._share = accepts, count, share
+        self._next: dict[TopicPartition, int] = {}
+        self.found: list[BytesRecord] = []
+        self.scanned = self.scanned_bytes = 0
+        self.errors: list[str] = []
+        self.stopped: str | None = None
+
+    def next_offset(self, range_: PartitionRange) -> int:
+        """Return the offset from which on a range isn't read."""
+        return self._next.get(range_.tp, range_.start)
+
+    async def read(
+        self, router: Router, ranges: Sequence[PartitionRange], fetch_bytes: int
+    ) -> None:
+        """Read the ranges, some of them at once; one that can't be read doesn't end the others."""
+        limit = asyncio.Semaphore(_AT_ONCE)
+
+        async def read_one(range_: PartitionRange) -> None:
+            async with limit:
+                try:
+                    if range_.start < (range_.stop or 0):
+                        await self._read(router, range_, fetch_bytes)
+                except KafkaError as error:
+                    self.errors.append(error.text)
+
+        async with asyncio.TaskGroup() as tasks:
+            for range_ in ranges:
+                tasks.create_task(read_one(range_))
+
+    async def _read(self, router: Router, range_: PartitionRange, fetch_bytes: int) -> None:
+        source = read_bounded(router, [range_], fetch_bytes=fetch_bytes, limit_bytes=_MESSAGE_BYTES)
+        kept = 0
+        async with aclosing(source) as batches:
+            async for tp, batch in batches:
+                assert not isinstance(batch, Columns)
+                for record in batch:
+                    if kept == self._share or len(self.found) >= self._count:
+                        return
+                    if self.scanned_bytes >= _LIMIT_BYTES:
+                        self.stopped = f"{size_text(_LIMIT_BYTES)} were read"
+                        return
+                    self.scanned += 1
+                    self.scanned_bytes += len(record.key or b"") + len(record.value or b"")
+                    self._next[tp] = record.offset + 1
+                    if self._accepts(record):
+                        kept += 1
+                        self.found.append(record)
+                await asyncio.sleep(0)  # a page isn't more important than others
+        self._next[range_.tp] = range_.stop or 0
+
+
+def _in_order(records: Sequence[BytesRecord], *, newest_first: bool) -> list[BytesRecord]:
+    """Return records by their time if all have one, else by partition and offset."""
+    have_times = all((record.timestamp or -1) >= 0 for record in records)
+    return sorted(
+        records,
+        key=lambda record: (
+            record.timestamp if have_times and record.timestamp is not None else 0,
+            record.partition,
+            record.offset,
+        ),
+        reverse=newest_first,
+    )

@@ -1,0 +1,97 @@
+"""`QueryTable`: sort, filter and page rows as the query of a URL says. Pure.
+
+    table = QueryTable(rows, {"topic": lambda row: row.topic}, query, "topic", "/topics")
+    table.shown                  # the rows of this page
+    table.sort_link("messages")  # the URL that sorts by another column
+
+Invariant: the whole state is in the URL, so that it can be bookmarked. A value that has no meaning
+is the default; rows whose value is unknown come last, in either direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Generic, TypeVar
+from urllib.parse import urlencode
+
+R = TypeVar("R")
+
+PAGE_ROWS: Final = 50
+_MAX_PAGE_ROWS: Final = 500
+
+
+class QueryTable(Generic[R]):
+    """The rows of one page of a table, and the links to its other states.
+
+    Args:
+        rows: all rows.
+        columns: what to sort by: a name, and the function that returns a row's value or None.
+        query: the query of the URL: `sort` (a name, with "-" before it for descending), `q` (what
+            the first column contains), `page` and `rows`.
+        first: the column that is sorted by, unless the query names one.
+        path: the URL without its query.
+    """
+
+    def __init__(
+        self,
+        rows: Sequence[R],
+        columns: Mapping[str, Callable[[R], Any]],
+        query: Mapping[str, str],
+        first: str,
+        path: str,
+    ) -> None:
+        self._query, self._path = dict(query), path
+        sort = query.get("sort", first)
+        if sort.removeprefix("-") not in columns:
+            sort = first
+        self.sort, self.is_descending = sort.removeprefix("-"), sort.startswith("-")
+        self.text = query.get("q", "")
+        self.total = len(rows)
+        if self.text:
+            name, wanted = columns[next(iter(columns))], self.text.casefold()
+            rows = [row for row in rows if wanted in str(name(row)).casefold()]
+        key = columns[self.sort]
+        known = [row for row in rows if key(row) is not None]
+        unknown = [row for row in rows if key(row) is None]
+        known.sort(key=key, reverse=self.is_descending)
+        self.matching: Sequence[R] = [*known, *unknown]
+        self.page_rows = _number(query.get("rows"), PAGE_ROWS, _MAX_PAGE_ROWS)
+        self.pages = max(-(-len(self.matching) // self.page_rows), 1)
+        self.page = _number(query.get("page"), 1, self.pages)
+        begin = (self.page - 1) * self.page_rows
+        self.shown = self.matching[begin : begin + self.page_rows]
+        self.begin = begin
+
+    def link(self, **changes: object) -> str:
+        """Return the URL of the same table with other values; None removes one."""
+        query = {**self._query, **changes}
+        return url_of(self._path, query)
+
+    def sort_link(self, column: str, *, largest_first: bool = False) -> str:
+        """Return the URL that sorts by a column, the other way round if it does already.
+
+        Args:
+            column: its name.
+            largest_first: for columns of numbers, where the largest one is looked for.
+        """
+        turned = not self.is_descending if column == self.sort else largest_first
+        return self.link(sort=f"-{column}" if turned else column, page=None)
+
+    def direction(self, column: str) -> str:
+        """Return what `aria-sort` says of a column."""
+        if column != self.sort:
+            return "none"
+        return "descending" if self.is_descending else "ascending"
+
+
+def url_of(path: str, query: Mapping[str, object]) -> str:
+    """Return a URL with those values of a query that aren't None or empty."""
+    given = {name: str(value) for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(given)}" if given else path
+
+
+def _number(text: str | None, default: int, most: int) -> int:
+    """Return a number from 1 to `most`."""
+    if text is None or not text.isascii() or not text.isdigit() or len(text) > 9:
+        return min(default, most)
+    return min(max(int(text), 1), most)

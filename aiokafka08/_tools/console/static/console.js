@@ -1,0 +1,34 @@
+// What works without it: everything but the refresh of the page's data, and times of the viewer's
+// zone. htmx replaces #live; this keeps the age of the data and the times true.
+(() => {
+  "use strict";
+  const two = (number) => String(number).padStart(2, "0");
+  const clock = (at) => [at.getHours(), at.getMinutes(), at.getSeconds()].map(two).join(":");
+  const date = (at) => [at.getFullYear(), at.getMonth() + 1, at.getDate()].map(two).join("-");
+
+  const localise = () => {
+    for (const element of document.querySelectorAll("time[datetime]")) {
+      const at = new Date(element.dateTime);
+      if (Number.isNaN(at.getTime())) continue;
+      const millis = String(at.getMilliseconds()).padStart(3, "0");
+      element.textContent = `${date(at)} ${clock(at)}.${millis}`;
+    }
+  };
+  // The server says how old the data is: the viewer's clock may differ from its own.
+  let said = null;
+  let saidAt = 0;
+  const age = () => {
+    const element = document.querySelector("#age[data-age]");
+    if (!element) return;
+    if (element.dataset.age !== said) {
+      said = element.dataset.age;
+      saidAt = performance.now();
+    }
+    const seconds = Math.round(Number(said) + (performance.now() - saidAt) / 1000);
+    element.textContent = seconds < 120 ? `${seconds} s old` : `${Math.floor(seconds / 60)} min old`;
+    element.classList.toggle("bad", seconds > Number(element.dataset.staleAfter));
+  };
+  document.addEventListener("DOMContentLoaded", () => { localise(); age(); });
+  document.addEventListener("htmx:after:swap", () => { localise(); age(); });
+  setInterval(age, 1000);
+})();

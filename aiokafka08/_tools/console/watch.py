@@ -1,0 +1,207 @@
+"""`ClusterWatch`: one sampler for all viewers of the console, and one router for messages.
+
+`application` starts and stops it; `pages` reads `view`, `histories` and `problem`.
+
+Invariant: no page waits for a sample. While samples fail, the last view stays, and `problem` says
+why it gets older. The clients create no topic, join no group and commit nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+from aiokafka08._core.net.router import Router
+from aiokafka08._core.ranges.range_router import open_range_router
+from aiokafka08._tools.console.cluster_view import (
+    ClusterView,
+    Histories,
+    add_to_histories,
+    view_of,
+)
+from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
+from aiokafka08._tools.monitoring.cluster_sample import BrokerSample, ClusterSample
+from aiokafka08._tools.monitoring.refresher import Refresher
+from aiokafka08._tools.monitoring.sampler import ClusterSampler
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.errors import KafkaError, KafkaTimeoutError
+
+_log: Final = logging.getLogger("aiokafka08.console")
+
+_ZOOKEEPER_OPTIONS: Final = frozenset(
+    {"zookeeper_connect", "zookeeper_check", "zookeeper_options", "on_event"}
+)
+"""Options of the admin client that the router for messages doesn't have."""
+
+_DEFAULTS: Final = {
+    "bootstrap_servers": "localhost",
+    "client_id": "aiokafka08-console",
+    "request_timeout_ms": 10_000,  # a broker that hangs shows soon
+}
+
+_WATCHED_S: Final = 60.0
+"""How far apart the two samples are that the doctor's rules compare, as soon as there are such."""
+
+_AT_ONCE: Final = 4
+"""How many searches for messages run at once; further ones wait."""
+
+
+class ClusterWatch:
+    """Watch one cluster from `start()` to `stop()`.
+
+    Args:
+        options: the arguments of `AIOKafkaAdminClient`.
+        interval_s: seconds from one sample to the next.
+
+    Attributes:
+        view: what the last sample has brought; None before the first one.
+        histories: values over time.
+    """
+
+    def __init__(self, options: Mapping[str, Any], interval_s: float) -> None:
+        self._options = {**_DEFAULTS, **options}
+        self.interval_s = interval_s
+        self.view: ClusterView | None = None
+        self.histories = Histories()
+        self._before: tuple[float, ClusterSample] | None = None
+        self._watched: deque[tuple[float, ClusterSample]] = deque()
+        self._refresher = Refresher(
+            lambda: AIOKafkaAdminClient(**self._options),
+            lambda admin: ClusterSampler(admin, has_zookeeper=self.has_zookeeper),
+            client_id=str(self._options["client_id"]),
+            interval_s=interval_s,
+            prepare=self._prepare,
+        )
+        self._task: asyncio.Task[None] | None = None
+        self._exits = AsyncExitStack()
+        self._router: Router | None = None
+        self._router_lock = asyncio.Lock()
+        self._searches = asyncio.Semaphore(_AT_ONCE)
+
+    @property
+    def has_zookeeper(self) -> bool:
+        """Whether ZooKeeper's address is given."""
+        return self._options.get("zookeeper_connect") is not None
+
+    @property
+    def is_running(self) -> bool:
+        """Whether `start()` was called, and `stop()` wasn't."""
+        return self._task is not None
+
+    @property
+    def servers(self) -> str:
+        """The addresses that were given, to tell one cluster from another."""
+        servers = self._options["bootstrap_servers"]
+        return servers if isinstance(servers, str) else ",".join(map(str, servers))
+
+    @property
+    def brokers(self) -> Sequence[BrokerSample]:
+        """The brokers that the cluster has named within the last hour."""
+        return self._refresher.status.brokers
+
+    @property
+    def hints(self) -> Sequence[str]:
+        """What isn't read because an option is missing."""
+        return self._refresher.status.hints
+
+    def problem(self) -> str | None:
+        """Return why there is no new sample, None if there is one or it is still on its way."""
+        task = self._task
+        if task is not None and task.done() and not task.cancelled():
+            error = task.exception()
+            return error.text if isinstance(error, KafkaError) else f"internal error: {error!r}"
+        status = self._refresher.status
+        return status.error or status.problem(self._refresher.now())
+
+    def start(self) -> None:
+        """Take samples from now on."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End samples and searches, and close the connections."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        self._router = None
+        await self._exits.aclose()
+
+    @asynccontextmanager
+    async def search(self, limit_s: float) -> AsyncIterator[Router]:
+        """Yield a router to read messages with, as soon as not too many searches run.
+
+        Args:
+            limit_s: how long to wait for the others, and for the brokers.
+
+        Raises:
+            KafkaTimeoutError: too many searches run.
+            KafkaError: no broker responds.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._searches.acquire()
+        except TimeoutError:
+            raise KafkaTimeoutError(
+                f"{_AT_ONCE} other searches for messages are running. Try again in a moment"
+            ) from None
+        try:
+            yield await self._opened_router(limit_s)
+        finally:
+            self._searches.release()
+
+    async def _opened_router(self, limit_s: float) -> Router:
+        async with self._router_lock:
+            if self._router is None:
+                network = {
+                    name: value
+                    for name, value in self._options.items()
+                    if name not in _ZOOKEEPER_OPTIONS
+                }
+                try:
+                    async with asyncio.timeout(limit_s):
+                        self._router = await self._exits.enter_async_context(
+                            open_range_router(network)
+                        )
+                except TimeoutError:
+                    raise KafkaTimeoutError(f"no broker responds within {limit_s:g} s") from None
+            return self._router
+
+    async def _run(self) -> None:
+        try:
+            await self._refresher.run()
+        except KafkaError as error:
+            _log.error("no more samples: %s", error.text)
+            raise
+        except Exception:
+            _log.exception("no more samples: internal error")
+            raise
+
+    async def _prepare(
+        self, sample: ClusterSample, history: ClusterHistory, taken_at: float
+    ) -> None:
+        while len(self._watched) > 1 and taken_at - self._watched[1][0] >= _WATCHED_S:
+            self._watched.popleft()
+        self.view = await asyncio.to_thread(
+            view_of,
+            sample,
+            self._before,
+            self._watched[0] if self._watched else None,
+            history,
+            taken_at,
+            time.time(),
+            has_zookeeper=self.has_zookeeper,
+            last=self.view,
+        )
+        add_to_histories(self.histories, self.view)
+        self._before = (taken_at, sample)
+        self._watched.append(self._before)
+
+
+Reword = Callable[[str], str]
+"""Turns an error's text into words of the place where the options were given."""

@@ -1,0 +1,255 @@
+"""Where a read begins and ends: parse `--from` and `--to`, and turn them into offsets.
+
+Pure: `read_plan` fetches the bounds of the logs and the offsets at a time, and passes them here.
+
+Invariant: an offset that a log doesn't have is an error that names what the log has, never a silent
+start elsewhere. Counts (`-N`, `+N`) and times stop at the ends of the log instead.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from aiokafka08._tools.times import is_time, parse_time, show_time
+from aiokafka08.errors import IllegalArgumentError, OffsetOutOfRangeError
+from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
+
+_NUMBER: Final = re.compile(r"[0-9]{1,18}")
+_SIMPLE: Final = r"[+-]?[0-9]{1,18}|beginning|start|earliest|end|latest|"
+_RANGE: Final = re.compile(f"({_SIMPLE}):({_SIMPLE})")
+_FOR_PARTITION: Final = re.compile(r"([0-9]{1,9})=(.*)")
+_LIKELY_TIME: Final = 10**11
+"""An offset from here on is more likely a time in milliseconds (from 1973 on)."""
+
+EXPECTED_POSITION: Final = (
+    "beginning, end, stored, an offset N, -N (before the end), +N (after the beginning), N:M, or a "
+    "time: 2026-01-31T12:00Z, -1h, @ and milliseconds since the epoch. PARTITION=… is for one "
+    "partition"
+)
+
+
+class PositionKind(enum.Enum):
+    """What the number of a `Position` means."""
+
+    BEGINNING = "beginning"
+    END = "end"
+    STORED = "stored"
+    OFFSET = "offset"
+    FROM_BEGINNING = "+"
+    FROM_END = "-"
+    TIME = "time"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """One end of a range, as the user wrote it."""
+
+    kind: PositionKind
+    number: int = 0
+    """The offset, the count, or milliseconds since the epoch."""
+
+
+BEGINNING: Final = Position(PositionKind.BEGINNING)
+END: Final = Position(PositionKind.END)
+STORED: Final = Position(PositionKind.STORED)
+
+_WORDS: Final = {
+    "": None,
+    "beginning": BEGINNING,
+    "start": BEGINNING,
+    "earliest": BEGINNING,
+    "end": END,
+    "latest": END,
+    "stored": STORED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """One end of the range of each partition."""
+
+    default: Position | None = None
+    by_partition: Mapping[int, Position] = field(default_factory=dict)
+
+    def of(self, partition: int) -> Position | None:
+        """Return the position for a partition, None if none is given."""
+        return self.by_partition.get(partition, self.default)
+
+    def has(self, kind: PositionKind) -> bool:
+        """Return True if any partition has a position of this kind."""
+        positions = (self.default, *self.by_partition.values())
+        return any(position is not None and position.kind is kind for position in positions)
+
+
+class OffsetSpan(NamedTuple):
+    """The offsets of a log: of its first message, and after its last one."""
+
+    first: int
+    end: int
+
+
+def parse_bounds(
+    starts: Iterable[str], ends: Iterable[str], *, now_ms: int
+) -> tuple[Bounds, Bounds]:
+    """Parse the values of `--from` and `--to`.
+
+    Args:
+        starts: the values of `--from`; one with a colon sets the end too.
+        ends: the values of `--to`.
+        now_ms: the current time, for times before now.
+
+    Raises:
+        IllegalArgumentError: a value has no meaning, two set the same bound, or a range ends before
+            it begins.
+    """
+    start, end = _Collected("--from"), _Collected("--to")
+    for text in starts:
+        partition, position = _split_partition(text)
+        both = _RANGE.fullmatch(position)
+        if both is None:
+            start.add(text, partition, _parse("--from", text, position, now_ms))
+        elif both[1] or both[2]:
+            for bound, part in ((start, both[1]), (end, both[2])):
+                if part:
+                    bound.add(text, partition, _parse("--from", text, part, now_ms))
+        else:
+            raise _wrong("--from", text)
+    for text in ends:
+        partition, position = _split_partition(text)
+        parsed = _parse("--to", text, position, now_ms)
+        if parsed.kind is PositionKind.STORED:
+            raise _wrong("--to", text)
+        end.add(text, partition, parsed)
+    bounds = start.bounds(), end.bounds()
+    _check_order(*bounds)
+    return bounds
+
+
+def _check_order(start: Bounds, end: Bounds) -> None:
+    for partition in (None, *start.by_partition, *end.by_partition):
+        first = start.default if partition is None else start.of(partition)
+        last = end.default if partition is None else end.of(partition)
+        if first is None or last is None or first.kind is not last.kind:
+            continue
+        is_reversed = first.number > last.number
+        if first.kind is PositionKind.FROM_END:
+            is_reversed = first.number < last.number
+        if is_reversed:
+            where = "" if partition is None else f", partition {partition}"
+            raise IllegalArgumentError(
+                f"--from={first.number}, --to={last.number}{where}: expected a range that ends "
+                "after it begins"
+            )
+
+
+class _Collected:
+    """The values of one option, each for another partition."""
+
+    def __init__(self, option: str) -> None:
+        self._option = option
+        self._positions: dict[int | None, Position] = {}
+
+    def add(self, text: str, partition: int | None, position: Position) -> None:
+        if partition in self._positions:
+            where = "all partitions" if partition is None else f"partition {partition}"
+            raise IllegalArgumentError(
+                f"{self._option}={text!r}: given twice for {where}; expected once"
+            )
+        self._positions[partition] = position
+
+    def bounds(self) -> Bounds:
+        named = {key: value for key, value in self._positions.items() if key is not None}
+        return Bounds(self._positions.get(None), named)
+
+
+def _split_partition(text: str) -> tuple[int | None, str]:
+    named = _FOR_PARTITION.fullmatch(text)
+    return (None, text) if named is None else (int(named[1]), named[2])
+
+
+def _parse(option: str, text: str, part: str, now_ms: int) -> Position:
+    word = _WORDS.get(part.lower())
+    if word is not None:
+        return word
+    if _NUMBER.fullmatch(part):
+        return Position(PositionKind.OFFSET, int(part))
+    if part[:1] in ("+", "-") and _NUMBER.fullmatch(part[1:]):
+        kind = PositionKind.FROM_BEGINNING if part[0] == "+" else PositionKind.FROM_END
+        return Position(kind, int(part[1:]))
+    at = part.removeprefix("@")
+    if not is_time(at):
+        raise _wrong(option, text)
+    return Position(PositionKind.TIME, parse_time(option, at, now_ms))
+
+
+def _wrong(option: str, text: str) -> IllegalArgumentError:
+    return IllegalArgumentError(f"{option}={text!r}: expected {EXPECTED_POSITION}")
+
+
+# --- offsets --------------------------------------------------------------------------------------
+
+
+def resolve(
+    position: Position,
+    tp: TopicPartition,
+    log: OffsetSpan,
+    *,
+    found: OffsetAndTimestamp | None = None,
+    is_end: bool = False,
+) -> int:
+    """Return the offset of a position.
+
+    Args:
+        position: the position; `STORED` is the beginning, since the group decides.
+        tp: the partition, for the error.
+        log: the bounds of its log.
+        found: the result of `offsets_for_times`, for a time; None: no message of that time or
+            later, which means the end of the log.
+        is_end: the position is where a read ends: an offset may lie after the end of the log.
+
+    Raises:
+        OffsetOutOfRangeError: the log doesn't have the offset.
+    """
+    number = position.number
+    match position.kind:
+        case PositionKind.BEGINNING | PositionKind.STORED:
+            return log.first
+        case PositionKind.END:
+            return log.end
+        case PositionKind.FROM_BEGINNING:
+            return min(log.first + number, log.end)
+        case PositionKind.FROM_END:
+            return max(log.end - number, log.first)
+        case PositionKind.TIME:
+            return log.end if found is None else min(found.offset, log.end)
+    if not is_end and not log.first <= number <= log.end:
+        hint = f". For a time in milliseconds write @{number}" if number >= _LIKELY_TIME else ""
+        raise OffsetOutOfRangeError(
+            f"topic {tp.topic!r}, partition {tp.partition}: offset {number} is out of range; the "
+            f"log goes from {log.first} to {log.end}{hint}"
+        )
+    return number
+
+
+def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str:
+    """Return the note for a time of which the broker knows the segment only."""
+    return (
+        f"topic {tp.topic!r}, partition {tp.partition}: {show_time(position.number)} ≈ offset "
+        f"{offset}, by segment (the broker has no index by time)"
+    )
+
+
+def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentError:
+    """Return the error for an end by time of which the broker knows the segment only.
+
+    The segment may hold older messages, too: an end at its begin would leave them out.
+    """
+    return IllegalArgumentError(
+        f"topic {tp.topic!r}, partition {tp.partition}: the broker has no index by time, so it "
+        f"doesn't know where to stop at {show_time(position.number)}; expected another end: stop "
+        "at an offset, or at the end of the log"
+    )

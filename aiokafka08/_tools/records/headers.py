@@ -1,0 +1,59 @@
+"""Headers on the command line: `-H NAME=VALUE`, and their forms in the output.
+
+Pure. Brokers of message formats 0 and 1 have no headers; with `-X headers=embedded` they are in the
+value (`aiokafka08.embedded_headers`). `with_headers` takes them out of records that were read.
+
+Invariant: a damaged envelope is an error that names the record; the records before it are returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from aiokafka08._tools.records.raw import where
+from aiokafka08._tools.records.types import BytesRecord, RecordFormatError
+from aiokafka08.embedded_headers import Headers, extract
+from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
+
+
+def parse_header(text: str) -> tuple[str, bytes | None]:
+    """Return name and value of `-H NAME=VALUE`; `-H NAME` has a null value, as with kcat."""
+    name, equals, value = text.partition("=")
+    return name, value.encode(errors="surrogateescape") if equals else None
+
+
+def refused_headers(where: str) -> IllegalArgumentError:
+    """Return the error for headers without a mode for them; `where` is the option or message."""
+    return IllegalArgumentError(
+        f"{where}: message formats 0 and 1 have no headers. Give -X headers=embedded to put them "
+        "into the value, in the envelope of Spring Cloud Stream, or -X headers=drop to leave them "
+        "out"
+    )
+
+
+def with_headers(
+    records: Sequence[BytesRecord],
+) -> tuple[Sequence[BytesRecord], RecordFormatError | None]:
+    """Take the embedded headers out of the values of records, up to the first damaged envelope.
+
+    Returns:
+        The records before that one, and the error; None if there is none.
+    """
+    for index, record in enumerate(records):
+        if record.value is None:
+            continue
+        try:
+            record.value, record.headers = extract(record.value)
+        except EmbeddedHeadersError as error:
+            return records[:index], RecordFormatError(
+                f"{where(record)}: the value begins with 0xff, but isn't a whole envelope of "
+                f"headers: {error.text}. Leave out -X headers=embedded to read values as they are"
+            )
+    return records, None
+
+
+def headers_text(headers: Headers) -> bytes:
+    """Return what `%h` writes: `name=value,name=value`."""
+    return b",".join(
+        name.encode(errors="surrogateescape") + b"=" + (value or b"") for name, value in headers
+    )

@@ -1,0 +1,73 @@
+"""`RecordFilter`: which records `consume` writes, by `--key` and `--grep`. Pure.
+
+Invariant: both look at bytes, of keys and values as they are read (with embedded headers, without
+them). Null has no bytes, so nothing matches it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from aiokafka08._core.names import glob_hint
+from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08.errors import IllegalArgumentError
+
+
+class RecordFilter:
+    """Accept records whose key and value match; at least one of the arguments is given.
+
+    Args:
+        key: the key as text, or a regular expression if it begins with "^"; None: any.
+        grep: a regular expression that is found somewhere in the value; None: any.
+
+    Raises:
+        IllegalArgumentError: a regular expression is wrong.
+    """
+
+    def __init__(self, key: str | None, grep: str | None) -> None:
+        is_pattern = key is not None and key.startswith("^")
+        self._key = None if key is None or is_pattern else _bytes(key)
+        self._key_pattern = _compiled("--key", key) if key is not None and is_pattern else None
+        self._grep = None if grep is None else _compiled("--grep", grep)
+
+    def accepts(self, record: BytesRecord) -> bool:
+        """Return True if key and value match."""
+        key, value = record.key, record.value
+        if self._key is not None and key != self._key:
+            return False
+        return _found(self._key_pattern, key) and _found(self._grep, value)
+
+    def select(
+        self, records: Sequence[BytesRecord], most: int | None
+    ) -> tuple[int, list[BytesRecord]]:
+        """Return how many records were looked at, and the accepted ones of them.
+
+        Args:
+            records: records in their order.
+            most: stop behind so many accepted ones, at least 1; None: look at all.
+        """
+        accepted: list[BytesRecord] = []
+        for index, record in enumerate(records):
+            if self.accepts(record):
+                accepted.append(record)
+                if len(accepted) == most:
+                    return index + 1, accepted
+        return len(records), accepted
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode(errors="surrogateescape")
+
+
+def _found(pattern: re.Pattern[bytes] | None, data: bytes | None) -> bool:
+    return pattern is None or (data is not None and pattern.search(data) is not None)
+
+
+def _compiled(option: str, pattern: str) -> re.Pattern[bytes]:
+    try:
+        return re.compile(_bytes(pattern))
+    except (re.error, OverflowError, RecursionError) as error:
+        raise IllegalArgumentError(
+            f"{option}={pattern!r}: {error}; expected a regular expression{glob_hint(pattern)}"
+        ) from None

@@ -1,0 +1,170 @@
+"""Debian's chromium opens each page of a console on a cluster whose data is hostile.
+
+Playwright drives it; requests to other hosts are counted and refused. `CONSOLE_SCREENSHOTS`
+names a folder for pictures of the pages, to be looked at.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08 import TopicPartition
+from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.testing import EmbeddedCluster
+from tests.console.consoles import PAYLOADS
+from tests.console.test_command import running
+from tests.support.debian_tools import MissingPackageError, skipped_if_missing
+
+PAGES = {
+    "cluster": "/",
+    "topics": "/topics?internal=1&sort=-messages",
+    "topic": "/topics/orders",
+    "messages": "/topics/orders/messages?from=beginning",
+    "hex": "/topics/orders/messages?as=hex",
+    "message": "/topics/orders/messages/0/3",
+    "groups": "/groups?sort=-lag",
+    "group": "/group?name=billing",
+}
+SCREENS = {"desktop": (1280, 800), "phone": (390, 844)}
+
+
+@pytest.fixture
+def browser() -> Iterator[Any]:
+    """A browser of this test only: while it is open, its thread has an event loop that runs."""
+    chromium = shutil.which("chromium")
+    with skipped_if_missing("chromium, which playwright drives,", "chromium"):
+        if chromium is None:
+            raise MissingPackageError("not on PATH")
+        if importlib.util.find_spec("playwright") is None:
+            raise MissingPackageError("the dependency group browser isn't installed")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        made = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield made
+        made.close()
+
+
+async def _commit(servers: str) -> None:
+    async with AIOKafkaAdminClient(bootstrap_servers=servers) as admin:
+        for group in ("billing", *PAYLOADS[:4]):
+            await admin.reset_consumer_group_offsets(group, {TopicPartition("orders", 0): 2})
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    """The URL of a console, with its token."""
+    with EmbeddedCluster(version="0.10", brokers=2, topics={"orders": 3, "x._-": 1}) as cluster:
+        values = [one.encode() for one in PAYLOADS] + [b'{"a": "<script>hacked=1</script>"}']
+        cluster.append("orders", 0, values, keys=values)
+        cluster.append("orders", 1, [b"\xff\x00<b>", None, b"tea"])
+        asyncio.run(_commit(cluster.bootstrap_servers))
+        at = ("-b", cluster.bootstrap_servers, "--listen", ":0", "--interval", "1")
+        with running(*at) as (_, printed):
+            yield printed
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("screen", SCREENS)
+def test_pages_open_without_errors_or_foreign_requests(
+    url: str, browser: Any, screen: str, scheme: str
+) -> None:
+    base = url.split("/?")[0]
+    width, height = SCREENS[screen]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    problems: list[str] = []
+
+    def refuse(route: Any) -> None:
+        problems.append(f"request to {route.request.url}")
+        route.abort()
+
+    context.route(lambda target: not target.startswith(f"{base}/"), refuse)
+    page = context.new_page()
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("dialog", lambda dialog: problems.append(dialog.message))
+    page.goto(url)
+    assert page.url == f"{base}/"  # the token is gone
+    page.wait_for_selector("table", timeout=40_000)
+    problems.clear()  # the page that waits for the first sample is a 503
+    for name, path in PAGES.items():
+        page.goto(f"{base}{path}")
+        assert page.title()
+        assert page.evaluate("typeof hacked") == "undefined", name
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        for summary in page.query_selector_all("summary"):
+            summary.click()
+        folder = os.environ.get("CONSOLE_SCREENSHOTS")
+        if folder:
+            target = Path(folder, f"{name}-{screen}-{scheme}.png")
+            page.screenshot(path=str(target), full_page=True)
+    assert problems == []
+    context.close()
+
+
+@pytest.mark.timeout(180)
+def test_page_refreshes_itself_and_keeps_what_was_typed(url: str, browser: Any) -> None:
+    base = url.split("/?")[0]
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector("table", timeout=40_000)
+    page.goto(f"{base}/topics")
+    page.fill("input[name=q]", "typed")
+    before = page.get_attribute("#age", "data-age")
+    page.wait_for_function(
+        "before => document.querySelector('#age').dataset.age !== before",
+        arg=before,
+        timeout=30_000,
+    )
+    assert page.input_value("input[name=q]") == "typed"
+    context.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("ahead_ms", [-3_600_000, 3_600_000])
+def test_age_is_not_of_the_viewers_clock(url: str, browser: Any, ahead_ms: int) -> None:
+    base = url.split("/?")[0]
+    context = browser.new_context()
+    context.add_init_script(f"const now = Date.now; Date.now = () => now() + ({ahead_ms});")
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector("table", timeout=40_000)
+    # Without htmx nothing refreshes the data.
+    context.route("**/htmx.min.js*", lambda route: route.abort())
+    page.goto(f"{base}/topics")
+    page.wait_for_function(
+        "() => /^[4-9] s old$/.test(document.querySelector('#age').textContent)", timeout=10_000
+    )
+    assert page.get_attribute("#age", "class") == "bad"  # after three intervals of 1 s
+    context.close()
+
+
+@pytest.mark.timeout(180)
+def test_pages_work_without_script(url: str, browser: Any) -> None:
+    base = url.split("/?")[0]
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(url)
+    page.wait_for_selector("table", timeout=40_000)
+    page.goto(f"{base}/topics")
+    page.click("text=Partitions")
+    assert "sort=-partitions" in page.url
+    page.fill("input[name=q]", "ord")
+    page.click("button")
+    assert page.locator("tbody tr").count() == 1
+    page.click("tbody a")
+    page.click("text=look at messages")
+    assert page.locator("tbody tr").count() == 11
+    context.close()

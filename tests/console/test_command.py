@@ -1,0 +1,116 @@
+"""`aiokafka08 console` as a process: what it prints, serves and refuses, and how it ends."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from aiokafka08._tools.cli.main import INTERRUPTED, TERMINATED
+from tests._tools.cli.conftest import RunCommand, cli, command_line
+
+__all__ = ["cli"]  # the fixture
+
+NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@contextmanager
+def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run the command; yield the process, and the URL that it prints."""
+    process = subprocess.Popen(
+        command_line("console", *arguments), stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        found = re.fullmatch(r"aiokafka08: console at (http://127\.0\.0\.1:\d+/\S*)\n", line)
+        assert found, line
+        yield process, found[1]
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def fetch(url: str, **headers: str) -> str:
+    with NO_PROXY.open(urllib.request.Request(url, headers=headers), timeout=20) as response:
+        text: str = response.read().decode()
+    return text
+
+
+def _topics(base: str, token: str) -> str:
+    """Return the topics; the error's text before the first sample."""
+    try:
+        return fetch(f"{base}/topics?format=json", Authorization=f"Bearer {token}")
+    except urllib.error.HTTPError as error:
+        with error:
+            return str(error)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_demo_is_served_until_a_signal(number: signal.Signals) -> None:
+    with running("--demo", "--listen", ":0") as (process, url):
+        base, token = url.split("/?token=")
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            fetch(base)
+        deadline = time.monotonic() + 40
+        while '"clicks"' not in _topics(base, token):
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        process.send_signal(number)
+        _, rest = process.communicate(timeout=30)
+    assert token not in rest
+    assert "Traceback" not in rest
+    assert process.returncode == (INTERRUPTED if number is signal.SIGINT else TERMINATED)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (("--listen", "0.0.0.0:0"), "Give --tls-cert and --tls-key, or --insecure"),
+        (("--listen", "8008"), "expected [HOST]:PORT"),
+        (("--tls-cert", "a.pem"), "expected both, or none"),
+        (("--token-file", "/nonexistent"), "/nonexistent"),
+        (("--listen", ":0", "--tls-cert", "/no.pem", "--tls-key", "/no.pem"), "No such file"),
+        (("--interval", "0"), "--interval"),
+    ],
+)
+def test_mistakes_are_one_line(cli: RunCommand, options: tuple[str, ...], text: str) -> None:
+    done = cli("console", "-b", "127.0.0.1:1", *options)
+    assert done.code in (1, 2)
+    assert text in done.err
+    assert "Traceback" not in done.err
+
+
+def test_demo_and_a_cluster_are_one_of_them(cli: RunCommand) -> None:
+    done = cli("console", "--demo", "-b", "127.0.0.1:1")
+    assert (done.code, "expected one of them" in done.err) == (2, True)
+    done = cli("console")
+    assert done.code == 2
+    assert "-b HOST:PORT" in done.err
+
+
+def test_port_in_use_is_named(cli: RunCommand, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("a-token-of-some-length")
+    with running("-b", "127.0.0.1:1", "--listen", ":0", "--token-file", str(file)) as (_, url):
+        # The token of a file isn't printed: a service's journal keeps what is.
+        assert url.endswith("/")
+        at = url.split("/")[2]
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            fetch(url)
+        with pytest.raises(urllib.error.HTTPError, match="503"):  # there is no cluster
+            fetch(url, Authorization="Bearer a-token-of-some-length")
+        done = cli("console", "-b", "127.0.0.1:1", "--listen", at)
+        assert done.code == 1
+        assert "choose another --listen" in done.err
