@@ -16,7 +16,8 @@ MAX_NEW_NAME: Final = 249
 If the name of a partition's folder has more than 255 characters then, the broker leads nothing
 after its next restart (docs/brokers.md 4.16). Newer brokers refuse such names."""
 
-_TOPIC_NAME: Final = r"[a-zA-Z0-9._-]{1,255}"
+_MAX_NAME: Final = 255
+_TOPIC_NAME: Final = rf"[a-zA-Z0-9._-]{{1,{_MAX_NAME}}}"
 
 
 def is_topic_name(name: str) -> bool:
@@ -24,7 +25,7 @@ def is_topic_name(name: str) -> bool:
     return re.fullmatch(_TOPIC_NAME, name) is not None and name not in (".", "..")
 
 
-def check_topic_name(topic: object) -> str:
+def check_topic_name(topic: object, longest: int = _MAX_NAME) -> str:
     """Return `topic` if it is a valid topic name.
 
     Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
@@ -34,7 +35,8 @@ def check_topic_name(topic: object) -> str:
     """
     if not isinstance(topic, str) or not is_topic_name(topic):
         raise InvalidTopicError(
-            f"invalid topic name {shortened(topic)}: expected 1 to 255 characters of a-z A-Z 0-9 "
+            f"invalid topic name {shortened(topic)}: expected 1 to {longest} characters of "
+            f"a-z A-Z 0-9 "
             '. _ -, but not "." or ".."'
         )
     return topic
@@ -54,7 +56,7 @@ def check_new_topic_name(topic: object) -> str:
     Raises:
         InvalidTopicError: it isn't a valid name, or has more than `MAX_NEW_NAME` characters.
     """
-    name = check_topic_name(topic)
+    name = check_topic_name(topic, MAX_NEW_NAME)
     if not may_be_new(name):
         raise InvalidTopicError(f"topic {name!r} can't be created: {too_long_text(name)}")
     return name

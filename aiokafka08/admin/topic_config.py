@@ -3,8 +3,9 @@
 Nobody else checks them: brokers read what is in ZooKeeper. One that can't parse a value doesn't
 start any more, on any release (docs/brokers.md 11.5). A name that it doesn't know it ignores.
 
-Invariant: below 0.10, all brokers of the line can parse a config that passes. From 0.10 on that is
-so for the names that this module knows, but for `cleanup.policy=compact,delete` on 0.10.0.
+Invariant: below 0.10, all brokers of the line can parse a config that passes, and none of them
+deletes what was meant to be kept for ever. From 0.10 on the first is so for the names that this
+module knows, but for `cleanup.policy=compact,delete` on 0.10.0.
 """
 
 from __future__ import annotations
@@ -44,6 +45,9 @@ def _ratio(text: str) -> bool:
 _INT: Final = _integer(0, 32)
 _LONG: Final = _integer(0, 64)
 _ANY_LONG: Final = _integer(-(2**63), 64)
+_RETENTION_OF_0_8: Final = _Kind(
+    _LONG.accepts, f"{_LONG.expected}: brokers of 0.8 delete all messages if it is negative"
+)
 _BOOLEAN: Final = _pattern("true|false", "true or false")
 _REPLICAS: Final = _pattern(r"\*|([0-9]+:[0-9]+(,[0-9]+:[0-9]+)*)?", "partition:node,… or *")
 
@@ -57,7 +61,7 @@ _OF_0_8_1: Final[Mapping[str, _Kind]] = {
     "max.message.bytes": _INT,
     "min.cleanable.dirty.ratio": _Kind(_ratio, "a number from 0 to 1"),
     "retention.bytes": _ANY_LONG,
-    "retention.ms": _ANY_LONG,
+    "retention.ms": _RETENTION_OF_0_8,
     "segment.bytes": _integer(14, 32),
     "segment.index.bytes": _INT,
     "segment.ms": _LONG,
@@ -74,6 +78,7 @@ _OF_0_9: Final[Mapping[str, _Kind]] = {
         "uncompressed|snappy|lz4|gzip|producer", "uncompressed, snappy, lz4, gzip or producer"
     ),
     "preallocate": _BOOLEAN,
+    "retention.ms": _ANY_LONG,
 }
 _OF_0_10: Final[Mapping[str, _Kind]] = {
     **_OF_0_9,

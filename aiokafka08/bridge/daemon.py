@@ -29,8 +29,14 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_session import CopySession, OnCommit
 from aiokafka08.bridge.copy.progress_log import ProgressLog
 from aiokafka08.bridge.copy.status import SESSION, CopyStatus, RepeatedError
-from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetError
+from aiokafka08.bridge.errors import (
+    BridgeError,
+    BridgeFencedError,
+    TargetError,
+    TargetUnreachableError,
+)
 from aiokafka08.bridge.sink.sink import BridgeRun
+from aiokafka08.bridge.target.librdkafka_log import close_librdkafka_log
 from aiokafka08.bridge.target.target_cluster import import_confluent
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.wording import GUARANTEE
@@ -38,6 +44,7 @@ from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
     KafkaError,
+    NoBrokersAvailable,
     UnsupportedVersionError,
 )
 
@@ -102,6 +109,7 @@ async def run_bridge(
         finally:
             progress.cancel()
             await asyncio.gather(progress, return_exceptions=True)
+            close_librdkafka_log()
 
 
 async def _run_sessions(
@@ -120,12 +128,13 @@ async def _run_sessions(
         config = replace(config, copy=replace(config.copy, outage_s=outage_s))
     backoff = Backoff(_FIRST_PAUSE_S, _LONGEST_PAUSE_S)
     last_progress, transactions, is_said = loop.time(), 0, False
-    has_started, failed = False, RepeatedError()
+    failed = RepeatedError()
     while True:
         status.sessions += 1
         began_at = loop.time()
         try:
             await check_target(config)
+            status.note_away("target", None)
             if not is_said:
                 is_said = True
                 _log.info("%s: %s", config.client_id, GUARANTEE)
@@ -136,9 +145,12 @@ async def _run_sessions(
         except KafkaError as error:
             if isinstance(error, TargetError) and not error.retriable and status.problem:
                 raise  # the start was refused, such as for want of a permission
+            if isinstance(error, NoBrokersAvailable):
+                status.note_away("source", error.text)
+            elif isinstance(error, TargetUnreachableError):
+                status.note_away("target", error.text)
             now = loop.time()
             has_begun = status.problem is None
-            has_started |= has_begun
             lasted_s = now - began_at
             was_steady = has_begun and lasted_s >= min(_STEADY_S, outage_s) and not status.lag()
             if status.transactions > transactions or was_steady:  # the outage begins now
@@ -152,7 +164,7 @@ async def _run_sessions(
             pause = backoff.next()
             _log.warning(
                 "%s: %s, next attempt in %.1f s: %s", config.client_id,
-                "the copy stopped" if has_started else f"not started yet (see {config.path})",
+                "the copy stopped" if status.has_begun else f"not started yet (see {config.path})",
                 pause, status.problem,
             )  # fmt: skip
         # Behind the block: the exception is gone here, and with it the frames of the session.

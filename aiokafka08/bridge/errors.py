@@ -27,5 +27,9 @@ class TargetUnavailableError(TargetError):
     retriable = True
 
 
+class TargetUnreachableError(TargetUnavailableError):
+    """No broker at `target.bootstrap` responds."""
+
+
 class TargetCoordinatorError(TargetUnavailableError):
     """The coordinator of a group isn't ready, as in the first moments of a target."""

@@ -27,7 +27,8 @@ def test_topic_configs_on_0_8_0_raise() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [
-        ("retention.ms", "1h", "an integer from -9223372036854775808 to 9223372036854775807"),
+        ("retention.ms", "1h", "an integer from 0 to 9223372036854775807: brokers of 0.8 delete "),
+        ("retention.ms", "-1", "an integer from 0"),
         ("retention.ms", "", "an integer"),
         ("retention.ms", str(2**63), "an integer"),
         ("segment.bytes", str(2**31), "an integer from 14 to 2147483647"),
@@ -60,8 +61,9 @@ def test_wrong_value_of_a_later_config_raises(name: str, value: str) -> None:
 
 
 def test_usual_values_pass() -> None:
+    check_configs("t", {"retention.ms": "-1"}, BrokerLine.V0_9)
     usual = {
-        "retention.ms": "-1",
+        "retention.ms": "604800000",
         "retention.bytes": "-1",
         "cleanup.policy": "compact",
         "min.cleanable.dirty.ratio": "0.5",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import create_autospec
 
@@ -129,6 +130,38 @@ async def test_plan_and_cutover_name_offsets_that_are_left_out(
     assert step.detail.startswith(first)
     left_out = f"{NOTHING_OF_BOTH.replace('nothing', 'Nothing')}. {PART_OF_MIXED}"
     assert step.detail.endswith(f". {left_out}")
+
+
+@pytest.mark.parametrize(
+    ("other", "detail"),
+    [
+        (
+            "refunds/0 isn't at the target yet",
+            "2 offsets of 2 groups, such as billing, orders/0: waiting: the partition isn't at "
+            "the target yet",
+        ),
+        (
+            "the bridge is at 2",
+            "billing, orders/0: waiting: orders/0 isn't at the target yet. mail, refunds/0: "
+            "waiting: the bridge is at 2",
+        ),
+    ],
+)
+async def test_plan_names_one_cause_of_all_offsets_once(
+    monkeypatch: pytest.MonkeyPatch, other: str, detail: str
+) -> None:
+    """Before the first run no topic is at the target, so each offset waits."""
+    orders, refunds = TopicPartition("orders", 0), TopicPartition("refunds", 0)
+    waiting = replace(MOVE, source=orders, copy=orders, outcome="waiting")
+    moves = [
+        replace(waiting, reason="orders/0 isn't at the target yet"),
+        replace(waiting, group="mail", source=refunds, copy=refunds, reason=other),
+    ]
+    transfer = create_autospec(GroupTransfer, instance=True)
+    transfer.look.return_value = (moves, CopiedCluster({}, {}))
+    monkeypatch.setattr(readiness, "GroupTransfer", lambda *_: transfer)
+    step = await Readiness(parse_config(FILE)).groups()
+    assert (step.is_ready, step.detail) == (False, detail)
 
 
 async def test_last_step_of_cutover_names_what_is_left_out(

@@ -23,9 +23,10 @@ from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.sink.events import RecordRefused, TransactionCommitted
 from aiokafka08.bridge.source.addresses import named_addresses
 from aiokafka08.bridge.source.source_clients import source_admin
-from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
+from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog, close_librdkafka_log
+from aiokafka08.bridge.target.target_cluster import TargetWatch
 from aiokafka08.bridge.target.target_release import refuse_old_target
-from aiokafka08.errors import KafkaConnectionError, NoBrokersAvailable
+from aiokafka08.errors import KafkaConfigurationError, KafkaConnectionError, NoBrokersAvailable
 from aiokafka08.structs import TopicPartition
 from tests.bridge.sessions import UnstartedSession, record
 from tests.support.waiting import until
@@ -204,16 +205,85 @@ def test_session_that_has_failed_logs_no_progress(caplog: pytest.LogCaptureFixtu
     assert lines(caplog) == []
 
 
+def test_outage_and_its_end_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Also while no session goes on."""
+    caplog.set_level(logging.INFO, "aiokafka08.bridge")
+    status = CopyStatus(problem="the target is away")
+    log = ProgressLog(CONFIG, status)
+    for cluster in ("target", "source"):
+        for _ in range(3):
+            status.note_away(cluster, "Connection refused")
+            log.look(0.0)
+        assert lines(caplog) == [
+            f"the {cluster} can't be reached, waiting for it: Connection refused"
+        ]
+        for _ in range(3):
+            status.note_away(cluster, None)
+            log.look(0.0)
+        assert lines(caplog) == [f"the {cluster} is back after 0.0 s"]
+    status.note_away("target", "Connection refused")
+    log.look(0.0)
+    status.begin_session()
+    log.look(0.0)
+    assert lines(caplog)[1].startswith("the target is back after")
+
+
+class LibrdkafkaError:
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.str = lambda: name, lambda: text
+
+
+def test_target_is_away_if_nothing_is_connected_and_a_connection_fails() -> None:
+    """Brokers close idle connections, and one of several may be away."""
+    reports: list[str | None] = []
+    watch = TargetWatch(CONFIG)
+    watch.report = reports.append
+    refused = LibrdkafkaError("_TRANSPORT", "b:1/1: Connect to b failed: Connection refused")
+    down = LibrdkafkaError("_ALL_BROKERS_DOWN", "1/1 brokers are down")
+    watch(LibrdkafkaError("_TRANSPORT", "b:1/1: Disconnected (after 9 ms in state UP)"))
+    watch(down)
+    assert reports == []
+    watch(refused)
+    assert reports == [refused.str()]
+    watch.note_response()
+    watch(refused)
+    assert reports == [refused.str(), None]
+    watch.take_late(lambda _: watch(down))
+    assert reports == [refused.str(), None]
+    watch(refused)
+    assert reports[-1] == refused.str()
+
+
 @pytest.mark.parametrize(("kind", "level"), [("TXNERR", "DEBUG"), ("FAIL", "WARNING")])
 def test_librdkafka_lines_have_prefix_and_level(
     kind: str, level: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The bridge logs or raises errors of transactions itself."""
     caplog.set_level(logging.DEBUG, "aiokafka08.bridge")
+    close_librdkafka_log()
     LibrdkafkaLog("client").log(logging.CRITICAL, "%s [%s] %s", kind, "producer-1", "why")
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
         (level, f"client: librdkafka: {kind} [producer-1] why")
     ]
+
+
+def test_lines_of_librdkafka_that_repeat_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    """While the target is away each client of each session logs several lines in a second."""
+    reason = "Connect to ipv4#127.0.0.1:9092 failed: Connection refused"
+    for client in range(3):  # each session has new ones
+        log = LibrdkafkaLog("client")
+        for number in range(10):
+            line = (
+                f"[thrd:127.0.0.1:9092/{number}]: 127.0.0.1:9092/{number}: {reason} "
+                f"(after {number}ms in state CONNECT, {number} identical error(s) suppressed)"
+            )
+            log.log(logging.ERROR, "%s [%s] %s", "FAIL", f"x#producer-{client}", line)
+    log.log(logging.ERROR, "%s [%s] %s", "FAIL", "x#producer-9", "b: SSL handshake failed")
+    close_librdkafka_log()
+    first, other, counted = lines(caplog)
+    assert reason in first
+    assert "SSL handshake failed" in other
+    assert counted == f"{first} (29 more times within 60 s)"
 
 
 async def test_wrong_address_of_a_cluster_names_its_key() -> None:
@@ -232,6 +302,37 @@ def test_wrong_address_of_zookeeper_names_its_key() -> None:
     assert error.args[1] == 7
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            "ZooKeeper names no live broker. Check that zookeeper_connect is the ZooKeeper",
+            "ZooKeeper names no live broker. Check that source.zookeeper is the ZooKeeper",
+        ),
+        (
+            "ZooKeeper zk:1 isn't that of the brokers: it registers none. Check zookeeper_connect, "
+            "its chroot, and bootstrap_servers. Set zookeeper_check='warn'",
+            "source.zookeeper: ZooKeeper zk:1 isn't that of the brokers: it registers none. Check "
+            "source.zookeeper, its chroot, and source.bootstrap. Set source.zookeeper_check = "
+            '"warn"',
+        ),
+        (
+            "to read the node itself, give zookeeper_connect='host:2181/chroot'",
+            'to read the node itself, give source.zookeeper = "host:2181/chroot"',
+        ),
+        (
+            "zookeeper_connect: kazoo isn't installed",
+            "source.zookeeper: kazoo isn't installed",
+        ),
+    ],
+)
+def test_errors_of_the_source_name_keys_of_the_file(text: str, named: str) -> None:
+    error = KafkaConfigurationError(text)
+    with pytest.raises(KafkaConfigurationError), named_addresses(CONFIG.source):
+        raise error
+    assert error.text == named
+
+
 async def test_run_that_never_started_says_so_each_time(caplog: pytest.LogCaptureFixture) -> None:
     status = CopyStatus()
     running = asyncio.create_task(run_bridge(CONFIG, status))
@@ -241,6 +342,8 @@ async def test_run_that_never_started_says_so_each_time(caplog: pytest.LogCaptur
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     found = lines(caplog)
+    [away] = [one for one in found if one.startswith("the target can't be reached, waiting for it")]
+    found.remove(away)
     assert len(found) >= 2
     assert all(one.startswith("not started yet (see bridge.toml), next") for one in found)
     assert all("target.bootstrap='127.0.0.1:1'" in one for one in found)
@@ -251,7 +354,7 @@ async def test_run_that_never_started_says_so_each_time(caplog: pytest.LogCaptur
     [
         (
             "run",
-            "stopped; all that was copied is committed: 0 messages in 0 transactions",
+            "stopped; not started",
         ),
         ("verify", "stopped; --resume goes on where it ended"),
     ],

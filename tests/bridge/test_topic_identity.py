@@ -13,6 +13,7 @@ import confluent_kafka
 import pytest
 from kazoo.client import KazooClient
 
+from aiokafka08._core.zookeeper.session import MissingChrootError
 from aiokafka08._core.zookeeper.topic_states import TopicCreations
 from aiokafka08.bridge.config import BridgeConfig, parse_config
 from aiokafka08.bridge.copy.copy_positions import read_stored_runs
@@ -206,6 +207,32 @@ def test_topic_that_was_deleted_has_no_identity(monkeypatch: pytest.MonkeyPatch)
     gone = described(failed(confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART))
     one = described(confluent_kafka.Uuid(1, 2))
     assert list(describe(monkeypatch, lambda: {"old": gone, "new": one})) == ["new"]
+
+
+async def test_missing_chroot_of_the_source_ends_the_bridge() -> None:
+    """Unlike an outage of ZooKeeper, after which the copy goes on."""
+    wrong: KafkaUnavailableError = MissingChrootError(
+        "ZooKeeper zk:1 has no chroot /nowhere. Check zookeeper_connect"
+    )
+
+    def read(*arguments: object) -> TopicCreations:
+        raise wrong
+
+    async with EmbeddedCluster(version="0.8.2", topics={"t": 1}) as source:
+        address = source.bootstrap_servers
+        config = parse_config(
+            f'name = "b"\n[source]\nbootstrap = "{address}"\nzookeeper = "zk:1/nowhere"\n'
+            '[target]\nbootstrap = "localhost:1"\n[topics]\ninclude = ["t"]\n'
+        )
+        unused: Any = SimpleNamespace()
+        identities = TopicIdentities(config, unused, unused, BridgeRun(), read_creations=read)
+        text = (
+            r"source\.zookeeper: ZooKeeper zk:1 has no chroot /nowhere\. Check source\.zookeeper$"
+        )
+        with pytest.raises(BridgeError, match=text):
+            await identities.read()
+        wrong = KafkaUnavailableError("ZooKeeper is away")
+        assert await identities.read() == {}
 
 
 def test_errors_of_topic_descriptions_are_kafka_errors(monkeypatch: pytest.MonkeyPatch) -> None:

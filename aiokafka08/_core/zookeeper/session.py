@@ -60,6 +60,10 @@ _NOT_IN_NAMES: Final = re.compile(
 releases allow a character more at the ends of each range; blanks of all kinds are allowed."""
 
 
+class MissingChrootError(KafkaUnavailableError):
+    """The servers respond, and have no node with the chroot's path."""
+
+
 def require_kazoo() -> None:
     """Check that kazoo is installed.
 
@@ -374,7 +378,7 @@ def _open(
             if chroot:
                 request = client.exists_async(f"/{chroot}")
                 if result_of(request, environment.monotonic() + timeout_s) is None:
-                    raise KafkaUnavailableError(
+                    raise MissingChrootError(
                         f"ZooKeeper {hosts} has no chroot /{chroot}. Check zookeeper_connect"
                     )
                 client.chroot = f"/{chroot}"

@@ -9,7 +9,7 @@ What the broker would refuse is translated, and addresses of brokers are replace
   client's connection is that of the server kit; `exchanges` change responses on their way to it.
 - `access` says what clients may use, and `answers` makes what they get instead.
 - `clients` counts the requests of each client: who needs the gateway. `measurements` and `metrics`
-  have times and failures, `limited_log` the warnings that clients cause.
+  have times and failures.
 - `layouts` has the places of the fields that the gateway looks at, in any version of a message;
   `headers`, `addresses` and `api_versions` use them. `messages` reads and writes whole ones.
 - `translator` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`, which
@@ -17,7 +17,6 @@ What the broker would refuse is translated, and addresses of brokers are replace
 - `check` finds what is in the way of a gateway, in what `target_sample` has asked by
   `target_client`.
 
-Invariant: only `gateway`, `handler`, `upstream`, `exchanges`, `limited_log`, `target_client` and
-`target_sample` do I/O or use the event loop; the others are pure but for the files of the table and
-the options.
+Invariant: only `gateway`, `handler`, `upstream`, `exchanges`, `target_client` and `target_sample`
+do I/O or use the event loop; the others are pure but for the files of the table and the options.
 """

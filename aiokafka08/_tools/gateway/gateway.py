@@ -23,6 +23,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any, Final
 
 from aiokafka08 import environment
+from aiokafka08._core.limited_log import LimitedLog
 from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import (
@@ -36,7 +37,6 @@ from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
 from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
-from aiokafka08._tools.gateway.limited_log import LimitedLog
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable

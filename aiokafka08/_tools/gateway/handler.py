@@ -23,6 +23,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from aiokafka08._core.limited_log import LimitedLog
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.resources import ServerResources
@@ -44,7 +45,6 @@ from aiokafka08._tools.gateway.headers import (
     request_body_at,
 )
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.limited_log import LimitedLog
 from aiokafka08._tools.gateway.measurements import MeasuredTranslator, Measurements
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import refuse_replica

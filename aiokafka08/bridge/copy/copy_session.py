@@ -17,6 +17,7 @@ import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.concurrency.rate import RateLimit
@@ -107,6 +108,7 @@ class CopyParts(NamedTuple):
     ) -> CopyParts:
         """Make the parts of a session."""
         source, target = SourceReader(config), Target(config)
+        target.settings["error_cb"].report = partial(status.note_away, "target")
         sink = new_sink(config, target, run)
         identities = new_identities(config, target, sink, run)
         starts = CopyStarts(config, source, target, identities, run)
@@ -458,6 +460,7 @@ class CopySession:
 
     def _apply_commit(self, event: TransactionCommitted) -> None:
         self._status.note_success(_producer(event.worker))
+        self._status.note_away("target", None)
         now = self._clock()
         self._status.transactions += 1
         self._status.committed_at = now
@@ -544,6 +547,8 @@ class CopySession:
 
     def _observe(self, records: Records) -> None:
         now = self._clock()
+        if records:
+            self._status.note_away("source", None)
         for tp in records or self._topics:
             self._status.partitions[tp].observe(self._source.end_of(tp), now)
 

@@ -1,5 +1,7 @@
 """`ProgressLog`: say in the log when a copy has caught up, and each minute while it is behind.
 
+It also says once that a cluster can't be reached, and once that it is back.
+
 A copy that follows a busy source is never quite at its end. So it has caught up once it has copied
 all that the source had at one moment, and no message has been waiting for longer than `CLOSE_S`
 and two transactions. It is behind again once one has been waiting for `BEHIND_S`. While a partition
@@ -10,11 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from aiokafka08.bridge.config import BridgeConfig
-from aiokafka08.bridge.copy.status import CopyStatus
+from aiokafka08.bridge.copy.status import CopyStatus, RepeatedError
 from aiokafka08.bridge.wording import counted, duration_text, some_of
 from aiokafka08.structs import TopicPartition
 
@@ -45,6 +47,8 @@ class ProgressLog:
         """Whether stopped partitions or topics were named in place of "caught up"."""
         self._goal: dict[TopicPartition, int] | None = None
         self._line_at: float | None = None
+        self._away: dict[str, RepeatedError] = {}
+        """The clusters that were said to be away."""
         self._records = 0
         """What was copied when the last line was logged."""
 
@@ -56,12 +60,13 @@ class ProgressLog:
             await asyncio.sleep(_LOOK_S)
 
     def look(self, now: float) -> None:
-        """Log what has changed; nothing while no session goes on.
+        """Log what has changed; while no session goes on, only which clusters are away.
 
         Args:
             now: the loop's time.
         """
         status = self._status
+        self._look_away(dict(status.away))
         if status.problem is not None:
             return
         copied = {
@@ -88,6 +93,19 @@ class ProgressLog:
                 self._caught_up(problems)
                 return
         self._progress(now, sum(partition.lag or 0 for partition in copied.values()))
+
+    def _look_away(self, away: Mapping[str, RepeatedError]) -> None:
+        for cluster in away.keys() - self._away.keys():
+            _log.warning(
+                "%s: the %s can't be reached, waiting for it: %s",
+                self._client_id, cluster, away[cluster].text,
+            )  # fmt: skip
+        for cluster in self._away.keys() - away.keys():
+            _log.warning(
+                "%s: the %s is back after %s",
+                self._client_id, cluster, duration_text(self._away[cluster].lasted_s),
+            )  # fmt: skip
+        self._away = dict(away)
 
     def _caught_up(self, problems: Sequence[str]) -> None:
         copied = f"{counted(self._status.records, 'message')} copied since the start"

@@ -130,6 +130,10 @@ class SessionWatch:
             bounds = await self._source.reachable_bounds(copied) if copied else {}
         except KafkaError as error:
             away = error
+        if copied and not bounds:
+            self._status.note_away("source", away.text if away else "no partition has a leader")
+        elif copied:
+            self._status.note_away("source", None)
         now = asyncio.get_running_loop().time()
         gone = [tp for tp in copied if tp not in bounds]
         self._gone_since = {tp: self._gone_since.get(tp, now) for tp in gone}

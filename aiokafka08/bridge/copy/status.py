@@ -105,7 +105,11 @@ class CopyStatus:
     aborts: int = 0
     sessions: int = 0
     problem: str | None = "starting"
+    has_begun: bool = False
+    """Whether a session of the run has begun to copy."""
     errors: dict[str, RepeatedError] = field(default_factory=dict)
+    away: dict[str, RepeatedError] = field(default_factory=dict)
+    """The clusters that can't be reached, "source" or "target", with the last reason."""
     committed_at: float = 0.0
     """The loop's time of the last commit."""
     copying_s: float = 0.0
@@ -131,7 +135,8 @@ class CopyStatus:
 
     def begin_session(self) -> None:
         """Note that the copy goes on."""
-        self.problem = None
+        self.problem, self.has_begun = None, True
+        self.away.clear()
         self.copying_since = None
         self.note_success(SESSION)
 
@@ -156,6 +161,18 @@ class CopyStatus:
         error = self.errors.get(action, RepeatedError()).again(text)
         self.errors[action] = error
         return error
+
+    def note_away(self, cluster: str, text: str | None) -> None:
+        """Note that a cluster can't be reached, or that it has responded.
+
+        Args:
+            cluster: "source" or "target".
+            text: the reason; None if it has responded.
+        """
+        if text is None:
+            self.away.pop(cluster, None)
+        else:
+            self.away[cluster] = self.away.get(cluster, RepeatedError()).again(text)
 
     def note_success(self, action: str) -> None:
         """Forget the errors of what has worked now."""

@@ -26,6 +26,7 @@ from aiokafka08.bridge.groups.carry_over import (
     source_offsets,
     unmatched_groups,
 )
+from aiokafka08.bridge.groups.group_plan import GroupMove
 from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source.range_records import RangeRecords
 from aiokafka08.bridge.source.source_clients import (
@@ -375,12 +376,10 @@ class Readiness:
         notes = filter(None, [left_out, cluster.uncommitted_text()])
         note = "".join(f". {text[0].upper()}{text[1:]}" for text in notes)
         wrong = [
-            f"{move.name}: {move.outcome}: {move.reason}"
-            for move in moves
-            if move.outcome not in ("move", "same") and not move.has_gone_on
+            move for move in moves if move.outcome not in ("move", "same") and not move.has_gone_on
         ]
         if wrong:
-            text = some_of(wrong, separator=". ")
+            text = _wrong_text(wrong)
             if any(move.outcome == "behind" for move in moves):
                 text += (
                     ". Groups that are behind have gone on at the target. If that was since a "
@@ -398,6 +397,20 @@ class Readiness:
         text = f"{counted(to_commit, 'offset')} to commit, {there} {_be(there)} at the target{note}"
         is_carried = bool(moves) and not to_commit
         return Step("groups", True, text, is_carried=is_carried, leaves_out=bool(left_out))
+
+
+def _wrong_text(moves: Sequence[GroupMove]) -> str:
+    """Return which offsets can't be carried over, and why: once if all have one cause."""
+    causes = {
+        (move.outcome, move.reason.replace(f"{move.copy[0]}/{move.copy[1]} ", "the partition "))
+        for move in moves
+    }
+    if len(moves) == 1 or len(causes) > 1:
+        texts = [f"{move.name}: {move.outcome}: {move.reason}" for move in moves]
+        return some_of(texts, separator=". ")
+    [(outcome, reason)] = causes
+    groups = counted(len({move.group for move in moves}), "group")
+    return f"{len(moves)} offsets of {groups}, such as {moves[0].name}: {outcome}: {reason}"
 
 
 def _be(number: int) -> str:

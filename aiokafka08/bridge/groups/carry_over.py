@@ -52,6 +52,7 @@ from aiokafka08.bridge.groups.group_plan import (
     refuse_changed,
 )
 from aiokafka08.bridge.groups.target_groups import TargetGroups
+from aiokafka08.bridge.source.addresses import in_keys
 from aiokafka08.bridge.source.range_records import RangeRecords
 from aiokafka08.bridge.source.source_clients import copied_topics, source_admin, source_router
 from aiokafka08.bridge.target.target_cluster import Target
@@ -406,9 +407,9 @@ async def source_offsets(
     for stored in await admin.list_stored_offsets(wanted):
         if stored.error is not None:
             raise stored.error
-        texts = {tp: error.text for tp, error in stored.errors.items()}
+        texts = {tp: in_keys(error.text) for tp, error in stored.errors.items()}
         if stored.others:
-            texts[UNREAD] = some_of([error.text for error in stored.others], separator=". ")
+            texts[UNREAD] = some_of([in_keys(one.text) for one in stored.others], separator=". ")
         if texts:
             errors.setdefault(stored.group, []).append((stored.store, texts))
         if stored.offsets:

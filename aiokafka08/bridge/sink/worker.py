@@ -47,7 +47,7 @@ from aiokafka08.bridge.sink.transaction import (
     callbacks_of,
 )
 from aiokafka08.bridge.target.target_cluster import (
-    AuthenticationWatch,
+    TargetWatch,
     import_confluent,
     is_transient,
     target_error,
@@ -134,7 +134,7 @@ class TransactionWorker:
         """Whether the last committed transaction was full."""
         self._transaction_timeout_s = int(settings.producer["transaction.timeout.ms"]) / 1000
         self._refusals = RefusalSearch()
-        self._watch: AuthenticationWatch | None = settings.producer.get("error_cb")
+        self._watch: TargetWatch | None = settings.producer.get("error_cb")
         self._denials = 0
         """How often the target had refused the user at the last commit."""
         self._stop_at: float | None = None

@@ -1,4 +1,4 @@
-"""Errors about addresses name the keys of the bridge's file.
+"""Errors of the source's clients name the keys of the bridge's file.
 
 with named_addresses(config.source):
     await admin.start()
@@ -6,27 +6,49 @@ with named_addresses(config.source):
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
 from aiokafka08._core.properties import shorten
+from aiokafka08._core.zookeeper.session import MissingChrootError
 from aiokafka08.bridge.config import SourceConfig
+from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.errors import KafkaError, UnsupportedVersionError
 
 START_TIMEOUT_MS: Final = 5_000
 """How long a client tries to reach a first broker; a run tries again and again."""
 _TOO_NEW: Final = "it is a 4.x (or later) broker"
 _INSTEAD: Final = ". Use a current client"
+_ARGUMENTS: Final = re.compile(
+    r"(?<![\w'\"./-])(zookeeper_connect|zookeeper_check|zookeeper_options|bootstrap_servers)"
+    r"(?![\w'\"/-])(?:='([^']*)')?"
+)
+_KEYS: Final = {"zookeeper_connect": "zookeeper", "bootstrap_servers": "bootstrap"}
 _NO_BROKER: Final = "no broker among bootstrap_servers: "
+
+
+def in_keys(text: str) -> str:
+    """Return a text of the source's clients with the file's keys in place of their arguments."""
+
+    def of_argument(found: re.Match[str]) -> str:
+        name, value = found.groups()
+        key = f"source.{_KEYS.get(name, name)}"
+        return key if value is None else f'{key} = "{value}"'
+
+    return _ARGUMENTS.sub(of_argument, text)
 
 
 @contextmanager
 def named_addresses(source: SourceConfig) -> Iterator[None]:
-    """Let errors of the block about an address begin with its key, such as `source.bootstrap`.
+    """Let errors of the block name keys of the file, and begin with that of a wrong address.
 
     Args:
         source: the section of the file that has the addresses.
+
+    Raises:
+        BridgeError: ZooKeeper hasn't the chroot: another attempt doesn't help.
     """
     try:
         yield
@@ -41,10 +63,11 @@ def named_addresses(source: SourceConfig) -> Iterator[None]:
                 f"source.bootstrap={shorten(source.bootstrap)}: {too_new}. Are the source and the "
                 "target swapped? [source] is the old cluster, from which the bridge copies"
             )
-        elif source.zookeeper is not None and text.startswith(f"ZooKeeper {source.zookeeper}"):
-            text = f"source.zookeeper: {text}".replace(
-                "zookeeper_check='warn'", 'source.zookeeper_check = "warn"'
-            )
+        elif isinstance(error, MissingChrootError):
+            raise BridgeError(f"source.zookeeper: {in_keys(text)}") from error
+        else:
+            is_of_zookeeper = source.zookeeper and text.startswith(f"ZooKeeper {source.zookeeper}")
+            text = f"{'source.zookeeper: ' if is_of_zookeeper else ''}{in_keys(text)}"
         if text != error.text:
             error.args = tuple(
                 text if argument == error.text else argument for argument in error.args

@@ -241,10 +241,14 @@ class TopicIdentities:
         """Return the identities of the topics that are copied; none if they can't be read now.
 
         The process logs each reason once, until a look has worked.
+
+        Raises:
+            BridgeError: the source's ZooKeeper hasn't the chroot.
+            KafkaConfigurationError: it isn't the ZooKeeper of the source's brokers.
         """
         try:
             identities = await self._read_now()
-        except KafkaConfigurationError:
+        except (BridgeError, KafkaConfigurationError):
             raise
         except KafkaError as error:
             if error.text not in self._run.identities_unknown:

@@ -96,7 +96,7 @@ def import_confluent() -> ModuleType:
 def client_settings(config: BridgeConfig) -> dict[str, Any]:
     """Return the settings that every client of the target has.
 
-    Those of clients that share them share an `AuthenticationWatch`, which is their `error_cb`.
+    Those of clients that share them share a `TargetWatch`, which is their `error_cb`.
 
     Args:
         config: the file of the bridge.
@@ -111,15 +111,18 @@ def client_settings(config: BridgeConfig) -> dict[str, Any]:
         "bootstrap.servers": config.target.bootstrap,
         "client.id": config.client_id,
         "logger": LibrdkafkaLog(config.client_id),
-        "error_cb": AuthenticationWatch(config),
+        "error_cb": TargetWatch(config),
     }
 
 
-class AuthenticationWatch:
-    """librdkafka's `error_cb`: notice that the target refuses the user.
+class TargetWatch:
+    """librdkafka's `error_cb`: notice that the target refuses the user, or that it is away.
 
     librdkafka tries again for ever, and a call that waits for a broker ends with a timeout or with
     _TRANSPORT. Only this callback has the reason; it is called by a client's `poll()`.
+
+    The target is away if no broker is connected and a connection has failed: brokers close idle
+    connections, and one of several brokers may be away.
 
     Args:
         config: the file of the bridge.
@@ -127,20 +130,45 @@ class AuthenticationWatch:
     Attributes:
         refusals: how many times the target has refused it.
         error: the last refusal; None if there was none.
+        report: called with the reason once the target is away, and with None once it responds, in
+            any thread; None reports nothing.
     """
 
     def __init__(self, config: BridgeConfig) -> None:
         self._target = config.target
         self.refusals = 0
         self.error: TargetAuthenticationError | None = None
+        self.report: Callable[[str | None], None] | None = None
+        self._is_connected, self._failure = True, ""
+
+    def note_response(self) -> None:
+        """Note that the target has responded."""
+        self._is_connected, self._failure = True, ""
+        if self.report is not None:
+            self.report(None)
+
+    def take_late(self, poll: Callable[[float], object]) -> None:
+        """Call a client's `poll` for the errors that have waited: an outage may be over."""
+        report, self.report = self.report, None
+        try:
+            poll(0)
+        finally:
+            self.report = report
 
     def error_since(self, refusals: int) -> TargetAuthenticationError | None:
         """Return the last refusal, if there was one after so many."""
         return self.error if self.refusals > refusals else None
 
     def __call__(self, error: Any) -> None:
-        """Take an error of librdkafka; others than refusals are those of calls, too."""
-        if error.name() != "_AUTHENTICATION":
+        """Take an error of librdkafka."""
+        name = error.name()
+        if name == "_ALL_BROKERS_DOWN":
+            self._is_connected = False
+        elif name in ("_TRANSPORT", "_RESOLVE", "_SSL") and ": Disconnected" not in error.str():
+            self._failure = error.str()
+        if self.report is not None and not self._is_connected and self._failure:
+            self.report(self._failure)
+        if name != "_AUTHENTICATION":
             return
         self.refusals += 1
         properties = self._target.properties
@@ -646,10 +674,10 @@ class Target:
                 call's timeout.
             TargetError: librdkafka raised an error.
         """
-        watch: AuthenticationWatch = self.settings["error_cb"]
+        watch: TargetWatch = self.settings["error_cb"]
         admin = getattr(self, "admin", None)  # None after `close()`
         if admin is not None:
-            admin.poll(0)  # a refusal that has waited isn't this call's
+            watch.take_late(admin.poll)  # what has waited isn't this call's
         refusals = watch.refusals
         call = partial(function, *arguments, **options)
         running = asyncio.get_running_loop().run_in_executor(_THREADS, call)
@@ -659,7 +687,9 @@ class Target:
                     admin.poll(0)
                 if (refused := watch.error_since(refusals)) is not None:
                     raise refused
-            return running.result()
+            result = running.result()
+            watch.note_response()
+            return result
         except self.confluent.KafkaException as error:
             if admin is not None:
                 admin.poll(0)

@@ -24,7 +24,7 @@ from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.properties import TLS, is_tls, shorten, tls_options
 from aiokafka08._core.ranges.range_router import router_config
 from aiokafka08.bridge.config import BridgeConfig, TargetConfig
-from aiokafka08.bridge.errors import TargetUnavailableError
+from aiokafka08.bridge.errors import TargetUnreachableError
 from aiokafka08.bridge.source.addresses import START_TIMEOUT_MS
 from aiokafka08.errors import (
     CertificateError,
@@ -66,7 +66,7 @@ async def refuse_old_target(config: BridgeConfig) -> None:
 
     Raises:
         UnsupportedVersionError: a broker is below 0.11.
-        TargetUnavailableError: no broker of the target responds.
+        TargetUnreachableError: no broker of the target responds.
     """
     if _has_unknown_security(config.target.properties):
         return
@@ -120,7 +120,7 @@ async def _find_old(bootstrap: str, network: NetConfig) -> _OldBroker | None:
     """Return a broker below 0.11; None if none is known to be.
 
     Raises:
-        TargetUnavailableError: no broker responds.
+        TargetUnreachableError: no broker responds.
     """
     loop = asyncio.get_running_loop()
     asked = [loop.create_task(_ask(address, network)) for address in network.bootstrap]
@@ -145,7 +145,7 @@ async def _find_old(bootstrap: str, network: NetConfig) -> _OldBroker | None:
         failed = [error for task in asked if isinstance(error := task.result(), KafkaError)]
         reasons = "; ".join(error.text for error in failed)
         shown = shorten(bootstrap)
-        raise TargetUnavailableError(f"target.bootstrap={shown}: no broker responds: {reasons}")
+        raise TargetUnreachableError(f"target.bootstrap={shown}: no broker responds: {reasons}")
     return None
 
 

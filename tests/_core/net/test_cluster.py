@@ -351,6 +351,8 @@ def test_a_very_long_name_is_shortened_in_the_error() -> None:
 @pytest.mark.parametrize("length", [250, 255])
 def test_new_names_are_shorter_than_names_that_are_read(length: int) -> None:
     """A broker of 0.8 or 0.9 can't open the folder of a partition that has a longer name."""
+    with pytest.raises(InvalidTopicError, match="expected 1 to 249 characters"):
+        check_new_topic_name("bad name")
     assert check_new_topic_name("x" * 249) == "x" * 249
     with pytest.raises(InvalidTopicError, match=f"has {length} characters: expected at most 249"):
         check_new_topic_name("x" * length)

@@ -24,7 +24,12 @@ from typing import Any
 import pyarrow as pa
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
-from aiokafka08.errors import CorruptRecordException, KafkaError, ZookeeperMismatchError
+from aiokafka08.errors import (
+    CorruptRecordException,
+    KafkaError,
+    UnsupportedVersionError,
+    ZookeeperMismatchError,
+)
 from aiokafka08.telemetry import BatchRetried, Event, GroupJoined, OffsetReset
 from aiokafka08.testing.history import Anomaly, Message, Operation, check
 from aiokafka08.testing.history.operations import Fact, Status
@@ -51,8 +56,10 @@ _POLL_MS = 500
 _LISTENS_S = 0.2
 """How long a listener takes that waits."""
 _STOP_S = 90.0
+_REFUSED = (ZookeeperMismatchError, UnsupportedVersionError)
+"""What ends a membership: another cluster's ZooKeeper, or brokers that were set back to 0.8."""
 _REFUSED_S = 1.0
-"""How long a member waits that has met another cluster's ZooKeeper, before it begins anew."""
+"""How long a member waits that was refused, before it begins anew."""
 _FAILED_FETCH = re.compile(r"fetch of (\w+)/(\d+) at offset (\d+): .*clearly later offset")
 _ROWS = pa.schema({"value": pa.binary(), "partition": pa.int32()})
 
@@ -646,7 +653,7 @@ class _Scenario:
                 if self.stopping:
                     return
                 await consumer.stop()
-                if isinstance(error, ZookeeperMismatchError):
+                if isinstance(error, _REFUSED):
                     await asyncio.sleep(_REFUSED_S)
                 return
         self._consumers[name] = consumer
@@ -658,7 +665,7 @@ class _Scenario:
                 self._observe(name, consumer)
                 if next(self._probes) % 4 == 0:
                     await self._ask(name, consumer)
-        except ZookeeperMismatchError:  # a member that was refused doesn't go on
+        except _REFUSED:  # such a member doesn't go on
             await asyncio.sleep(_REFUSED_S)
         finally:
             del self._consumers[name]
@@ -707,7 +714,7 @@ class _Scenario:
                 self._pulses[str(one.value)] = self._now()
             self._handed_out[one.partition] = max(self._handed_out[one.partition], one.offset or 0)
         self._positions[name] |= {one.partition: (one.offset or 0) + 1 for one in polled}
-        if isinstance(error, ZookeeperMismatchError):
+        if isinstance(error, _REFUSED):
             raise error
         if error is not None:
             self._step_over(name, consumer, error)

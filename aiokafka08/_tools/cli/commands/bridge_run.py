@@ -143,7 +143,9 @@ def _noted_end(status: CopyStatus) -> Iterator[None]:
         raise
     finally:
         erase_status()
-        if text:
+        if text and not status.has_begun:
+            note("stopped; not started")
+        elif text:
             note(f"{text}: {summary_text(status, time.monotonic() - began)}")
 
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 FIELDS: Final = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
-    "source_count": "how many messages were compared at the source",
-    "target_count": "how many were compared at the target",
+    "source_count": "how many messages the source has; behind a difference they are only counted",
+    "target_count": "how many the target has",
     "equal": "whether these are the same messages in the same order, with the right stored offsets",
     "first_difference": "the source offset of the first one that isn't the same, or whose stored "
     "offset is wrong; null: none",

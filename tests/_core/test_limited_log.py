@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from aiokafka08._tools.gateway import limited_log
-from aiokafka08._tools.gateway.limited_log import LimitedLog
+from aiokafka08._core import limited_log
+from aiokafka08._core.limited_log import LimitedLog
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
@@ -24,9 +24,13 @@ async def test_first_is_logged_at_once_and_the_rest_is_counted(
     assert caplog.messages == ["refused 0", "closed"]
     await until(lambda: len(caplog.messages) == 3, "the period has ended")
     assert caplog.messages[2] == "refused 0 (999 more times within 0.05 s)"
-    log.report("loop", "refused again")
+    log.report("loop", "refused again")  # it goes on, so it is counted for a further period
+    await until(lambda: len(caplog.messages) == 4, "the next period has ended")
+    assert caplog.messages[3] == "refused 0 (1 more times within 0.05 s)"
     log.close()
-    assert caplog.messages[3:] == ["refused again"]
+    log.report("loop", "refused anew")
+    log.close()
+    assert caplog.messages[4:] == ["refused anew"]
 
 
 async def test_different_warnings_are_limited_too(
