@@ -29,6 +29,8 @@ _UNIT_MS: Final = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+_MAX_DURATION_MS: Final = 2**53
+"""285,000 years: more is no duration but a mistake, and doesn't fit into what it is used for."""
 _SIMPLE: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smhdw]))+")
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
 _ISO: Final = re.compile(
@@ -92,13 +94,14 @@ def _time_ms(text: str, now_ms: int) -> int | None:
 
 def _duration_ms(text: str) -> int | None:
     if _SIMPLE.fullmatch(text):
-        return round(sum(float(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text)))
-    match = _ISO.fullmatch(text)
-    if match is None:
-        return None
-    units = ("w", "d", "h", "m", "s")
-    amounts = zip(match.groups(), units, strict=True)
-    return round(sum(float(amount) * _UNIT_MS[unit] for amount, unit in amounts if amount))
+        parts = _PART.findall(text)
+    else:
+        match = _ISO.fullmatch(text)
+        if match is None:
+            return None
+        parts = list(zip(match.groups(), ("w", "d", "h", "m", "s"), strict=True))
+    milliseconds = sum(float(amount) * _UNIT_MS[unit] for amount, unit in parts if amount)
+    return round(milliseconds) if milliseconds <= _MAX_DURATION_MS else None
 
 
 def show_time(timestamp_ms: int) -> str:

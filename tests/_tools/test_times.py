@@ -40,7 +40,9 @@ def test_time_without_offset_is_local() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "-", "1h", "-1x", "2026-13-01", "-1", "1e3", "1960-01-01", "-99999w"]
+    "text",
+    ["", "yesterday", "-", "1h", "-1x", "2026-13-01", "-1", "1e3", "1960-01-01", "-99999w"]
+    + [f"-{'9' * digits}{unit}" for digits in (30, 400, 5000) for unit in ("d", "ms")],
 )
 def test_wrong_time_is_an_error_by_name(text: str) -> None:
     with pytest.raises(IllegalArgumentError) as caught:
@@ -67,7 +69,11 @@ def test_duration_is_parsed(text: str, expected: int) -> None:
     assert parse_duration("--by", text) == expected
 
 
-@pytest.mark.parametrize("text", ["", "1", "P", "PT", "P1DT", "1y", "--1h", "h", "1h-"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "1", "P", "PT", "P1DT", "1y", "--1h", "h", "1h-"]
+    + [form.format("9" * digits) for digits in (30, 400, 5000) for form in ("{}w", "P{}D")],
+)
 def test_wrong_duration_is_an_error_by_name(text: str) -> None:
     with pytest.raises(IllegalArgumentError, match="expected a duration such as"):
         parse_duration("--by", text)

@@ -16,7 +16,7 @@ from aiokafka08._tools.console.cluster_view import (
     add_to_histories,
     view_of,
 )
-from aiokafka08._tools.console.guard import Access
+from aiokafka08._tools.console.guard import Admission
 from aiokafka08._tools.console.numbers import exact_text, number_text
 from aiokafka08._tools.console.point_history import PointHistory
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
@@ -204,7 +204,7 @@ def test_rate_that_lacks_a_partition_is_unknown_then_a_least_one() -> None:
 )
 async def test_page_asks_for_new_data_each_interval(interval_s: float, trigger: str) -> None:
     """htmx reads "3,600s" as 3 ms."""
-    console = make_console({}, Access(), title="c", interval_s=interval_s)
+    console = make_console({}, Admission(), title="c", interval_s=interval_s)
     watch = console._watch
     sample = sample_of(1, 1)
     for age_s, is_stale in ((0, False), (2.9 * interval_s, False), (3.1 * interval_s, True)):
@@ -217,7 +217,7 @@ async def test_page_asks_for_new_data_each_interval(interval_s: float, trigger: 
 
 
 async def test_pages_mark_what_is_partial_and_tell_when_a_group_is_caught_up() -> None:
-    console = make_console({}, Access(), title="c", interval_s=10)
+    console = make_console({}, Admission(), title="c", interval_s=10)
     watch = console._watch
     async with client_of(console) as client:
         shown = views((0.0, two_of(100, 900)), (10.0, two_of(100, 800)), (20.0, two_of(100, 700)))
@@ -282,7 +282,7 @@ async def test_hostile_names_of_zookeeper_and_members_are_escaped() -> None:
             hints=(hostile,),
         )
         console = make_console(
-            {}, Access(), title=hostile, interval_s=10, reword=lambda text: text + payload
+            {}, Admission(), title=hostile, interval_s=10, reword=lambda text: text + payload
         )
         watch = console._watch
         [watch.view] = views((0.0, sample))

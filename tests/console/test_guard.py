@@ -13,7 +13,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 
-from aiokafka08._tools.console.guard import Access, Guard
+from aiokafka08._tools.console.guard import Admission, Guard
 from aiokafka08._tools.console.server import ServeOptions, access_of
 from aiokafka08.console import app
 from aiokafka08.errors import IllegalArgumentError
@@ -26,7 +26,7 @@ PROXY = [ipaddress.ip_network("10.0.0.0/24")]
 
 
 def guarded(
-    access: Access, *, peer: str = "127.0.0.1", base: str = "http://127.0.0.1:8008"
+    access: Admission, *, peer: str = "127.0.0.1", base: str = "http://127.0.0.1:8008"
 ) -> httpx.AsyncClient:
     guard = Guard(PlainTextResponse("what it protects"), access)
     transport = httpx.ASGITransport(guard, client=(peer, 4711))
@@ -50,7 +50,7 @@ async def test_each_response_has_the_headers(path: str) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 async def test_no_request_changes_anything(method: str) -> None:
-    async with guarded(Access(token=TOKEN)) as client:
+    async with guarded(Admission(token=TOKEN)) as client:
         for origin in ("http://127.0.0.1:8008", "https://evil.example"):
             response = await client.request(
                 method, "/", headers={"authorization": f"Bearer {TOKEN}", "origin": origin}
@@ -74,7 +74,7 @@ async def test_no_request_changes_anything(method: str) -> None:
 )
 async def test_host_of_another_site_is_refused(host: str, status: int) -> None:
     """A hostile site whose name resolves to this machine gets nothing (DNS rebinding)."""
-    async with guarded(Access(hosts={"kafka.example.org"})) as client:
+    async with guarded(Admission(hosts={"kafka.example.org"})) as client:
         response = await client.get("/", headers={"host": host})
         assert response.status_code == status
 
@@ -116,9 +116,9 @@ async def test_host_of_another_site_is_refused(host: str, status: int) -> None:
 )
 async def test_scripts_of_other_sites_are_refused(headers: dict[str, str], status: int) -> None:
     for access in (
-        Access(hosts={"kafka.example.org"}),
-        Access(token=TOKEN, hosts={"kafka.example.org"}),
-        Access(authorize=lambda request: True, hosts=None),
+        Admission(hosts={"kafka.example.org"}),
+        Admission(token=TOKEN, hosts={"kafka.example.org"}),
+        Admission(authorize=lambda request: True, hosts=None),
     ):
         # A service that lets every site read everything.
         guard = CORSMiddleware(
@@ -140,7 +140,7 @@ async def test_scripts_of_other_sites_are_refused(headers: dict[str, str], statu
 
 
 async def test_token_becomes_a_cookie_and_leaves_the_url() -> None:
-    async with guarded(Access(token=TOKEN)) as client:
+    async with guarded(Admission(token=TOKEN)) as client:
         assert (await client.get("/topics")).status_code == 401
         first = await client.get(f"/topics?q=a%26b&token={TOKEN}&page=2")
         assert first.status_code == 303
@@ -153,12 +153,12 @@ async def test_token_becomes_a_cookie_and_leaves_the_url() -> None:
 
 
 async def test_cookie_is_for_tls_only_where_there_is_tls() -> None:
-    async with guarded(Access(token=TOKEN), base="https://127.0.0.1:8008") as client:
+    async with guarded(Admission(token=TOKEN), base="https://127.0.0.1:8008") as client:
         assert "Secure" in (await client.get(f"/?token={TOKEN}")).headers["set-cookie"]
 
 
 async def test_redirect_stays_on_this_site() -> None:
-    async with guarded(Access(token=TOKEN)) as client:
+    async with guarded(Admission(token=TOKEN)) as client:
         for path in ("//evil.example/", "/%2Fevil.example", "/%5Cevil.example"):
             response = await client.get(f"http://127.0.0.1:8008{path}?token={TOKEN}")
             location = response.headers["location"]
@@ -185,7 +185,7 @@ async def test_redirect_stays_on_this_site() -> None:
 async def test_missing_and_wrong_tokens_are_refused(
     given: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with guarded(Access(token=TOKEN)) as client:
+    async with guarded(Admission(token=TOKEN)) as client:
         client.cookies.update(given.pop("cookies", {}))
         response = await client.get("/", **given)
     assert response.status_code == 401
@@ -195,7 +195,7 @@ async def test_missing_and_wrong_tokens_are_refused(
 
 
 async def test_wrong_tokens_are_one_line_a_minute(caplog: pytest.LogCaptureFixture) -> None:
-    guard = Guard(PlainTextResponse("what it protects"), Access(token=TOKEN))
+    guard = Guard(PlainTextResponse("what it protects"), Admission(token=TOKEN))
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(guard), base_url="http://127.0.0.1:8008"
     ) as client:
@@ -208,7 +208,7 @@ async def test_wrong_tokens_are_one_line_a_minute(caplog: pytest.LogCaptureFixtu
 
 
 async def test_script_gives_the_token_as_a_header() -> None:
-    async with guarded(Access(token=TOKEN)) as client:
+    async with guarded(Admission(token=TOKEN)) as client:
         response = await client.get("/", headers={"authorization": f"Bearer {TOKEN}"})
         assert response.text == "what it protects"
 
@@ -217,7 +217,7 @@ async def test_script_gives_the_token_as_a_header() -> None:
 
 
 async def test_header_is_believed_of_the_proxy_only() -> None:
-    access = Access(auth_header="X-Remote-User", trusted_proxies=PROXY)
+    access = Admission(auth_header="X-Remote-User", trusted_proxies=PROXY)
     user = {"x-remote-user": "ann"}
     async with guarded(access, peer="10.0.0.7") as client:
         assert (await client.get("/", headers=user)).text == "what it protects"
@@ -235,9 +235,9 @@ async def test_header_is_believed_of_the_proxy_only() -> None:
 
 async def test_without_authorize_only_loopback_is_served() -> None:
     for peer, status in (("127.0.0.1", 200), ("::1", 200), ("10.0.0.7", 403), ("", 403)):
-        async with guarded(Access(), peer=peer) as client:
+        async with guarded(Admission(), peer=peer) as client:
             assert (await client.get("/")).status_code == status
-    async with guarded(Access()) as client:
+    async with guarded(Admission()) as client:
         for header in (
             *("forwarded", "via", "x-real-ip", "true-client-ip", "x-client-ip"),
             *("x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "X-Forwarded-Prefix"),
@@ -254,7 +254,7 @@ async def test_authorize_decides_and_may_be_a_coroutine() -> None:
         return by_header(request)
 
     for authorize in (by_header, by_header_later):
-        access = Access(authorize=authorize, hosts=None)
+        access = Admission(authorize=authorize, hosts=None)
         async with guarded(access, peer="203.0.113.5", base="https://shop.example") as client:
             assert (await client.get("/", headers={"x-user": "ann"})).text == "what it protects"
             assert (await client.get("/", headers={"x-user": "bob"})).status_code == 403

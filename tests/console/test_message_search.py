@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
 
 from aiokafka08._core.ranges.range_router import open_range_router
-from aiokafka08._tools.console.message_search import MessagePage, MessageQuery, search_messages
-from aiokafka08._tools.console.message_text import indent_json, show_bytes
+from aiokafka08._tools.console.message_search import (
+    LIMIT_S,
+    MessagePage,
+    MessageQuery,
+    search_messages,
+)
+from aiokafka08._tools.console.message_text import (
+    JsonPart,
+    PageText,
+    indent_json,
+    json_part,
+    show_bytes,
+)
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
-from tests.console.consoles import json_of, opened
+from tests.console.consoles import json_of, opened, text_of
 
 HOUR_MS = 3_600_000
 
@@ -34,10 +48,12 @@ async def cluster() -> AsyncIterator[EmbeddedCluster]:
         yield made
 
 
-async def search(cluster: EmbeddedCluster, query: MessageQuery, **limits: float) -> MessagePage:
+async def search(
+    cluster: EmbeddedCluster, query: MessageQuery, *, limit_s: float = LIMIT_S
+) -> MessagePage:
     network = {"bootstrap_servers": cluster.bootstrap_servers, "client_id": "t"}
     async with open_range_router(network) as router:
-        return await search_messages(router, query, **limits)
+        return await search_messages(router, query, limit_s=limit_s)
 
 
 def places(page: MessagePage) -> list[tuple[int, int]]:
@@ -109,19 +125,56 @@ async def test_filters_look_at_each_message_and_say_how_many(cluster: EmbeddedCl
     assert page.next_start == "0=14"
 
 
-async def test_search_ends_in_time_and_keeps_what_was_found(cluster: EmbeddedCluster) -> None:
-    cluster.fault(
-        FetchRequest,
-        then=Hang(),
-        times=None,
-        where=lambda request: any(
-            one.partition == 1 for topic in request.topics for one in topic.partitions
-        ),
-    )
-    page = await search(cluster, MessageQuery("orders", start="beginning"), limit_s=1.0)
-    assert {record.partition for record in page.messages} <= {0}
-    assert page.stopped == "it took 1 s"
-    assert page.next_start is not None
+async def test_search_ends_in_time_and_keeps_what_was_found() -> None:
+    async with EmbeddedCluster(version="0.10", brokers=2, topics={"orders": 2}) as cluster:
+        for partition in (0, 1):
+            cluster.append("orders", partition, [b"tea"] * 10)
+        cluster.fault(
+            FetchRequest,
+            then=Hang(),
+            times=None,
+            where=lambda request: any(
+                one.partition == 1 for topic in request.topics for one in topic.partitions
+            ),
+        )
+        page = await search(cluster, MessageQuery("orders", start="beginning"), limit_s=1.0)
+    assert places(page) == [(0, offset) for offset in range(10)]
+    assert (page.stopped, page.next_start) == ("it took 1 s", "0=10,1=0")
+
+
+async def test_search_ends_after_64_mb(cluster: EmbeddedCluster) -> None:
+    for _ in range(9):
+        cluster.append("orders", 0, [bytes(1_000_000)] * 8, codec=Codec.SNAPPY)
+    query = MessageQuery("orders", 0, "100", contains="nothing")
+    page = await search(cluster, query, limit_s=60.0)
+    assert (page.stopped, page.scanned, page.next_start) == ("64 MB were read", 64, "0=164")
+
+
+async def test_compressed_messages_are_unpacked_up_to_16_mb(cluster: EmbeddedCluster) -> None:
+    cluster.append("orders", 0, [bytes(17 * 1024 * 1024)], codec=Codec.GZIP)
+    cluster.append("orders", 1, [bytes(15 * 1024 * 1024)], codec=Codec.GZIP)
+    page = await search(cluster, MessageQuery("orders", start="100"), limit_s=60.0)
+    assert places(page) == [(1, 100)]
+    [note] = page.notes
+    assert "more than 16777216 bytes once decompressed" in note
+
+
+async def test_searches_have_one_large_compressed_message_open(cluster: EmbeddedCluster) -> None:
+    for partition in (0, 1):
+        cluster.append("orders", partition, [bytes(1024 * 1024)] * 4, codec=Codec.GZIP)
+    unpacking = asyncio.Lock()
+    network = {"bootstrap_servers": cluster.bootstrap_servers, "client_id": "t"}
+    async with open_range_router(network) as router:
+
+        async def found(limit_s: float) -> int:
+            query = MessageQuery("orders", start="100")
+            page = await search_messages(router, query, limit_s=limit_s, unpacking=unpacking)
+            return len(page.messages)
+
+        async with unpacking:  # another search has one open
+            assert await found(0.5) == 0
+        assert list(await asyncio.gather(found(30.0), found(30.0))) == [8, 8]
+        assert not unpacking.locked()
 
 
 async def test_partition_without_leader_is_named(cluster: EmbeddedCluster) -> None:
@@ -183,7 +236,7 @@ async def test_json_has_the_fields_of_consume(cluster: EmbeddedCluster) -> None:
     ]
 
 
-async def test_too_many_searches_wait_and_then_say_so(cluster: EmbeddedCluster) -> None:
+async def test_a_page_shows_500_messages_at_most(cluster: EmbeddedCluster) -> None:
     async with opened(cluster.bootstrap_servers) as client:
         responses: list[httpx.Response] = [
             await client.get("/topics/orders/messages?count=100000"),
@@ -191,6 +244,92 @@ async def test_too_many_searches_wait_and_then_say_so(cluster: EmbeddedCluster) 
         ]
     assert [one.status_code for one in responses] == [200, 200]
     assert "a page shows 500 messages at most" in responses[1].text
+
+
+async def test_messages_that_could_not_be_read_are_not_called_missing() -> None:
+    async with (
+        EmbeddedCluster(version="0.10", brokers=2, topics={"orders": 2}) as cluster,
+        opened(cluster.bootstrap_servers) as client,
+    ):
+        cluster.append("orders", 0, [b"tea"])
+        cluster.kill(1, then="leaderless")
+        leaderless = await client.get("/topics/orders/messages/1/0")
+        cluster.fault(FetchRequest, then=Hang(), times=None)
+        hanging = await client.get("/topics/orders/messages/0/0")
+    for page, why in ((leaderless, "they have no leader"), (hanging, "it took 8 s")):
+        assert page.status_code == 503
+        assert why in text_of(page.text)
+        assert "the log ends before it" not in page.text
+
+
+async def test_pages_of_large_messages_are_bounded(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = b"[" * 39 + b"1," * 8000 + b"1" + b"]" * 39
+    controls = b"\x01" * 900_000
+    for number in range(50):
+        cluster.append("orders", 0, [deep if number % 2 else controls], keys=[b"<" * 16_000])
+    cluster.append("orders", 0, [b"[" * 39 + b"1," * 450_000 + b"1" + b"]" * 39])
+    threads = set()
+    show = PageText.show
+
+    def traced(*arguments: Any) -> Any:
+        threads.add(threading.current_thread())
+        return show(*arguments)
+
+    monkeypatch.setattr(PageText, "show", traced)
+    async with opened(cluster.bootstrap_servers) as client:
+        for form in ("auto", "text", "hex"):
+            path = f"/topics/orders/messages?partition=0&as={form}"
+            page = await client.get(f"{path}&from=100")
+            assert 1_500_000 < len(page.text) < 3_000_000
+            assert page.text.count('title="this message"') == 50
+            page = await client.get(f"/topics/orders/messages/0/150?as={form}")
+            assert 900_000 < len(page.text) < 3_000_000
+        listed = await client.get("/topics/orders/messages?partition=0&from=100&format=json")
+        assert 2_000_000 < len(listed.content) < 9_000_000
+        message = listed.json()["messages"][0]
+        assert len(message["value"]) + message["value_cut"] == 900_000
+        assert "key_cut" not in message
+        assert "value_cut" not in listed.json()["messages"][1]
+        whole = await json_of(client, "/topics/orders/messages/0/100")
+        assert whole["value"] == controls.decode()
+    assert threads
+    assert threading.main_thread() not in threads
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/0/{'9' * 5000}",
+        f"/{'9' * 5000}/0",
+        "/0/9223372036854775808",
+        "/2147483648/0",
+        "/0/x",
+        "/0/-1",
+        "/0/\u0661",
+    ],
+)
+async def test_numbers_of_no_message_are_404(cluster: EmbeddedCluster, path: str) -> None:
+    async with opened(cluster.bootstrap_servers) as client:
+        page = await client.get(f"/topics/orders/messages{path}")
+        assert page.status_code == 404
+
+
+@pytest.mark.parametrize("number", ["{}", "-{}", "+{}", "-{}d", "@{}", "0={}", "-{}ms", "{}-01-01"])
+async def test_long_numbers_in_the_query_are_400(cluster: EmbeddedCluster, number: str) -> None:
+    async with opened(cluster.bootstrap_servers) as client:
+        for digits in ("9" * 5000, "9" * 400):
+            query = {"from": number.format(digits)}
+            page = await client.get("/topics/orders/messages", params=query)
+            assert page.status_code == 400, number
+        for name in ("count", "partition"):
+            query = {name: number.format("9" * 5000)}
+            page = await client.get("/topics/orders/messages", params=query)
+            assert page.status_code == 400, number
+        for name in ("page", "rows"):
+            query = {name: number.format("9" * 5000)}
+            assert (await client.get("/topics", params=query)).status_code == 200
 
 
 # --- text -----------------------------------------------------------------------------------------
@@ -218,16 +357,28 @@ def test_forms(data: bytes | None, form: str, expected: str, text: str) -> None:
 
 
 def test_json_keeps_each_digit_and_is_bounded() -> None:
-    assert indent_json('{"x":1.10,"y":1e400,"z":12345678901234567890123}') == (
+    assert indent_json('{"x":1.10,"y":1e400,"z":12345678901234567890123}', 1000) == (
         '{\n  "x": 1.10,\n  "y": 1e400,\n  "z": 12345678901234567890123\n}'
     )
-    assert indent_json('{"a,b": "}:{\\"[", "c": []}') == '{\n  "a,b": "}:{\\"[",\n  "c": []\n}'
-    assert indent_json("[" * 41 + "]" * 41) is None
-    assert indent_json("[" * 100_000) is None
-    assert indent_json("17") is None
+    assert indent_json('{"a,b": "}:{\\"[", "c": []}', 1000) == (
+        '{\n  "a,b": "}:{\\"[",\n  "c": []\n}'
+    )
+    assert indent_json("[" * 41 + "]" * 41, 1000) is None
+    assert indent_json("[" * 100_000, 1000) is None
+    assert indent_json("17", 1000) is None
 
 
 def test_long_values_are_cut_between_characters() -> None:
     shown = show_bytes("ö".encode() * 100, "auto", 99)
     assert (shown.form, shown.text, shown.cut, shown.size) == ("text", "ö" * 49, 101, 200)
     assert show_bytes(b"\xff" * 100, "auto", 10).cut == 90
+    part = json_part("ö".encode() * 1000, 1999)
+    assert part == JsonPart("ö" * 499, 1002)
+
+
+def test_json_that_indentation_makes_long_is_shown_as_it_is() -> None:
+    deep = b"[" * 39 + b"1," * 8000 + b"1" + b"]" * 39
+    shown = show_bytes(deep, "json", 16 * 1024)
+    assert (shown.form, shown.text, shown.cut) == ("text", deep.decode(), 0)
+    assert indent_json("[1,2]", 12) == "[\n  1,\n  2\n]"
+    assert indent_json("[1,2]", 11) is None

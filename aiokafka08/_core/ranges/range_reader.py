@@ -100,11 +100,17 @@ class RawSet(NamedTuple):
     end_offset: int
     """The offset after the set, but at most the end of the range."""
 
-    def reader(self, tp: TopicPartition) -> MessageSetReader:
+    def reader(
+        self,
+        tp: TopicPartition,
+        *,
+        max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    ) -> MessageSetReader:
         """Return what decodes the set; it leaves large compressed messages to the caller.
 
         Args:
             tp: the partition, for errors.
+            max_decompressed_bytes: a compressed message with more is an error.
         """
         return MessageSetReader(
             tp,
@@ -112,7 +118,7 @@ class RawSet(NamedTuple):
             self.fetch_offset,
             check_crcs=True,
             leave_long=True,
-            max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
+            max_decompressed_bytes=max_decompressed_bytes,
             end_offset=self.end_offset,
         )
 

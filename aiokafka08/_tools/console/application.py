@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from starlette.types import Receive, Scope, Send
 
-from aiokafka08._tools.console.guard import Access, Authorize, Guard
+from aiokafka08._tools.console.guard import Admission, Authorize, Guard
 from aiokafka08._tools.console.pages import Pages
 from aiokafka08._tools.console.watch import ClusterWatch, Reword
 from aiokafka08.admin import AIOKafkaAdminClient
@@ -26,7 +26,7 @@ class Console:
     the service that mounts it runs it: `async with console`.
     """
 
-    def __init__(self, watch: ClusterWatch, title: str, access: Access, reword: Reword) -> None:
+    def __init__(self, watch: ClusterWatch, title: str, access: Admission, reword: Reword) -> None:
         self._watch = watch
         self._guard = Guard(Pages(watch, title, reword).application, access)
 
@@ -96,7 +96,7 @@ def app(
     names = None if authorize is not None else {name.lower() for name in hosts}
     return make_console(
         options,
-        Access(authorize=authorize, hosts=names),
+        Admission(authorize=authorize, hosts=names),
         title=title,
         interval_s=interval_s,
     )
@@ -104,13 +104,13 @@ def app(
 
 def make_console(
     options: dict[str, Any],
-    access: Access,
+    access: Admission,
     *,
     title: str | None,
     interval_s: float,
     reword: Reword = str,
 ) -> Console:
-    """Return a console with any `Access`; the arguments are otherwise those of `app`.
+    """Return a console with any `Admission`; the arguments are otherwise those of `app`.
 
     Args:
         options: of `AIOKafkaAdminClient`.

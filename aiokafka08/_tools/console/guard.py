@@ -3,7 +3,7 @@
 An ASGI application around the pages. `application` builds it for a mounted console, `server` for
 the command.
 
-Invariants: no request reaches a page before `Access` has admitted it, and each response has the
+Invariants: no request reaches a page before `Admission` has admitted it, and each response has the
 headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; it
 leaves the URL by a redirect at the first visit. No request changes anything: other methods than
 GET and HEAD are refused. Nor does a script of another site read anything, whatever the service says
@@ -57,7 +57,7 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Admission:
     """Who is admitted: at most one of the three ways is set, none admits loopback only.
 
     Attributes:
@@ -77,9 +77,9 @@ class Access:
 
 
 class Guard:
-    """Admit requests by `Access`, and set the headers of all responses."""
+    """Admit requests by `Admission`, and set the headers of all responses."""
 
-    def __init__(self, pages: ASGIApp, access: Access) -> None:
+    def __init__(self, pages: ASGIApp, access: Admission) -> None:
         self._pages = pages
         self._access = access
         # Cookies know no ports: another server on this host sees them, and must not see the token.

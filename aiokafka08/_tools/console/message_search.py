@@ -27,7 +27,6 @@ from aiokafka08._tools.reading.read_plan import (
 )
 from aiokafka08._tools.reading.read_records import read_bounded
 from aiokafka08._tools.records.types import BytesRecord
-from aiokafka08.bridge.wording import size_text
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
@@ -41,10 +40,12 @@ from aiokafka08.telemetry import count_text, join_names
 DEFAULT_COUNT: Final = 50
 MAX_COUNT: Final = 500
 LIMIT_S: Final = 8.0
-_LIMIT_BYTES: Final = 64 * 1024 * 1024
+_LIMIT_BYTES: Final = 64_000_000
 _FETCH_BYTES: Final = 256 * 1024
 _FILTERED_FETCH_BYTES: Final = 1024 * 1024
 _MESSAGE_BYTES: Final = 16 * 1024 * 1024
+_UNPACKED_BYTES: Final = 16 * 1024 * 1024
+"""How large a compressed message may be once it is unpacked; brokers don't limit it."""
 _AT_ONCE: Final = 8
 """How many partitions are read at once."""
 _MAX_NAMED: Final = 100
@@ -113,7 +114,11 @@ class MessagePage:
 
 
 async def search_messages(
-    router: Router, query: MessageQuery, *, limit_s: float = LIMIT_S
+    router: Router,
+    query: MessageQuery,
+    *,
+    limit_s: float = LIMIT_S,
+    unpacking: asyncio.Lock | None = None,
 ) -> MessagePage:
     """Return the messages that a query asks for.
 
@@ -121,6 +126,7 @@ async def search_messages(
         router: a started router that requests all topics and creates none.
         query: what to look for.
         limit_s: the time after which the search stops.
+        unpacking: as of `read_bounded`, for all searches that run at once.
 
     Raises:
         IllegalArgumentError: `start` has no meaning.
@@ -145,7 +151,7 @@ async def search_messages(
     page.newest_first = start.has(PositionKind.FROM_END)
     count = MAX_COUNT if page.newest_first and not query.is_filtered else query.count
     share = count if query.is_filtered else -(-count // max(len(ranges), 1))
-    scan = _Scan(query.accepts(), count, share)
+    scan = _Scan(query.accepts(), count, share, unpacking or asyncio.Lock())
     left_s = max(began + limit_s - time.monotonic(), 0.0)
     try:
         async with asyncio.timeout(left_s):
@@ -219,6 +225,7 @@ class _Scan:
         accepts: whether a message is wanted.
         count: how many to keep of all partitions.
         share: how many to keep of one; as many as of all, if they are filtered.
+        unpacking: see `read_bounded`.
 
     Attributes:
         found: the messages.
@@ -227,8 +234,15 @@ class _Scan:
         stopped: why it ended early; None if it didn't, or because there are enough.
     """
 
-    def __init__(self, accepts: Callable[[BytesRecord], bool], count: int, share: int) -> None:
+    def __init__(
+        self,
+        accepts: Callable[[BytesRecord], bool],
+        count: int,
+        share: int,
+        unpacking: asyncio.Lock,
+    ) -> None:
         self._accepts, self._count, self._share = accepts, count, share
+        self._unpacking = unpacking
         self._next: dict[TopicPartition, int] = {}
         self.found: list[BytesRecord] = []
         self.scanned = self.scanned_bytes = 0
@@ -258,7 +272,14 @@ class _Scan:
                 tasks.create_task(read_one(range_))
 
     async def _read(self, router: Router, range_: PartitionRange, fetch_bytes: int) -> None:
-        source = read_bounded(router, [range_], fetch_bytes=fetch_bytes, limit_bytes=_MESSAGE_BYTES)
+        source = read_bounded(
+            router,
+            [range_],
+            fetch_bytes=fetch_bytes,
+            limit_bytes=_MESSAGE_BYTES,
+            max_decompressed_bytes=_UNPACKED_BYTES,
+            unpacking=self._unpacking,
+        )
         kept = 0
         async with aclosing(source) as batches:
             async for tp, batch in batches:
@@ -267,7 +288,7 @@ class _Scan:
                     if kept == self._share or len(self.found) >= self._count:
                         return
                     if self.scanned_bytes >= _LIMIT_BYTES:
-                        self.stopped = f"{size_text(_LIMIT_BYTES)} were read"
+                        self.stopped = f"{_LIMIT_BYTES // 10**6} MB were read"
                         return
                     self.scanned += 1
                     self.scanned_bytes += len(record.key or b"") + len(record.value or b"")

@@ -1,7 +1,9 @@
 """Show keys and values of messages as text, as JSON that can be folded, or as hexadecimal. Pure.
 
-Invariant: nothing but text comes out, of bounded length, which the templates escape. JSON is
-indented as it was sent, digit by digit: a number never changes because it was parsed.
+Invariants: nothing but text comes out, which the templates escape. It is bounded, for each key or
+value and for a page (`PageText`, `json_part`), counted as it is sent: escapes make it longer than
+the bytes. JSON is indented as it was sent, digit by digit: a number never changes because it was
+parsed.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import Final
+from html import escape
+from typing import Any, Final
 
 from aiokafka08._core.names import visible
+from aiokafka08._tools.records.json_lines import json_of_bytes
 
 FORMS: Final = ("auto", "text", "json", "hex")
 """How a value can be shown; "auto" finds the first of JSON, text and hex that fits."""
@@ -19,8 +23,14 @@ FORMS: Final = ("auto", "text", "json", "hex")
 SHORT: Final = 160
 """How many characters of a value the list of messages shows."""
 
+PAGE_CHARS: Final = 2 * 1024 * 1024
+"""How many characters of HTML the keys and values of a page have; further ones are cut to `SHORT`
+bytes."""
+
 _HEX_ROW: Final = 16
 _MAX_JSON_DEPTH: Final = 40
+_MAX_GROWTH: Final = 4
+"""How many times longer than the limit JSON may be because it is indented."""
 _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
@@ -61,19 +71,78 @@ def show_bytes(data: bytes | None, form: str, limit: int) -> ShownBytes:
     cut = max(len(data) - limit, 0)
     if form != "hex":
         try:
-            text = data[:limit].decode()
-        except UnicodeDecodeError as error:
-            # The limit may have divided the last character.
-            is_divided = cut and error.start > limit - 4
-            text = data[: error.start].decode() if is_divided else ""
-            if not is_divided and form in ("text", "json"):
-                text = data[:limit].decode(errors="replace")
-            elif not is_divided:
+            text = _whole_characters(data, limit).decode()
+        except UnicodeDecodeError:
+            if form == "auto":
                 return _as_hex(data[:limit], len(data), cut)
-        if form != "text" and not cut and (indented := indent_json(text)) is not None:
-            return ShownBytes("json", _one_line(text), printable(indented), len(data), 0)
+            text = data[:limit].decode(errors="replace")
+        if form != "text" and not cut:
+            indented = indent_json(text, _MAX_GROWTH * limit)
+            if indented is not None:
+                return ShownBytes("json", _one_line(text), printable(indented), len(data), 0)
         return ShownBytes("text", _one_line(text), printable(text), len(data), cut)
     return _as_hex(data[:limit], len(data), cut)
+
+
+class PageText:
+    """Show the keys and values of one page, `PAGE_CHARS` characters in all."""
+
+    def __init__(self) -> None:
+        self._left = PAGE_CHARS
+
+    def show(self, data: bytes | None, form: str, limit: int) -> ShownBytes:
+        """Do what `show_bytes` does, but show less if the page would become too long."""
+        limit = max(min(limit, self._left), SHORT)
+        while True:
+            shown = show_bytes(data, form, limit)
+            size = len(escape(shown.text)) + len(escape(shown.short))
+            if size <= self._left or limit == SHORT:
+                self._left = max(self._left - size, 0)
+                return shown
+            if shown.form == "json":
+                form = "text"  # without the indentation all of it may fit
+            else:
+                limit = max(limit // 2, SHORT)
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPart:
+    """A key or value for a JSON document: null, a string, or an object with the bytes in base64.
+
+    Attributes:
+        value: what stands in the document.
+        cut: how many bytes are left out of it.
+    """
+
+    value: Any
+    cut: int
+
+
+def json_part(data: bytes | None, limit: int) -> JsonPart:
+    """Return a key or value as `aiokafka08 consume --format jsonl` has it, but cut.
+
+    Args:
+        data: the bytes; None for null.
+        limit: how many bytes it may have in the document.
+    """
+    if data is None:
+        return JsonPart(None, 0)
+    part = _whole_characters(data, limit)
+    while len((text := json_of_bytes(part)).encode()) > limit and len(part) > SHORT:
+        part = _whole_characters(part, max(len(part) // 2, SHORT))
+    return JsonPart(json.loads(text), len(data) - len(part))
+
+
+def _whole_characters(data: bytes, limit: int) -> bytes:
+    """Return the bytes up to a limit, without the character that the limit divides in UTF-8."""
+    part = data[:limit]
+    if len(part) < len(data):
+        try:
+            part.decode()
+        except UnicodeDecodeError as error:
+            if error.start > limit - 4:
+                return part[: error.start]
+    return part
 
 
 def printable(text: str) -> str:
@@ -83,10 +152,11 @@ def printable(text: str) -> str:
     )
 
 
-def indent_json(text: str) -> str | None:
+def indent_json(text: str, limit: int) -> str | None:
     """Return an object or array with a line for each field; None if it isn't one.
 
-    It is also None if it is nested so deeply that the indentation would take most of the page.
+    It is also None if it is nested so deeply that the indentation would take most of the page, or
+    longer than the limit.
     """
     stripped = text.strip()
     if stripped[:1] not in ("{", "["):
@@ -97,6 +167,12 @@ def indent_json(text: str) -> str | None:
         return None
     lines: list[str] = [""]
     depth, tokens = 0, _TOKENS.findall(stripped)
+
+    def begin_line() -> None:
+        nonlocal limit
+        lines.append("  " * depth)
+        limit -= 2 * depth + 1
+
     for at, token in enumerate(tokens):
         if token in "{[":
             depth += 1
@@ -104,17 +180,20 @@ def indent_json(text: str) -> str | None:
                 return None
             lines[-1] += token
             if tokens[at + 1] not in "}]":
-                lines.append("  " * depth)
+                begin_line()
         elif token in "}]":
             depth -= 1
             if tokens[at - 1] not in "{[":
-                lines.append("  " * depth)
+                begin_line()
             lines[-1] += token
         elif token == ",":
             lines[-1] += token
-            lines.append("  " * depth)
+            begin_line()
         else:
             lines[-1] += ": " if token == ":" else token
+        limit -= len(token)
+        if limit < 0:
+            return None
     return "\n".join(lines)
 
 

@@ -10,8 +10,9 @@ no longer while a broker is slow.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
+from functools import partial
 from importlib.resources import files
 from typing import Any, Final
 
@@ -19,12 +20,15 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import aiokafka08
+from aiokafka08._core.concurrency.offload import Offload
 from aiokafka08._core.names import did_you_mean, visible
+from aiokafka08._core.net.router import Router
 from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.console.charts import chart, sparkline
 from aiokafka08._tools.console.cluster_view import (
@@ -38,15 +42,16 @@ from aiokafka08._tools.console.message_search import (
     DEFAULT_COUNT,
     LIMIT_S,
     MAX_COUNT,
+    MessagePage,
     MessageQuery,
     search_messages,
 )
-from aiokafka08._tools.console.message_text import FORMS, show_bytes
+from aiokafka08._tools.console.message_text import FORMS, PageText, json_part
 from aiokafka08._tools.console.numbers import exact_text, local_text, number_text
 from aiokafka08._tools.console.query_table import QueryTable, url_of
-from aiokafka08._tools.console.watch import ClusterWatch, Reword
+from aiokafka08._tools.console.sending import PacedHtml, PacedJson, while_connected
+from aiokafka08._tools.console.watch import ClusterWatch, NotRunningError, Reword
 from aiokafka08._tools.findings import is_healthy, summary
-from aiokafka08._tools.records.json_lines import json_of_bytes
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08._tools.times import show_time
 from aiokafka08.bridge.wording import duration_text, size_text
@@ -63,6 +68,8 @@ _LISTED_BYTES: Final = 16 * 1024
 """How much of a value the list of messages has, folded."""
 _MESSAGE_BYTES: Final = 1024 * 1024
 """How much of a value the page of one message has."""
+_JSON_BYTES: Final = 8 * 1024 * 1024
+"""How much the keys and values of a page have as JSON; each message has the same share."""
 _SPARK_POINTS: Final = 60
 _LISTED_GAPS: Final = 5
 """How many of a sample's gaps a page lists; further ones are counted."""
@@ -135,7 +142,7 @@ class Pages:
                 Route("/topics", self.topics),
                 Route("/topics/{topic}", self.topic),
                 Route("/topics/{topic}/messages", self.messages),
-                Route("/topics/{topic}/messages/{partition:int}/{offset:int}", self.message),
+                Route("/topics/{topic}/messages/{partition}/{offset}", self.message),
                 Route("/groups", self.groups),
                 Route("/group", self.group),
                 Mount("/static", StaticFiles(directory=str(static))),
@@ -144,6 +151,7 @@ class Pages:
                 HTTPException: self._http_error,
                 KafkaError: self._kafka_error,
                 _NoViewError: self._no_view,
+                NotRunningError: self._no_view,
                 Exception: self._internal_error,
             },
         )
@@ -313,25 +321,35 @@ class Pages:
             chart=chart(histories.groups[key].points(), "Lag", "messages"),
         )
 
-    async def messages(self, request: Request) -> Response:
+    async def messages(self, request: Request) -> ASGIApp:
         """Show messages of a topic."""
-        topic = request.path_params["topic"]
         query = dict(request.query_params)
         partition = query.get("partition", "")
-        form = _form(query)
         asked = MessageQuery(
-            topic,
+            request.path_params["topic"],
             _number("partition", partition) if partition else None,
             query.get("from", ""),
             min(_number("count", query.get("count") or str(DEFAULT_COUNT)), MAX_COUNT),
             query.get("contains", ""),
             query.get("key", ""),
         )
-        async with self._watch.search(LIMIT_S) as router:
-            found = await search_messages(router, asked)
-            partitions = sorted(router.metadata.snapshot.partitions(topic))
+
+        async def make(router: Router, offload: Offload) -> Response:
+            found = await search_messages(router, asked, unpacking=self._watch.unpacking)
+            partitions = sorted(router.metadata.snapshot.partitions(asked.topic))
+            return await offload.run(
+                partial(self._messages_page, request, asked, found, partitions)
+            )
+
+        return self._searched(make)
+
+    def _messages_page(
+        self, request: Request, asked: MessageQuery, found: MessagePage, partitions: Sequence[int]
+    ) -> Response:
+        query, path = dict(request.query_params), request.url.path
+        form = _form(query)
         data = {
-            "topic": topic,
+            "topic": asked.topic,
             "scanned": found.scanned,
             "scanned_bytes": found.scanned_bytes,
             "from": found.start,
@@ -340,13 +358,14 @@ class Pages:
             "notes": [self._reword(note) for note in found.notes],
         }
         if _wants_json(request):
-            data["messages"] = [_json_message(record) for record in found.messages]
-            return JSONResponse(data)
-        path = request.url.path
+            share = _JSON_BYTES // max(len(found.messages), 1)
+            data["messages"] = [_json_message(record, share) for record in found.messages]
+            return PacedJson(data)
+        text = PageText()
         return self._page(
             request,
             "messages.html",
-            f"Messages of {topic}",
+            f"Messages of {asked.topic}",
             data,
             is_live=False,
             query=asked,
@@ -357,8 +376,8 @@ class Pages:
             shown=[
                 (
                     record,
-                    show_bytes(record.key, "auto" if form == "json" else form, _LISTED_BYTES),
-                    show_bytes(record.value, form, _LISTED_BYTES),
+                    text.show(record.key, _key_form(form), _LISTED_BYTES),
+                    text.show(record.value, form, _LISTED_BYTES),
                 )
                 for record in found.messages
             ],
@@ -374,22 +393,31 @@ class Pages:
             next_link=found.next_start and url_of(path, {**query, "from": found.next_start}),
         )
 
-    async def message(self, request: Request) -> Response:
-        """Show one message whole, or the first one behind a gap."""
+    async def message(self, request: Request) -> ASGIApp:
+        """Show one message, or the first one behind a gap."""
         topic = request.path_params["topic"]
-        partition, offset = request.path_params["partition"], request.path_params["offset"]
-        form = _form(dict(request.query_params))
-        if offset >= 2**63 or partition >= 2**31:
-            raise HTTPException(404, "There is no such offset")
+        partition = _path_number(request, "partition", 2**31)
+        offset = _path_number(request, "offset", 2**63)
         asked = MessageQuery(topic, partition, str(offset), 1)
-        async with self._watch.search(LIMIT_S) as router:
-            found = await search_messages(router, asked)
-        if not found.messages:
-            why = found.notes[0] if found.notes else "the log ends before it"
-            raise HTTPException(
-                404, f"topic {topic!r}, partition {partition}: no message at offset {offset}: {why}"
-            )
-        record = found.messages[0]
+
+        async def make(router: Router, offload: Offload) -> Response:
+            found = await search_messages(router, asked, unpacking=self._watch.unpacking)
+            if found.messages:
+                return await offload.run(
+                    partial(self._message_page, request, found.messages[0], offset)
+                )
+            where = f"topic {topic!r}, partition {partition}: no message at offset {offset}"
+            if found.stopped is None and not found.notes:
+                raise HTTPException(404, f"{where}: the log ends before it")
+            why = found.notes[0] if found.notes else found.stopped
+            raise HTTPException(503, f"{where} could be read: {why}")
+
+        return self._searched(make)
+
+    def _message_page(self, request: Request, record: BytesRecord, offset: int) -> Response:
+        if _wants_json(request):
+            return PacedJson(_json_message(record, _JSON_BYTES))
+        form, text = _form(dict(request.query_params)), PageText()
         headers: Sequence[tuple[str, bytes]] = ()
         value = record.value
         if value is not None and value[:1] == b"\xff":
@@ -397,24 +425,42 @@ class Pages:
                 value, headers = extract(value)
             except EmbeddedHeadersError:
                 pass  # it isn't an envelope, but begins as one
-        if _wants_json(request):
-            return JSONResponse(_json_message(record))
         return self._page(
             request,
             "message.html",
-            f"{topic} {partition}/{record.offset}",
+            f"{record.topic} {record.partition}/{record.offset}",
             {},
             is_live=False,
             record=record,
             offset=offset,
             form=form,
             forms=FORMS,
-            key=show_bytes(record.key, "auto" if form == "json" else form, _MESSAGE_BYTES),
-            value=show_bytes(value, form, _MESSAGE_BYTES),
-            headers=[(name, show_bytes(data, "auto", _LISTED_BYTES)) for name, data in headers],
+            key=text.show(record.key, _key_form(form), _MESSAGE_BYTES // 4),
+            headers=[(name, text.show(data, "auto", _LISTED_BYTES // 4)) for name, data in headers],
+            value=text.show(value, form, _MESSAGE_BYTES),
         )
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _searched(self, make: Callable[[Router, Offload], Awaitable[Response]]) -> ASGIApp:
+        """Return what makes a page, and sends it, in the slot of a search.
+
+        A viewer who leaves ends it. Large pages take long to render: a thread does it.
+        """
+
+        async def respond(scope: Scope, receive: Receive, send: Send) -> None:
+            async with self._watch.search(LIMIT_S) as router:
+                offload = Offload()
+                try:
+                    response = await make(router, offload)
+                finally:
+                    await offload.stop()
+                await response(scope, receive, send)
+
+        async def respond_to_viewer(scope: Scope, receive: Receive, send: Send) -> None:
+            await while_connected(respond(scope, receive, send), receive)
+
+        return respond_to_viewer
 
     def _view(self) -> ClusterView:
         view = self._watch.view
@@ -467,7 +513,7 @@ class Pages:
                 "problem": None if problem is None else self._reword(problem),
                 "gaps": [] if view is None else [self._reword(gap) for gap in view.sample.errors],
             }
-            return JSONResponse({**about, **_plain(data)}, status)
+            return PacedJson({**about, **_plain(data)}, status)
         interval_s = self._watch.interval_s
         html = self._templates.get_template(template).render(
             title=visible(title),
@@ -489,7 +535,7 @@ class Pages:
             data=data,
             **context,
         )
-        return HTMLResponse(html, status)
+        return PacedHtml(html, status)
 
     def _error(self, request: Request, status: int, text: str) -> Response:
         return self._page(
@@ -566,10 +612,12 @@ def _plain(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: plain(value) for name, value in data.items()}
 
 
-def _json_message(record: BytesRecord) -> dict[str, Any]:
-    """Return a message with the fields of `aiokafka08 consume --format jsonl`."""
-    import json
+def _json_message(record: BytesRecord, limit: int) -> dict[str, Any]:
+    """Return a message with the fields of `aiokafka08 consume --format jsonl`.
 
+    If a key or value is cut to the limit of their size, another field has the bytes left out.
+    """
+    key, value = json_part(record.key, limit // 2), json_part(record.value, limit)
     timestamp = record.timestamp if (record.timestamp or -1) >= 0 else None
     return {
         "topic": record.topic,
@@ -577,14 +625,30 @@ def _json_message(record: BytesRecord) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp": timestamp,
         "timestamp_type": None if timestamp is None else record.timestamp_type,
-        "key": json.loads(json_of_bytes(record.key)),
-        "value": json.loads(json_of_bytes(record.value)),
+        "key": key.value,
+        "value": value.value,
+        **({"key_cut": key.cut} if key.cut else {}),
+        **({"value_cut": value.cut} if value.cut else {}),
     }
 
 
 def _form(query: Mapping[str, str]) -> str:
     form = query.get("as", "auto")
     return form if form in FORMS else "auto"
+
+
+def _key_form(form: str) -> str:
+    return "auto" if form == "json" else form
+
+
+def _path_number(request: Request, name: str, end: int) -> int:
+    """Return a number of the path, below `end`."""
+    text = request.path_params[name]
+    if not text.isascii() or not text.isdigit():
+        raise HTTPException(404, "Not Found")
+    if len(text) > len(str(end)) or int(text) >= end:
+        raise HTTPException(404, f"There is no such {name}")
+    return int(text)
 
 
 def _number(name: str, text: str) -> int:

@@ -27,7 +27,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from aiokafka08._core.garbage import rare_full_collections
 from aiokafka08._core.net.config import address_text
 from aiokafka08._tools.console.application import Console
-from aiokafka08._tools.console.guard import Access, IpNetwork
+from aiokafka08._tools.console.guard import Admission, IpNetwork
 from aiokafka08.errors import IllegalArgumentError
 
 _MIN_TOKEN: Final = 16
@@ -52,7 +52,7 @@ class ServeOptions:
     insecure: bool = False
 
 
-def access_of(options: ServeOptions) -> Access:
+def access_of(options: ServeOptions) -> Admission:
     """Return who is admitted: by a token, unless a proxy names the users.
 
     Raises:
@@ -71,7 +71,7 @@ def access_of(options: ServeOptions) -> Access:
     if options.auth_header is None:
         if options.trusted_proxies:
             raise IllegalArgumentError("--trusted-proxy: expected --auth-header too")
-        return Access(token=_token(options.token_file), hosts=hosts)
+        return Admission(token=_token(options.token_file), hosts=hosts)
     if options.token_file is not None:
         raise IllegalArgumentError("--auth-header with --token-file: expected one of them")
     if not options.trusted_proxies:
@@ -80,11 +80,11 @@ def access_of(options: ServeOptions) -> Access:
             "proxy as --trusted-proxy"
         )
     proxies = [_network(text) for text in options.trusted_proxies]
-    return Access(auth_header=options.auth_header, trusted_proxies=proxies, hosts=hosts)
+    return Admission(auth_header=options.auth_header, trusted_proxies=proxies, hosts=hosts)
 
 
 async def serve(
-    console: Console, options: ServeOptions, access: Access, on_url: Callable[[str], object]
+    console: Console, options: ServeOptions, access: Admission, on_url: Callable[[str], object]
 ) -> None:
     """Listen until the task is cancelled.
 

@@ -51,6 +51,10 @@ _AT_ONCE: Final = 4
 """How many searches for messages run at once; further ones wait."""
 
 
+class NotRunningError(Exception):
+    """The console wasn't started, or it was stopped: nothing would close what a search opens."""
+
+
 class ClusterWatch:
     """Watch one cluster from `start()` to `stop()`.
 
@@ -61,6 +65,7 @@ class ClusterWatch:
     Attributes:
         view: what the last sample has brought; None before the first one.
         histories: values over time.
+        unpacking: held by the one search that has a large compressed message open.
     """
 
     def __init__(self, options: Mapping[str, Any], interval_s: float) -> None:
@@ -82,6 +87,7 @@ class ClusterWatch:
         self._router: Router | None = None
         self._router_lock = asyncio.Lock()
         self._searches = asyncio.Semaphore(_AT_ONCE)
+        self.unpacking = asyncio.Lock()
 
     @property
     def has_zookeeper(self) -> bool:
@@ -136,41 +142,55 @@ class ClusterWatch:
     async def search(self, limit_s: float) -> AsyncIterator[Router]:
         """Yield a router to read messages with, as soon as not too many searches run.
 
+        The slot is free again when the block ends: hold it for as long as the messages are held.
+
         Args:
-            limit_s: how long to wait for the others, and for the brokers.
+            limit_s: how long to wait for the brokers and for other searches, in all.
 
         Raises:
-            KafkaTimeoutError: too many searches run.
+            NotRunningError: `start()` wasn't called, or `stop()` was.
+            KafkaTimeoutError: no broker responds in time, or too many searches run.
             KafkaError: no broker responds.
         """
+        router: Router | None = None
         try:
             async with asyncio.timeout(limit_s):
+                # Before the slot: those who wait for a dead cluster all learn so at their time.
+                router = await self._opened_router()
                 await self._searches.acquire()
         except TimeoutError:
-            raise KafkaTimeoutError(
-                f"{_AT_ONCE} other searches for messages are running. Try again in a moment"
-            ) from None
+            why = (
+                f"no broker responds within {limit_s:g} s"
+                if router is None
+                else f"{_AT_ONCE} other searches for messages are running. Try again in a moment"
+            )
+            raise KafkaTimeoutError(why) from None
         try:
-            yield await self._opened_router(limit_s)
+            yield router
         finally:
             self._searches.release()
 
-    async def _opened_router(self, limit_s: float) -> Router:
+    async def _opened_router(self) -> Router:
         async with self._router_lock:
+            self._check_running()
             if self._router is None:
                 network = {
                     name: value
                     for name, value in self._options.items()
                     if name not in _ZOOKEEPER_OPTIONS
                 }
+                router = await self._exits.enter_async_context(open_range_router(network))
                 try:
-                    async with asyncio.timeout(limit_s):
-                        self._router = await self._exits.enter_async_context(
-                            open_range_router(network)
-                        )
-                except TimeoutError:
-                    raise KafkaTimeoutError(f"no broker responds within {limit_s:g} s") from None
+                    self._check_running()  # it may have been stopped meanwhile
+                except NotRunningError:
+                    await self._exits.aclose()
+                    raise
+                self._router = router
             return self._router
+
+    def _check_running(self) -> None:
+        if not self.is_running:
+            raise NotRunningError
 
     async def _run(self) -> None:
         try:

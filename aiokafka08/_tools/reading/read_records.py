@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
 from aiokafka08 import AIOKafkaConsumer
@@ -23,6 +23,7 @@ from aiokafka08._tools.reading.read_plan import PartitionRange
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.message_set import (
+    DEFAULT_MAX_DECOMPRESSED_BYTES,
     ColumnMemory,
     Columns,
     MessageSetReader,
@@ -53,6 +54,8 @@ async def read_bounded(
     as_columns: bool = False,
     fetch_bytes: int | None = None,
     limit_bytes: int = 52428800,
+    max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
+    unpacking: asyncio.Lock | None = None,
 ) -> RecordBatchSource:
     """Yield the records of ranges that the logs have.
 
@@ -62,10 +65,14 @@ async def read_bounded(
         as_columns: yield `Columns`, which cost less, in place of records (default False).
         fetch_bytes: the usual size of a fetch; by default 4 MiB, or less for more than two ranges.
         limit_bytes: the size of the largest message that can be read (default 52428800).
+        max_decompressed_bytes: a compressed message with more is an error (default 128 MiB).
+        unpacking: held while a large compressed message is open; share it with other reads, so that
+            they have one at a time. By default each read has its own.
 
     Raises:
         KafkaError: as `read_range`.
     """
+    unpacking = unpacking or asyncio.Lock()
     fetches, memory, offload = RangeFetches(router), ColumnMemory(), Offload()
     if fetch_bytes is None:
         share = BUDGET_BYTES // (MAX_IN_FLIGHT * max(len(ranges), 1))
@@ -97,14 +104,18 @@ async def read_bounded(
                 if raw is None:
                     yield range_.tp, []
                     continue
-                reader = raw.reader(range_.tp)
-                while True:
-                    batches = _columns(reader, memory) if as_columns else _records(reader)
-                    for batch in batches:
-                        yield range_.tp, batch
-                    if (wrapper := reader.long_wrapper) is None or wrapper.is_open:
-                        break
-                    await offload.run(wrapper.open)
+                reader = raw.reader(range_.tp, max_decompressed_bytes=max_decompressed_bytes)
+                is_at_wrapper = True
+                while is_at_wrapper:
+                    async with AsyncExitStack() as exits:
+                        if (wrapper := reader.long_wrapper) is not None:
+                            await exits.enter_async_context(unpacking)
+                            await offload.run(wrapper.open)
+                        batches = _columns(reader, memory) if as_columns else _records(reader)
+                        for batch in batches:
+                            yield range_.tp, batch
+                        wrapper = reader.long_wrapper
+                        is_at_wrapper = wrapper is not None and not wrapper.is_open
         finally:
             await offload.stop()
 
