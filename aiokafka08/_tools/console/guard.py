@@ -28,7 +28,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from aiokafka08._core.limited_log import LimitedLog
+from aiokafka08._core.limited_log import LimitedLog, later_in_loop
 
 _log: Final = logging.getLogger("aiokafka08.console")
 
@@ -85,7 +85,7 @@ class Guard:
         # Cookies know no ports: another server on this host sees them, and must not see the token.
         key = (access.token or "").encode()
         self._cookie_value = hmac.new(key, b"aiokafka08 console", "sha256").hexdigest()
-        self._limited_log = LimitedLog(_log)
+        self._limited_log = LimitedLog(_log, later_in_loop)
 
     def close(self) -> None:
         """Log what was counted."""

@@ -18,7 +18,7 @@ from aiokafka08._tools.cli.settings import Settings
 from aiokafka08.errors import KafkaConfigurationError
 
 if TYPE_CHECKING:
-    from aiokafka08._tools.console.guard import Access
+    from aiokafka08._tools.console.guard import Admission
     from aiokafka08._tools.console.server import ServeOptions
 
 DEFAULT_PORT: Final = 8008
@@ -163,7 +163,7 @@ def _require_extra() -> None:
 async def _serve(
     client: dict[str, Any],
     options: ServeOptions,
-    access: Access,
+    access: Admission,
     interval_s: float,
     title: str | None,
 ) -> None:
@@ -174,7 +174,9 @@ async def _serve(
     await serve(console, options, access, lambda url: note(f"console at {url}"))
 
 
-async def _serve_demo(options: ServeOptions, access: Access, interval_s: float, title: str) -> None:
+async def _serve_demo(
+    options: ServeOptions, access: Admission, interval_s: float, title: str
+) -> None:
     from aiokafka08._tools.console.demo import demo_cluster
 
     async with demo_cluster() as servers:
