@@ -78,8 +78,8 @@ def app(
     Args:
         authorize: called with each request (`starlette.requests.Request`), returns True to admit
             it; it may be a coroutine function. None admits requests from this machine only, and
-            none with a proxy's header. A proxy on this machine that adds no header can't be told
-            from a user: behind any proxy, give `authorize` (default None).
+            none with a proxy's header. A proxy on this machine that adds no header looks like a
+            user: behind any proxy, give `authorize` (default None).
         hosts: without `authorize`, the host names under which the console may be opened, besides
             addresses and "localhost" (default ()).
         title: the cluster's name on the pages; None: the addresses (default None).

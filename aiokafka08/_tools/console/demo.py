@@ -1,7 +1,7 @@
 """An embedded cluster with data that moves, for `aiokafka08 console --demo`.
 
 `demo_cluster` runs it. It has what an operator looks for: topics of different rates, a group that
-keeps up, one that falls behind and one that nobody uses any more, and a message that isn't JSON.
+keeps up, one that falls behind and one without members, and a message that isn't JSON.
 """
 
 from __future__ import annotations

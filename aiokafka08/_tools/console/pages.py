@@ -174,7 +174,7 @@ class Pages:
         }
         data = {
             **totals,
-            # Of a cluster that can't be read nobody knows.
+            # It isn't known of a cluster that can't be read.
             "healthy": None if self._watch.problem() else is_healthy(view.findings),
             "brokers": view.brokers(self._watch.brokers),
             "findings": findings,

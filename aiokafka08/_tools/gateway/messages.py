@@ -135,7 +135,7 @@ def zero(field: Field) -> Any:
         case "bool":
             return 0
     if field.name.endswith("AuthorizedOperations"):
-        return -(1 << 31)  # they aren't told
+        return -(1 << 31)  # the response doesn't have them
     return 0 if field.name in ("ThrottleTimeMs", "ErrorCode") else -1
 
 

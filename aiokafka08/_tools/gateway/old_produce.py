@@ -178,7 +178,7 @@ class _Produce:
 
     def _next_step(self, failure: str | None = None) -> Translation:
         """Return the step that sends the next batch of each partition."""
-        # Without a response from the target nobody would know whether the next batch may be sent.
+        # Only a response from the target shows whether the next batch may be sent.
         acks = 1 if self._is_exclusive and not self._acks else self._acks
         self._sent = {
             key: (len(batches[0]), record_count(batches[0]))

@@ -1,7 +1,7 @@
 """`GatewayOptions`: where the gateway listens, for whom, and to which cluster it leads; checked.
 
-Invariant: a gateway that others than this machine can reach serves nobody who isn't allowed: such
-options need allowed networks, or say that it is open.
+Invariant: a gateway that other machines can reach serves only clients that are allowed: its options
+need allowed networks, or say that it is open.
 """
 
 from __future__ import annotations

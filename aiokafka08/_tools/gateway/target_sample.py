@@ -37,7 +37,7 @@ class TargetTopic:
 
     Attributes:
         leaderless: its partitions without a leader.
-        operations: what the gateway may do, as bits; None: it isn't told.
+        operations: what the gateway may do, as bits; None: the target doesn't say.
         settings: those of `TOPIC_SETTINGS` that are known.
     """
 

@@ -7,8 +7,8 @@ for all of them. docs/testing.md quotes the table. `--before DIR` measures anoth
 
 - *RSS*: the largest resident size of the server's process (the cluster: with 16 MiB in its log).
 - *ping*: a request of 27 bytes without topics, on a connection of its own, every 20 ms.
-- *beside*: the 99th percentile of the same pings, at the same time, to a second server that nobody
-  attacks. It is the machine's share: the attackers and the attacked one take its processors.
+- *beside*: the 99th percentile of the same pings, at the same time, to a second server without
+  attackers. It is the machine's share: the attackers and the attacked one take its processors.
 """
 
 from __future__ import annotations
