@@ -120,6 +120,20 @@ async def test_dead_cluster_is_told_to_all_after_the_same_time(
         assert "no broker responds within 1 s" in response.text
 
 
+async def test_page_of_a_leader_that_is_silent_says_that_nothing_was_read(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It doesn't say that there is no message, and has no link to the same place."""
+    monkeypatch.setattr(pages, "LIMIT_S", 0.5)
+    console = app(bootstrap_servers=cluster.bootstrap_servers)
+    cluster.fault(FetchRequest, then=Hang(), times=None)
+    async with console, client_of(console) as client:
+        page = (await client.get(f"{PATH}?partition=0")).text
+    assert "No message could be read" in page
+    assert "There is no message" not in page
+    assert "Go on" not in page
+
+
 async def test_console_that_is_not_run_reads_no_messages(cluster: EmbeddedCluster) -> None:
     console = app(bootstrap_servers=cluster.bootstrap_servers)
     begin = len(cluster.history)

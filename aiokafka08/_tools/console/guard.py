@@ -175,7 +175,7 @@ class Guard:
             401,
             "Open the URL that 'aiokafka08 console' has printed: it has the token; with "
             "--token-file, add ?token= and what the file has. If you have, and came by a link of "
-            "another site, load the page once more",
+            "another site, press Enter in the address bar: browsers leave out the cookie there",
             **{"WWW-Authenticate": "Bearer"},
         )
 

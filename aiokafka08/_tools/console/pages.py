@@ -335,7 +335,9 @@ class Pages:
         )
 
         async def make(router: Router, offload: Offload) -> Response:
-            found = await search_messages(router, asked, unpacking=self._watch.unpacking)
+            found = await search_messages(
+                router, asked, limit_s=LIMIT_S, unpacking=self._watch.unpacking
+            )
             partitions = sorted(router.metadata.snapshot.partitions(asked.topic))
             return await offload.run(
                 partial(self._messages_page, request, asked, found, partitions)
@@ -390,7 +392,10 @@ class Pages:
                     ("Last day", "-1d"),
                 )
             },
-            next_link=found.next_start and url_of(path, {**query, "from": found.next_start}),
+            # Where nothing could be read, it would lead to the same place again.
+            next_link=found.next_start
+            and found.scanned
+            and url_of(path, {**query, "from": found.next_start}),
         )
 
     async def message(self, request: Request) -> ASGIApp:
@@ -401,7 +406,9 @@ class Pages:
         asked = MessageQuery(topic, partition, str(offset), 1)
 
         async def make(router: Router, offload: Offload) -> Response:
-            found = await search_messages(router, asked, unpacking=self._watch.unpacking)
+            found = await search_messages(
+                router, asked, limit_s=LIMIT_S, unpacking=self._watch.unpacking
+            )
             if found.messages:
                 return await offload.run(
                     partial(self._message_page, request, found.messages[0], offset)
