@@ -144,7 +144,7 @@ def fetch_debian_programs(session: nox.Session) -> None:
     missing = [name for name in ("kcat", "jq", "chromium") if not shutil.which(name)]
     if not missing or not shutil.which("apt-get") or os.geteuid() != 0:
         return
-    for command in (("update", "-q"), ("install", "-y", "-q", *missing)):
+    for command in (("update", "-q"), ("install", "-y", "-q", "--no-install-recommends", *missing)):
         session.run("apt-get", *command, external=True, silent=True, success_codes=[0, 100])
 
 
@@ -207,7 +207,7 @@ def install_for_tests(session: nox.Session) -> None:
         if light
         else "Installing what all tests need, Spark too: that takes minutes"
     )
-    install(session, *(("test-client",) if light else ("test", "browser")), silent=False)
+    install(session, "test-client" if light else "test", silent=False)
 
 
 @nox.session(venv_backend="none")

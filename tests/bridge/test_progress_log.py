@@ -261,6 +261,7 @@ def test_librdkafka_lines_have_prefix_and_level(
     """The bridge logs or raises errors of transactions itself."""
     caplog.set_level(logging.DEBUG, "aiokafka08.bridge")
     close_librdkafka_log()
+    caplog.clear()  # of the lines that other tests have repeated
     LibrdkafkaLog("client").log(logging.CRITICAL, "%s [%s] %s", kind, "producer-1", "why")
     assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
         (level, f"client: librdkafka: {kind} [producer-1] why")
