@@ -32,7 +32,7 @@ from tests.protocol.batch_oracle import BATCHES
 from tests.protocol.hostile import Endured
 from tests.testing.attacked_gateway import HOST, answer
 from tests.tools.fuzz import worlds
-from tests.tools.fuzz.server import Client, callbacks_measured, errors_raised
+from tests.tools.fuzz.server import callbacks_measured, errors_raised, received
 from tests.tools.fuzz.targets import Steps
 
 EXAMPLES_OF_A_WORLD = 200
@@ -124,11 +124,11 @@ async def _exchange(sent: bytes, example: bytes | None) -> int:
     gateway = Gateway(options, PortTable())
     try:
         await gateway.start()
-        received = await _received(sent)
+        size = await _received(sent)
         good = b"".join(encode_request(ListOffsetsRequest(-1, []), 0, 1, "good"))
         if example is None or sent[5] not in _NAME_BROKERS:
             assert await _received(good) == 12, "the gateway serves a good client no more"
-        return received
+        return size
     finally:
         await gateway.stop(0.01)
         server.close()
@@ -136,19 +136,7 @@ async def _exchange(sent: bytes, example: bytes | None) -> int:
 
 
 async def _received(data: bytes) -> int:
-    loop = asyncio.get_running_loop()
-    transport, client = await loop.create_connection(Client, HOST, _PORT)
-    transport.write(data)
-    await asyncio.sleep(_ANSWER_S)
-    if not transport.is_closing():
-        transport.write_eof()
-    try:
-        async with asyncio.timeout(_PATIENCE_S):
-            await client.closed.wait()
-    except TimeoutError:
-        transport.abort()
-        await client.closed.wait()
-    return client.received
+    return await received(HOST, _PORT, data, _ANSWER_S, _PATIENCE_S)
 
 
 class _Worlds:
@@ -186,9 +174,9 @@ _worlds = _Worlds()
 
 def _run(sent: bytes, example: bytes | None, seen: Endured, steps: Steps) -> None:
     with errors_raised("aiokafka08.gateway"), callbacks_measured(steps):
-        received = _worlds.run(sent, example)
-    seen.values += bool(received)
-    seen.errors += not received
+        size = _worlds.run(sent, example)
+    seen.values += bool(size)
+    seen.errors += not size
 
 
 def serve_client(data: bytes, seen: Endured, steps: Steps) -> None:

@@ -47,6 +47,23 @@ class Client(asyncio.Protocol):
         self.closed.set()
 
 
+async def received(host: str, port: int, data: bytes, answer_s: float, patience_s: float) -> int:
+    """Send bytes, and return how many come until the server ends the connection, or is cut off."""
+    loop = asyncio.get_running_loop()
+    transport, client = await loop.create_connection(Client, host, port)
+    transport.write(data)
+    await asyncio.sleep(answer_s)  # some lines respond to no request before a FIN
+    if not transport.is_closing():
+        transport.write_eof()
+    try:
+        async with asyncio.timeout(patience_s):
+            await client.closed.wait()
+    except TimeoutError:
+        transport.abort()
+        await client.closed.wait()
+    return client.received
+
+
 class Broker:
     """A world with one broker of a line."""
 
@@ -69,19 +86,7 @@ class Broker:
             seen.errors += not received
 
     async def _exchange(self, data: bytes) -> int:
-        loop = asyncio.get_running_loop()
-        transport, client = await loop.create_connection(Client, "kafka0", 9092)
-        transport.write(data)
-        await asyncio.sleep(_ANSWER_S)  # some lines respond to no request before a FIN
-        if not transport.is_closing():
-            transport.write_eof()
-        try:
-            async with asyncio.timeout(_PATIENCE_S):
-                await client.closed.wait()
-        except TimeoutError:
-            transport.abort()
-            await client.closed.wait()
-        return client.received
+        return await received("kafka0", 9092, data, _ANSWER_S, _PATIENCE_S)
 
     def close(self) -> None:
         """Check that a good client is still served, and end the world."""
