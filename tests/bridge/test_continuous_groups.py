@@ -7,6 +7,7 @@ import logging
 import socket
 import time
 from collections.abc import Callable
+from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
@@ -48,13 +49,7 @@ def use(transfer: GroupTransfer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(groups, "refuse_old_target", is_modern)
 
 
-async def test_pattern_of_no_group_is_logged_once_until_a_group_comes(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caplog.set_level(logging.WARNING, "aiokafka08.bridge")
-    transfer = create_autospec(GroupTransfer, instance=True)
-    transfer.carry_over.return_value = [], NOTHING_COPIED
-    transfer.unmatched.side_effect = ["groups.include: 'biling' matches no group"] * 2 + [None]
+async def carry_over_four_times(transfer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     use(transfer, monkeypatch)
     config = config_without_target(1)
     work = asyncio.create_task(carry_over_continuously(config, {}, CopyStatus()))
@@ -64,6 +59,16 @@ async def test_pattern_of_no_group_is_logged_once_until_a_group_comes(
     finally:
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
+
+
+async def test_pattern_of_no_group_is_logged_once_until_a_group_comes(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING, "aiokafka08.bridge")
+    transfer = create_autospec(GroupTransfer, instance=True)
+    transfer.carry_over.return_value = [], NOTHING_COPIED
+    transfer.unmatched.side_effect = ["groups.include: 'biling' matches no group"] * 2 + [None]
+    await carry_over_four_times(transfer, monkeypatch)
     [one] = caplog.records
     text = "groups not carried over: groups.include: 'biling' matches no group"
     assert text in one.getMessage()
@@ -77,15 +82,7 @@ async def test_offsets_in_topics_that_are_not_copied_are_logged_once(
     state = {TopicPartition("state", 0): SourceOffset(3, "", "kafka")}
     transfer.carry_over.return_value = [], CopiedCluster({}, {"both": state})
     transfer.unmatched.return_value = None
-    use(transfer, monkeypatch)
-    config = config_without_target(1)
-    work = asyncio.create_task(carry_over_continuously(config, {}, CopyStatus()))
-    try:
-        await until(lambda: work.done() or transfer.carry_over.await_count >= 4, timeout_s=60)
-        assert not work.done()
-    finally:
-        work.cancel()
-        await asyncio.gather(work, return_exceptions=True)
+    await carry_over_four_times(transfer, monkeypatch)
     [one] = caplog.records
     text = "nothing of group 'both' is carried over: the bridge doesn't copy state"
     assert one.getMessage().endswith(text)

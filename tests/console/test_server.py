@@ -12,6 +12,7 @@ import pytest
 from aiokafka08._tools.console import server
 from aiokafka08._tools.console.application import make_console
 from aiokafka08._tools.console.server import ServeOptions, access_of, serve
+from tests.support.waiting import eventually
 
 GET = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 
@@ -83,9 +84,16 @@ async def test_idle_connections_lock_nobody_out(monkeypatch: pytest.MonkeyPatch)
     async with served() as port, AsyncExitStack() as idle:
         for _ in range(20):
             await idle.enter_async_context(connected(port))
-        await asyncio.sleep(2.0)
-        async with connected(port) as streams:
-            assert b" 401 " in await answer_to(streams, GET)
+
+        async def is_served() -> bool:
+            async with connected(port) as streams:
+                try:
+                    return b" 401 " in await answer_to(streams, GET)
+                except ConnectionError:
+                    return False
+
+        assert not await is_served()
+        await eventually(is_served)
 
 
 async def test_address_has_only_so_many_connections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,7 +101,6 @@ async def test_address_has_only_so_many_connections(monkeypatch: pytest.MonkeyPa
     async with served() as port, AsyncExitStack() as idle:
         for _ in range(3):
             await idle.enter_async_context(connected(port))
-        await asyncio.sleep(0.1)
         async with connected(port) as (reader, _):
             assert await end_of(reader) == b""
 

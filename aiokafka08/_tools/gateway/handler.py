@@ -175,6 +175,7 @@ class GatewayHandler(ConnectionHandler):
             self._route.max_response_bytes,
             lambda is_writable: self._hold(name, not is_writable),
             lost,
+            self._warn,
         )
 
     def _hold(self, reason: str, holds: bool) -> None:

@@ -17,7 +17,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
@@ -33,8 +32,6 @@ from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import decode_correlation_id
 from aiokafka08.protocol.frame import SCRATCH_BYTES, FrameReader
 from aiokafka08.protocol.types import Buffer
-
-_log: Final = logging.getLogger("aiokafka08.gateway")
 
 CONNECT_TIMEOUT_S: Final = 10.0
 CONNECT_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError)
@@ -97,7 +94,9 @@ class Upstream(asyncio.BufferedProtocol):
         resources: what all connections share.
         max_frame_bytes: a larger response ends the connection.
         writable: called with False when the broker doesn't read, and with True when it does again.
-        lost: called once at the end, with what ended it if that wasn't `close()`.
+        lost: called once at the end of a connection that was made, with what ended it if that
+            wasn't `close()`.
+        warn: called with a text to be logged.
     """
 
     def __init__(
@@ -108,6 +107,7 @@ class Upstream(asyncio.BufferedProtocol):
         max_frame_bytes: int,
         writable: Callable[[bool], None],
         lost: Callable[[Exception | None], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._name = name
         self._others = others
@@ -119,6 +119,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._frames = FrameReader(max_frame_bytes, name)
         self._writable = writable
         self._on_lost = lost
+        self._warn = warn
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
         self._working = 0  # responses that are worked on
@@ -196,7 +197,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._closed = True
         if self._transport is not None:
             self._transport.abort()
-            # uvloop calls it in no such case, asyncio in each.
+            # asyncio calls it later, which then has nothing to do; uvloop doesn't.
             self.connection_lost(None)
 
     # --- what `ReadBudget` and `MemoryLimit` call -------------------------------------------------
@@ -217,7 +218,7 @@ class Upstream(asyncio.BufferedProtocol):
 
     def evict(self, reason: str) -> None:
         """See `memory_limit.MemoryHolder`."""
-        _log.warning("connection to %s closed, %s", self._name, reason)
+        self._warn(f"connection to {self._name} closed, {reason}")
         self.abort()
 
     # --- asyncio ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import itertools
 import logging
 import os
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -118,7 +119,7 @@ async def ask(address: tuple[str, int], request: Request) -> dict[str, Any]:
     return decode_any(request.api, frame[4:])[1]
 
 
-class Pair:
+class Pair(ABC):
     """Two clusters that are compared, with the same topics.
 
     Args:
@@ -151,26 +152,27 @@ class Pair:
 
     async def refresh(self) -> None:
         """Learn again what changes in clusters that are slow."""
+        return  # by default nothing does
 
+    @abstractmethod
     def apis(self) -> dict[str, int]:
         """Return the names of the APIs of cases, and their highest versions."""
-        raise NotImplementedError
 
+    @abstractmethod
     def make_case(self, seed: int) -> Case:
         """Return the case of a seed."""
-        raise NotImplementedError
 
+    @abstractmethod
     def find_known(self, difference: Difference) -> Known | None:
         """Return the entry that explains a difference; None if it is a new one."""
-        raise NotImplementedError
 
     def passes(self, difference: Difference) -> bool:
         """Return whether the rest of a case can be compared behind a difference."""
         return False
 
+    @abstractmethod
     async def _create(self, symbol: str, count: int) -> None:
         """Create topics of a kind in both clusters, and note them in `_ready`."""
-        raise NotImplementedError
 
     async def take(self, symbols: Iterable[str]) -> dict[str, str]:
         """Create new topics of the symbols' kinds; return all names of a run, by symbol."""

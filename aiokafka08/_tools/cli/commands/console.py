@@ -82,7 +82,8 @@ _FILE: Final = click.Path(path_type=Path)
 @click.option(
     "--auth-header",
     metavar="NAME",
-    help="Admit who a proxy names in this header, in place of a token; needs --trusted-proxy.",
+    help="Admit the users that a proxy names in this header, in place of a token; needs "
+    "--trusted-proxy.",
 )
 @click.option(
     "--trusted-proxy",
