@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import importlib
+import math
 import os
 import platform
 import signal
@@ -64,7 +65,7 @@ forget_user_settings()
 # For loops that pytest-asyncio doesn't create, too: in threads, and in processes of tests.
 os.environ["PYTHONASYNCIODEBUG"] = "1"
 
-# Debug mode checks that loops are called from their own threads, and logs slow callbacks. It also
+# Debug mode checks that loops are called from their own threads. It also
 # records the stack of each handle and future if `get_debug()` says so, which took a third of the
 # CPU time of all tests; and ten frames where each coroutine was created, which took a tenth.
 asyncio.BaseEventLoop.get_debug = lambda self: False  # type: ignore[method-assign]
@@ -74,13 +75,6 @@ asyncio.constants.DEBUG_STACK_DEPTH = 1  # type: ignore[attr-defined]
 # interrupt, would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-SLOW_CALLBACK_SECONDS = 1.0
-"""Debug mode logs callbacks that take longer.
-
-The default of 0.1 s measures the load of the machine rather than the code. Code that must not block
-the event loop has tests of its own.
-"""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -159,7 +153,9 @@ def _new_uvloop() -> asyncio.AbstractEventLoop:
 
 def _new_loop(factory: LoopFactory) -> asyncio.AbstractEventLoop:
     loop = factory()
-    loop.slow_callback_duration = SLOW_CALLBACK_SECONDS
+    # How long a callback takes measures the load of the machine, and tests read the log. Code that
+    # must not block the event loop has tests of its own.
+    loop.slow_callback_duration = math.inf
     return loop
 
 
