@@ -70,6 +70,14 @@ class Broker:
         return self.version >= (0, 10)
 
     @property
+    def data_wait_ms(self) -> int:
+        """A `fetch_max_wait_ms` for messages that come meanwhile.
+
+        Brokers below 0.8.2 may oversleep those that come as the fetch does (docs/brokers.md 7.13).
+        """
+        return 300_000 if self.version >= (0, 8, 2) else 4_000
+
+    @property
     def has_lz4(self) -> bool:
         return self.version >= (0, 8, 2)
 

@@ -128,7 +128,7 @@ async def test_many_records_arrive_in_order(broker: Broker, codec: str | None) -
 
 async def test_waiting_getone_returns_new_record_at_once(broker: Broker) -> None:
     topic = await broker.create_topic()
-    reader = await broker.reader(topic, fetch_max_wait_ms=20_000)
+    reader = await broker.reader(topic, fetch_max_wait_ms=broker.data_wait_ms)
     producer = await broker.producer()
     for number in range(3):
         waiting = asyncio.create_task(reader.getone())

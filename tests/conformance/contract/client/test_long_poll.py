@@ -89,7 +89,7 @@ async def test_old_line_gets_short_max_wait(broker: Broker) -> None:
 
 async def test_seek_while_a_poll_hangs_returns_the_log(broker: Broker) -> None:
     topic = await broker.new_log([b"0", b"1", b"2"])
-    reader = await broker.reader(topic, fetch_max_wait_ms=LONG_MS)
+    reader = await broker.reader(topic, fetch_max_wait_ms=broker.data_wait_ms)
     [tp] = reader.assignment()
     assert [record.offset for record in await read_records(reader, 3, 40)] == [0, 1, 2]
     for _ in range(20):
@@ -135,7 +135,7 @@ async def test_log_beside_a_hanging_poll_is_read_to_its_end(broker: Broker) -> N
 async def test_resume_while_a_poll_hangs_returns_the_log(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     paused = TopicPartition(topic, 1)
-    reader = broker.new_consumer(fetch_max_wait_ms=LONG_MS)
+    reader = broker.new_consumer(fetch_max_wait_ms=broker.data_wait_ms)
     reader.assign([TopicPartition(topic, 0), paused])
     reader.pause(paused)
     async with reader:
