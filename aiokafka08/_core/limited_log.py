@@ -3,7 +3,8 @@
 What happens first is logged at once. What repeats within a minute is counted, and the count is
 logged at the minute's end. What has repeated goes on being counted in the next minute.
 
-Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines, each twice at most.
+Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines, each twice at most, of at
+most `MAX_CHARACTERS` each, whatever is in the texts.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Final, Protocol
 
 PERIOD_S: Final = 60.0
 MAX_KEYS: Final = 200
+MAX_CHARACTERS: Final = 1000
 
 _OTHERS: Final = "others"
 
@@ -59,8 +61,9 @@ class LimitedLog:
         self._period = 0
 
     def report(self, key: Hashable, text: str) -> None:
-        """Log a text, or count it if there was one with this key within the period."""
+        """Log a text as one line, or count it if there was one with this key within the period."""
         with self._lock:
+            text = one_line(text)
             if key not in self._repeated and len(self._repeated) >= MAX_KEYS:
                 key, text = _OTHERS, f"more than {MAX_KEYS} different warnings in {PERIOD_S:g} s"
             if key in self._repeated:
@@ -100,3 +103,13 @@ class LimitedLog:
         for text, count in repeated.values():
             if count:
                 self._logger.warning("%s (%d more times within %g s)", text, count, PERIOD_S)
+
+
+def one_line(text: str) -> str:
+    """Return a text that can't look like other lines, cut off after `MAX_CHARACTERS`."""
+    shown = text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
+    if shown.isprintable():
+        return shown
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown
+    )

@@ -7,7 +7,13 @@ import logging
 import pytest
 
 from aiokafka08._core import limited_log
-from aiokafka08._core.limited_log import Later, LimitedLog, later_in_loop, later_in_thread
+from aiokafka08._core.limited_log import (
+    MAX_CHARACTERS,
+    Later,
+    LimitedLog,
+    later_in_loop,
+    later_in_thread,
+)
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
@@ -47,3 +53,13 @@ async def test_different_warnings_are_limited_too(
         "more than 10 different warnings in 60 s",
         "more than 10 different warnings in 60 s (89 more times within 60 s)",
     ]
+
+
+async def test_text_is_one_line_of_limited_length(caplog: pytest.LogCaptureFixture) -> None:
+    log = LimitedLog(logging.getLogger("tests.limited_log"), later_in_loop)
+    log.report(1, "a\nWARNING forged\r\x1b[2J\u2028\ud800é")
+    log.report(2, "x" * 100_000)
+    log.close()
+    forged, long = (record.getMessage() for record in caplog.records)
+    assert forged == r"a\nWARNING forged\r\x1b[2J\u2028\ud800é"
+    assert long == "x" * (MAX_CHARACTERS - 1) + "…"
