@@ -3,8 +3,12 @@
 A client is an id and an address. Its requests are counted by API, version and what became of them:
 while there is a translated one, the client can't use the target without the gateway.
 
-Invariant: whatever clients send, the table keeps at most `MAX_CLIENTS` of them, those that were
-seen last, and of each what a few pages hold. Its methods may be called in any thread.
+Invariants:
+
+- Whatever clients send, the table keeps at most `MAX_CLIENTS` of them, those that were seen last,
+  and at most `MAX_COUNTED` counts of each.
+- Its methods may be called in any thread; what takes long goes on without the lock, for which the
+  event loop waits with each request.
 """
 
 from __future__ import annotations
@@ -13,13 +17,16 @@ import enum
 import threading
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from aiokafka08._core.metrics.metric_family import MetricFamily
 
 MAX_CLIENTS: Final = 10_000
+MAX_COUNTED: Final = 100
+"""How many APIs and versions of one client are counted one by one; no library uses half of that."""
+
 _NAME_CHARACTERS: Final = 255
 
 
@@ -45,6 +52,7 @@ class SeenClient:
         first_s: when it was seen first, in seconds since the epoch.
         last_s: when it was seen last.
         software: the name and version of its library, if it has sent them.
+        needs_gateway: whether a request was translated.
         requests: how many there were.
     """
 
@@ -53,6 +61,7 @@ class SeenClient:
     first_s: float
     last_s: float
     software: str = ""
+    needs_gateway: bool = False
     requests: Counter[Counted] = field(default_factory=Counter)
 
 
@@ -88,7 +97,11 @@ class ClientTable:
                     del self._clients[next(iter(self._clients))]
             self._clients[key] = client
             client.last_s = now_s
-            client.requests[counted] += 1
+            client.needs_gateway |= counted[2] is Fate.TRANSLATED
+            if counted not in client.requests and len(client.requests) >= MAX_COUNTED:
+                client.requests["others", -1, counted[2]] += 1
+            else:
+                client.requests[counted] += 1
             if software:
                 client.software = software[:_NAME_CHARACTERS]
             self._totals[counted] += 1
@@ -96,10 +109,9 @@ class ClientTable:
     def rows(self) -> list[dict[str, Any]]:
         """Return the clients as values of JSON, those that need the gateway first."""
         with self._lock:
-            rows = [_row(client) for client in self._clients.values()]
-        return sorted(
-            rows, key=lambda row: (not row["needs_gateway"], row["client_id"], row["address"])
-        )
+            seen = [replace(one, requests=one.requests.copy()) for one in self._clients.values()]
+        seen.sort(key=lambda one: (not one.needs_gateway, one.client_id, one.address))
+        return [_row(client) for client in seen]
 
     def families(self) -> list[MetricFamily]:
         """Return the metrics."""
@@ -116,14 +128,10 @@ class ClientTable:
         with self._lock:
             for (api, version, fate), count in self._totals.items():
                 requests.add(count, api, str(version), fate.value)
-            needing = sum(map(_needs_gateway, self._clients.values()))
+            needing = sum(client.needs_gateway for client in self._clients.values())
             clients.add(needing, "true")
             clients.add(len(self._clients) - needing, "false")
         return [requests, clients]
-
-
-def _needs_gateway(client: SeenClient) -> bool:
-    return any(fate is Fate.TRANSLATED for _, _, fate in client.requests)
 
 
 def _row(client: SeenClient) -> dict[str, Any]:
@@ -134,7 +142,7 @@ def _row(client: SeenClient) -> dict[str, Any]:
         "client_id": client.client_id,
         "address": client.address,
         "software": client.software,
-        "needs_gateway": _needs_gateway(client),
+        "needs_gateway": client.needs_gateway,
         "first_seen": _time(client.first_s),
         "last_seen": _time(client.last_s),
         "requests": requests,

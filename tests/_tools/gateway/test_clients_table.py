@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from aiokafka08._core.metrics.text_format import write_text
-from aiokafka08._tools.gateway.clients import MAX_CLIENTS, ClientTable, Fate
+from aiokafka08._tools.gateway.clients import MAX_CLIENTS, MAX_COUNTED, ClientTable, Fate
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.requests.list_offsets import (
     LATEST,
@@ -61,6 +61,18 @@ def test_table_keeps_the_clients_that_were_seen_last() -> None:
     assert len(ids) == MAX_CLIENTS
     assert "0" + "x" * 254 in ids
     assert "1" + "x" * 254 not in ids
+
+
+def test_counts_of_one_client_are_limited() -> None:
+    table = ClientTable(lambda: 0.0)
+    for version in range(MAX_COUNTED):
+        table.count("a", HOST, ("Fetch", version, Fate.PASSED))
+    for version in range(300):
+        table.count("a", HOST, ("Produce", version, Fate.TRANSLATED))
+    (row,) = table.rows()
+    assert row["needs_gateway"]
+    assert row["requests"]["translated"] == {"others": {"-1": 300}}
+    assert len(row["requests"]["passed"]["Fetch"]) == MAX_COUNTED
 
 
 async def test_gateway_counts_what_becomes_of_requests() -> None:
