@@ -7,6 +7,7 @@ need allowed networks, or say that it is open.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ MAX_HELD_BYTES: Final = 1 << 30
 MAX_BROKERS: Final = 256
 
 _HIGHEST_PORT: Final = 0xFFFF
+_HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
+_HOST_CHARACTERS: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,11 @@ def gateway_options(
             "this address can use the target. Name the clients' networks by "
             f"{names.name('allow')}, or say {names.name('open')}"
         )
+    if advertise is not None and not _is_host(advertise):
+        raise IllegalArgumentError(
+            f"{names.shown('advertise', advertise)}: expected a host name or an IP address, "
+            "without a port"
+        )
     if advertise is None and address.is_unspecified:
         raise IllegalArgumentError(
             f"{shown}: clients can't connect to this address. Name the host by which they reach "
@@ -166,6 +174,14 @@ def gateway_options(
         is_read_committed,
         access,
     )
+
+
+def _is_host(text: str) -> bool:
+    """Whether clients may connect to it."""
+    try:
+        return not ipaddress.ip_address(text).is_unspecified
+    except ValueError:
+        return bool(_HOST_NAME.fullmatch(text)) and len(text) <= _HOST_CHARACTERS
 
 
 def _network(text: str, names: OptionNames) -> Network:

@@ -8,10 +8,11 @@ Invariants: an index is never given to another broker. The file is replaced as a
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -26,13 +27,15 @@ class PortTable:
 
     Args:
         path: the file; None: the table is kept in memory only.
+        taken: indices that no new broker gets, since their ports are used for something else.
 
     Raises:
         KafkaConfigurationError: the file can't be read, or isn't such a table.
     """
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, taken: Container[int] = ()) -> None:
         self._path = path
+        self._taken = taken
         self._indices: dict[int, int] = {}
         if path is not None and path.exists():
             self._indices = _read(path)
@@ -69,7 +72,8 @@ class PortTable:
                 f"most {MAX_BROKERS}"
             )
         first = 1 + max(self._indices.values(), default=-1)
-        return self._indices | {node_id: first + at for at, node_id in enumerate(new)}
+        free = (index for index in itertools.count(first) if index not in self._taken)
+        return self._indices | dict(zip(new, free, strict=False))
 
     def index(self, node_id: int) -> int:
         """Return the index of a broker that was added."""

@@ -54,6 +54,22 @@ def test_address_that_clients_cannot_use_needs_another_host() -> None:
         gateway_options("kafka:9092", "0.0.0.0:9092", is_open=True)
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["", "gateway:9092", "0.0.0.0", "::", "a b", "http://gateway", "g\n", "[::1]", "x" * 256],
+)
+def test_host_that_clients_cannot_use_is_refused(host: str) -> None:
+    with pytest.raises(IllegalArgumentError, match="--advertise"):
+        gateway_options("kafka:9092", advertise=host)
+
+
+@pytest.mark.parametrize(
+    "host", ["gateway", "kafka-1.example.org", "10.0.0.5", "2001:db8::1", "a_b"]
+)
+def test_host_is_what_clients_get(host: str) -> None:
+    assert gateway_options("kafka:9092", advertise=host).advertise == host
+
+
 @pytest.mark.parametrize("listen", ["localhost:9092", "9092", "127.0.0.1:x", "a:1,b:2", ""])
 def test_wrong_listen_address_is_refused(listen: str) -> None:
     with pytest.raises(IllegalArgumentError, match="--listen"):
@@ -85,6 +101,13 @@ def test_new_broker_never_renumbers_others(tmp_path: Path) -> None:
     again.add([5, 4])
     assert [again.index(node_id) for node_id in (3, 5, 1, 4)] == [0, 1, 2, 3]
     assert [path.name for path in tmp_path.iterdir()] == [path.name]
+
+
+def test_port_of_something_else_is_no_brokers() -> None:
+    table = PortTable(taken={2})
+    table.add([5, 6])
+    table.add([7, 8])
+    assert [table.index(node_id) for node_id in (5, 6, 7, 8)] == [0, 1, 3, 4]
 
 
 def test_table_has_a_limit() -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from aiokafka08._tools.gateway.config import GatewaySettings
     from aiokafka08._tools.gateway.gateway import Gateway
     from aiokafka08._tools.gateway.metrics import PrometheusMetrics
+    from aiokafka08._tools.gateway.port_table import PortTable
 
 CHECK_FIELDS: Final = {
     "code": "the code of the finding ('The gateway' in the documentation lists them)",
@@ -266,12 +267,11 @@ async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedF
     from aiokafka08._tools.findings import CodedFinding, in_order
     from aiokafka08._tools.gateway.check import CheckCode, judge
     from aiokafka08._tools.gateway.options import listener_port
-    from aiokafka08._tools.gateway.port_table import PortTable
     from aiokafka08._tools.gateway.target_sample import sample_target, try_ports
     from aiokafka08.errors import KafkaConnectionError
 
     options = settings.options
-    table = PortTable(settings.state)
+    table = _port_table(settings)
     metrics = [_metrics_address(settings)] if settings.metrics is not None else []
     try:
         sample = await sample_target(options.targets, is_quick=is_quick)
@@ -293,6 +293,25 @@ def _metrics_address(settings: GatewaySettings) -> tuple[str, int]:
     return host or "127.0.0.1", port
 
 
+def _port_table(settings: GatewaySettings) -> PortTable:
+    """Return the table, in which no broker gets the port of the metrics."""
+    from aiokafka08._tools.gateway.port_table import PortTable
+
+    host, port = settings.options.listen
+    taken: set[int] = set()
+    if settings.metrics is not None:
+        metrics_host, metrics_port = _metrics_address(settings)
+        everywhere = {"0.0.0.0", "::"}
+        if metrics_host == host or everywhere & {metrics_host, host}:
+            taken.add(metrics_port - port)
+    if 0 in taken:
+        raise IllegalArgumentError(
+            f"{settings.names.shown('metrics', settings.metrics)}: the first broker has this port; "
+            "choose another one"
+        )
+    return PortTable(settings.state, taken)
+
+
 async def _serve(settings: GatewaySettings) -> int:
     """Listen until the task is cancelled; return an exit code if something is in the way."""
     import asyncio
@@ -301,7 +320,6 @@ async def _serve(settings: GatewaySettings) -> int:
     from aiokafka08._tools.findings import Severity
     from aiokafka08._tools.gateway.gateway import Gateway
     from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
-    from aiokafka08._tools.gateway.port_table import PortTable
 
     logger = logging.getLogger("aiokafka08.gateway")
     found = [f for f in await _findings(settings, is_quick=True) if f.code.severity != "note"]
@@ -314,7 +332,7 @@ async def _serve(settings: GatewaySettings) -> int:
     if any(finding.code.severity is Severity.CRITICAL for finding in found):
         return FAILED
     metrics = None if settings.metrics is None else _new_metrics()
-    gateway = Gateway(settings.options, PortTable(settings.state), metrics or NO_MEASUREMENTS)
+    gateway = Gateway(settings.options, _port_table(settings), metrics or NO_MEASUREMENTS)
     endpoint = None if metrics is None else _endpoint(gateway, metrics, settings)
     try:
         await gateway.start()
