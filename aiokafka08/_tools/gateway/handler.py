@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from aiokafka08 import environment
-from aiokafka08._core.limited_log import LimitedLog
+from aiokafka08._core.limited_log import LimitedLog, one_line
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.resources import ServerResources
@@ -70,8 +70,8 @@ _OUT_OF_RESOURCES: Final = frozenset(
 )
 """Errors of this machine, which tell nothing of the broker."""
 
-WALKED_BYTES: Final = 64 << 10
-"""To walk over the fields of a larger frame takes so long that it is done in the worker thread."""
+WALKED_BYTES: Final = 8 << 10
+"""A larger frame may have so many fields that it is read and written in the worker thread."""
 
 _SHOWN_CHARACTERS: Final = 255  # of a client id
 
@@ -242,7 +242,7 @@ class GatewayHandler(ConnectionHandler):
             )
             if limited is None:
                 raise RefusedError(CHANGE_TEXT)
-            self._answer(head, limited, exchange)
+            yield from self._answer(head, limited, len(frame), exchange)
         elif is_translated or head.version in self._route.access.versions(api):
             yield from self._allowed(api, head, frame, exchange)
         elif head.version in api.versions:
@@ -263,7 +263,7 @@ class GatewayHandler(ConnectionHandler):
         )
         if limited is not None:
             if limited.request is None:
-                self._answer(head, limited, exchange)
+                yield from self._answer(head, limited, size, exchange)
                 return
             frame = memoryview(b"".join(limited.request))
             exchange = ChangedExchange(exchange, limited.respond, WALKED_BYTES, self._unreadable)
@@ -277,10 +277,15 @@ class GatewayHandler(ConnectionHandler):
         if limited is not None and limited.refused:
             self._refused(head, limited)
 
-    def _answer(self, head: RequestHead, limited: Limited, exchange: Exchange) -> None:
-        """Answer a request without the target."""
+    def _answer(
+        self, head: RequestHead, limited: Limited, size_bytes: int, exchange: Exchange
+    ) -> Work[None]:
+        """Answer a request of this size without the target."""
         if limited.expects_response:
-            respond(exchange, limited.respond(memoryview(b"")))
+            made = yield from _apart(
+                size_bytes, WALKED_BYTES, lambda: limited.respond(memoryview(b""))
+            )
+            respond(exchange, made)
         else:
             exchange.end()
         self._refused(head, limited)
@@ -383,6 +388,7 @@ class GatewayHandler(ConnectionHandler):
 
     def _warn(self, text: str) -> None:
         # What one address causes again and again is counted, whatever its ports are.
+        text = one_line(text)  # the key is kept
         self._route.log.report((self._connection.host, text), f"{self._connection.peer}: {text}")
 
 

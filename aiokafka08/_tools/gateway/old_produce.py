@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08._core.properties import shorten
 from aiokafka08._tools.gateway.batch_limits import (
     CONFIGS_VERSION,
     DESCRIBE_CONFIGS,
@@ -173,8 +174,8 @@ class _Produce:
     def _failure(self, damaged: list[_Key]) -> str | None:
         if self._acks or not damaged:
             return None
-        names = [f"{topic}-{number}" for topic, number in damaged[:3]]
-        return f"acks=0, and damaged or too large messages for {', '.join(names)}"
+        names = [f"{shorten(topic)}, partition {number}" for topic, number in damaged[:3]]
+        return f"acks=0, and damaged or too large messages for topic {', topic '.join(names)}"
 
     def _next_step(self, failure: str | None = None) -> Translation:
         """Return the step that sends the next batch of each partition."""
@@ -283,9 +284,9 @@ class _Produce:
         if code and key in self._stored:
             first, count = self._stored[key]
             _log.warning(
-                "client id %r: %s-%d: error %d in the middle of a set that the target takes in "
-                "parts: %d messages are stored, from offset %d on; %d aren't",
-                self._head.client_id,
+                "client id %s: topic %r, partition %d: error %d in the middle of a set that the "
+                "target takes in parts: %d messages are stored, from offset %d on; %d aren't",
+                shorten(self._head.client_id),
                 *key,
                 code,
                 count,

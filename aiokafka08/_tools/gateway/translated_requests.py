@@ -69,6 +69,7 @@ class TranslatedRequests:
         self._warn = warn
         self._others: dict[Address, Upstream] = {}
         self._exclusive: Exchange | None = None
+        self._asked: Upstream | None = None  # one of the others, which works for `_exclusive`
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: asyncio.TimerHandle | None = None
 
@@ -85,7 +86,7 @@ class TranslatedRequests:
             len(frame), lambda budget: translate(head, frame, budget), expects_response
         )
         if step is None:
-            exchange.end()
+            self._leave_out(exchange)
             return
         if step.is_exclusive:
             self._exclusive = exchange
@@ -115,11 +116,19 @@ class TranslatedRequests:
         if step.broker is None:
             self._send(self._upstream, head, step, exchange)
         elif (other := self._others.get(step.broker)) is not None:
-            self._send(other, head, step, exchange)
+            self._ask(other, head, step, exchange)
         else:
             self._connecting = asyncio.create_task(
                 self._connect_and_send(step.broker, head, step, exchange)
             )
+
+    def _ask(
+        self, other: Upstream, head: RequestHead, step: Translation, exchange: Exchange
+    ) -> None:
+        """Send a step to another broker; such steps are exclusive, so one of them is on its way."""
+        # Noted before it is sent: a connection that is closing drops the request.
+        self._asked = other
+        self._send(other, head, step, exchange)
 
     def _send(
         self, upstream: Upstream, head: RequestHead, step: Translation, exchange: Exchange
@@ -131,8 +140,10 @@ class TranslatedRequests:
                 len(frame), lambda budget: respond_to(frame, budget), expects_response
             )
             if made is None:
-                exchange.end()
+                self._leave_out(exchange)
                 return None
+            if exchange is self._exclusive:
+                self._asked = None
             if isinstance(made, Translation):
                 self._begin(head, made, exchange)
                 return None
@@ -158,6 +169,11 @@ class TranslatedRequests:
         if step.failure is not None:
             self._refuse(head, step.failure)
 
+    def _leave_out(self, exchange: Exchange) -> None:
+        """Send no response, and none behind it, to a client that has gone."""
+        self._connection.close_unanswered()
+        exchange.end()
+
     def _done(self, exchange: Exchange) -> None:
         """Begin the later requests, if they have waited for this one."""
         if exchange is self._exclusive:
@@ -170,7 +186,7 @@ class TranslatedRequests:
         name = f"broker {address_text(broker)}"
 
         def lost(error: Exception | None) -> None:
-            is_needed = not other.is_idle
+            is_needed = other is self._asked
             if error is not None or is_needed:
                 self._warn(f"connection to {name} lost: {error or 'closed'}")
             if self._others.get(broker) is other:
@@ -189,7 +205,7 @@ class TranslatedRequests:
             self._translator.forget_coordinators_at(broker)
             self._connection.close_unanswered()
             return
-        self._send(other, head, step, exchange)
+        self._ask(other, head, step, exchange)
 
     def _quick_or_apart(
         self, size_bytes: int, function: Callable[[Budget], T], expects_response: bool

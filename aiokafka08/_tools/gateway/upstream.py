@@ -171,11 +171,6 @@ class Upstream(asyncio.BufferedProtocol):
         self._client_paused = False
         self._pause_or_resume()
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no request is unanswered."""
-        return not (self._pending or self._working)
-
     def close(self) -> None:
         """Send what is written, then close the connection; responses on their way are dropped."""
         self._closed = True

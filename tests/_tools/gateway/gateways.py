@@ -134,6 +134,16 @@ class ScriptedBroker:
         self._server.close()
         await self._server.wait_closed()
 
+    def send(self, frame: bytes) -> None:
+        """Send a response that `answer` has left out, over the connection that was opened last."""
+        self._writers[-1].write(len(frame).to_bytes(4, "big") + frame)
+
+    def end_responses(self) -> None:
+        """Send the end of all connections, at once."""
+        for writer in self._writers:
+            if not writer.is_closing() and not writer.transport.is_closing():
+                writer.write_eof()
+
     @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"

@@ -230,7 +230,10 @@ def test_damaged_set_without_acknowledgement_ends_the_connection() -> None:
     asked_for = asked(translation)
     assert asked_for is not None
     assert (asked_for.acks, list(asked_for.sets)) == (0, [("t", 1)])
-    assert translation.failure == "acks=0, and damaged or too large messages for t-0"
+    assert (
+        translation.failure
+        == "acks=0, and damaged or too large messages for topic 't', partition 0"
+    )
     assert not translation.expects_response
     assert translated(request({("t", 1): PLAIN_1}, acks=0)).failure is None
 

@@ -17,9 +17,8 @@ from aiokafka08.protocol.requests.committed_offsets import (
     OffsetCommitRequest,
     OffsetFetchRequest,
 )
-from aiokafka08.protocol.requests.list_offsets import (
-    ListOffsetsRequest,
-)
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.gateway.gateways import (
@@ -70,6 +69,28 @@ async def test_small_request_with_much_inside_does_not_hold_the_loop() -> None:
         assert overtaken >= 3
 
 
+async def test_refusal_of_many_items_does_not_hold_the_loop() -> None:
+    """As above: DeleteTopics of 30,000 empty names, which the gateway answers itself."""
+    names = b"\xb1\xea\x01" + b"\1" * 30_000
+    delete_topics = struct.pack(">hhih", 20, 4, 1, -1) + b"\0" + names + struct.pack(">ib", 1000, 0)
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + bytes(8)) as broker,
+        connected(broker.address) as (gateway, client),
+        await RawClient.connect(first_port(gateway)) as other,
+    ):
+        other.send(request(16, 0))
+        await other.frame()
+        client.send(delete_topics)
+        first = asyncio.create_task(client.frame())
+        overtaken = 0
+        while not first.done():
+            other.send(request(16, 0))
+            await other.frame()
+            overtaken += 1
+        assert len(await first) > 30_000
+        assert overtaken >= 3
+
+
 async def test_work_for_clients_that_have_gone_ends() -> None:
     """Each of these bombs takes some hundred milliseconds in the worker thread."""
     parts = [ProducePartition(0, bomb(Codec.GZIP, 20 * MIB))]
@@ -86,6 +107,26 @@ async def test_work_for_clients_that_have_gone_ends() -> None:
             client.writer.write(frame)
             await client.frame()
         assert len([one for one in broker.requests if one[:4] == b"\0\0\0\3"]) < 10
+
+
+async def test_no_response_follows_one_that_is_left_out() -> None:
+    """The responses come when the client has sent its FIN; the first needs the worker thread."""
+    fetch = FetchRequest(-1, 500, 1, [Topic("t", [FetchPartition(0, 0, 1 << 20)])])
+    async with (
+        ScriptedBroker(lambda frame: b"" if frame[7] else frame[4:8] + bytes(4)) as broker,
+        running(broker.address) as gateway,
+        await RawClient.connect(first_port(gateway)) as other,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        client.send_request(fetch, 0, correlation_id=1)
+        client.send(request(16, 0, 2))
+        await until(lambda: len(broker.requests) == 2, "the broker has both requests")
+        client.writer.write_eof()
+        other.send(request(16, 0, 0))
+        await other.frame()
+        broker.send(b"\0\0\0\1" + bytes(1 << 20))
+        broker.send(b"\0\0\0\2" + bytes(4))
+        assert await client.reader.read() == b""
 
 
 # --- memory ---------------------------------------------------------------------------------------
@@ -240,6 +281,48 @@ async def test_coordinator_that_dies_ends_the_connection_and_is_looked_for_again
         async with await RawClient.connect(first_port(gateway)) as client:
             (topic,) = (await client.call(commit, 0)).topics
             assert topic.partitions[0].error_code == 0
+
+
+async def test_answer_of_a_coordinator_that_cannot_be_read_ends_the_connection() -> None:
+    def own(frame: bytes) -> bytes:
+        if frame[1] == 10:
+            return frame[4:8] + struct.pack(">hih9si", 0, 0, 9, b"127.0.0.1", other.port)
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 16)
+
+    commit = OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, 1, -1, "")])])
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + b"\0\0\0\7garbage") as other,
+        ScriptedBroker(own) as broker,
+        connected(broker.address) as (_, client),
+    ):
+        client.send_request(commit, 0)
+        client.send(request(16, 0, 2))
+        assert await client.is_closed()
+
+
+async def test_coordinator_that_closes_beside_a_request_ends_the_connection() -> None:
+    """The gateway may read the end of the one connection before the request of the other."""
+
+    def own(frame: bytes) -> bytes:
+        if frame[1] == 10:
+            return frame[4:8] + struct.pack(">hih9si", 0, 0, 9, b"127.0.0.1", other.port)
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 16)
+
+    def committed(frame: bytes) -> bytes:
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 0)
+
+    commit = OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, 1, -1, "")])])
+    async with (
+        ScriptedBroker(committed) as other,
+        ScriptedBroker(own) as broker,
+        running(broker.address) as gateway,
+    ):
+        for _ in range(5):
+            async with await RawClient.connect(first_port(gateway)) as client:
+                await client.call(commit, 0)
+                other.end_responses()
+                client.send_request(commit, 0)
+                assert await client.is_closed()
 
 
 async def test_coordinator_that_cannot_be_reached_ends_the_connection(
