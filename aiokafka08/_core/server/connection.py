@@ -13,7 +13,8 @@ Invariants:
 - Nothing is handled while the client doesn't read its responses.
 - What the connection holds in memory is reported to `ServerResources.memory` after each change;
   all of the handler's work goes through `ServerResources.scheduler`.
-- A connection ends once: when its transport is lost and no work is left.
+- A connection ends once: when its transport is lost and no work is left. A client that doesn't
+  read loses it `close_s` after the end.
 """
 
 from __future__ import annotations
@@ -51,11 +52,14 @@ class ConnectionOptions:
         max_frame_bytes: a larger frame ends the connection, after the requests before it.
         max_in_flight: how many exchanges may be open at once.
         half_close: what a client's FIN does.
+        close_s: how long a client may take to read what was written before its connection is
+            closed, in seconds.
     """
 
     max_frame_bytes: int
     max_in_flight: int = 1
     half_close: HalfClosePolicy = HalfClosePolicy.ANSWER
+    close_s: float = 30.0
 
 
 class ConnectionHandler:
@@ -152,6 +156,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._reading = resources.reading
         self._max_in_flight = options.max_in_flight
         self._half_close = options.half_close
+        self._close_s = options.close_s
+        self._giving_up: asyncio.TimerHandle | None = None
         self._new_handler = new_handler
         self._handler: ConnectionHandler
         self._on_made = made
@@ -217,6 +223,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._giving_up is not None:
+            self._giving_up.cancel()
         self._handler.lost()
         self._reading.forget(self)
         self._lost, self._writing_paused, self._requests_held = True, False, False
@@ -430,6 +438,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Close the connection once what is written is sent; drop later requests."""
         self._drop_requests()
         self._transport.close()
+        if self._giving_up is None and self._transport.get_write_buffer_size():
+            # The client doesn't read; without a limit it would keep the connection for ever.
+            loop = asyncio.get_running_loop()
+            self._giving_up = loop.call_later(self._close_s, self._transport.abort)
 
     def _drop_requests(self) -> None:
         self._cutting, self._next = iter(()), None

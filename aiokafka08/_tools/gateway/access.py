@@ -66,6 +66,12 @@ _WITHOUT_TOPICS: Final = frozenset(
 )  # fmt: skip
 """APIs that name no topics but in the data of a group's members."""
 
+_MAX_SESSION_BYTES: Final = 256 << 10
+"""How much is kept of what isn't allowed in a connection's fetch session."""
+
+_PARTITION_BYTES: Final = 64
+"""What the number of a partition takes in memory, about."""
+
 _LISTS: Final = frozenset({"Metadata", "OffsetFetch", "ListGroups"})
 """The APIs that tell of all topics, or groups, if a request names none."""
 
@@ -295,8 +301,14 @@ class ConnectionAccess:
             self._session.setdefault(topic["Topic"], set()).update(numbers)
         for topic in refused.pop("ForgottenTopicsData", ()):
             self._session.get(topic["Topic"], set()).difference_update(topic["Partitions"])
-        if sum(map(len, self._session.values())) > MAX_ITEMS:
-            raise KafkaProtocolError(f"a fetch session of more than {MAX_ITEMS} partitions")
+        held_bytes = sum(
+            len(topic) + _PARTITION_BYTES * len(numbers) for topic, numbers in self._session.items()
+        )
+        if held_bytes > _MAX_SESSION_BYTES:
+            raise KafkaProtocolError(
+                "a fetch session with too many topics that aren't allowed: they take "
+                f"{held_bytes} bytes, expected at most {_MAX_SESSION_BYTES}"
+            )
         topics = [
             {"Topic": topic, "Partitions": [{"Partition": number} for number in sorted(numbers)]}
             for topic, numbers in self._session.items()

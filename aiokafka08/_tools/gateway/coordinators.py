@@ -4,8 +4,10 @@ Brokers of 0.8 keep the offsets of version 0 in ZooKeeper, and each of them take
 clients don't look for the coordinator. Their own broker is asked first; when it says that it isn't
 the coordinator, it is asked which broker is, and that is remembered for all clients.
 
-Invariant: a client gets error 15 or 16 only if the coordinator couldn't be found within `_TRIES`,
-or has moved twice during the request.
+Invariants:
+
+- A client gets error 14, 15 or 16 only if no broker worked as the coordinator within `_TRIES`.
+- At most `_MAX_GROUPS` names of at most `_NAME_CHARACTERS` each are kept.
 """
 
 from __future__ import annotations
@@ -22,16 +24,27 @@ from aiokafka08._tools.gateway.translation import (
     read_body,
     write_request,
 )
-from aiokafka08.errors import GroupCoordinatorNotAvailableError, NotCoordinatorForGroupError
+from aiokafka08.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+)
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from aiokafka08.protocol.types import Buffer
 
 ELSEWHERE: Final = frozenset(
-    {GroupCoordinatorNotAvailableError.errno, NotCoordinatorForGroupError.errno}
+    {
+        GroupLoadInProgressError.errno,
+        GroupCoordinatorNotAvailableError.errno,
+        NotCoordinatorForGroupError.errno,
+    }
 )
+"""A new coordinator is named before it has read its groups; then it answers one of these."""
+
 _NOT_YET: Final = GroupCoordinatorNotAvailableError.errno
 _MAX_GROUPS: Final = 10_000
+_NAME_CHARACTERS: Final = 255  # a longer one is looked up each time
 _TRIES: Final = 20
 _RETRY_S: Final = 0.25
 """A target that has no topic of offsets yet creates it when it is asked for a coordinator first."""
@@ -49,8 +62,10 @@ class Coordinators:
 
     def remember(self, group: str, address: Address) -> None:
         """Note where it is."""
+        if len(group) > _NAME_CHARACTERS:
+            return
         if len(self._addresses) >= _MAX_GROUPS:
-            self._addresses.clear()
+            self.forget(next(iter(self._addresses)))
         self._addresses[group] = address
 
     def forget(self, group: str) -> None:
@@ -87,16 +102,16 @@ class GroupRequest:
 def ask_coordinator(request: GroupRequest, coordinators: Coordinators) -> Translation:
     """Return the steps of a request; a broker that can't be reached ends the connection."""
 
-    def ask(broker: Address | None, *, is_last: bool) -> Translation:
+    def ask(broker: Address | None, tries: int, after_s: float) -> Translation:
         def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
-            if is_last or not request.codes(answer) & ELSEWHERE:
+            if not request.codes(answer) & ELSEWHERE:
                 return request.respond(answer)
             coordinators.forget(request.group)
-            return look_up(_TRIES)
+            return look_up(tries, after_s) if tries else request.respond(answer)
 
         return Translation(request.frame, respond, is_exclusive=True, broker=broker)
 
-    def look_up(tries: int, after_s: float = 0.0) -> Translation:
+    def look_up(tries: int, after_s: float) -> Translation:
         def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
             found: GroupCoordinatorResponse = read_body(
                 GroupCoordinatorResponse, 0, answer, CORRELATION_BYTES
@@ -106,10 +121,10 @@ def ask_coordinator(request: GroupRequest, coordinators: Coordinators) -> Transl
             if found.error_code:
                 return request.failed(found.error_code)
             coordinators.remember(request.group, (found.host, found.port))
-            return ask((found.host, found.port), is_last=True)
+            return ask((found.host, found.port), tries - 1, _RETRY_S)
 
         asked = GroupCoordinatorRequest(request.group)
         frame = write_request(ApiKey.GROUP_COORDINATOR, 0, request.header_end, asked)
         return Translation(frame, respond, after_s=after_s)
 
-    return ask(coordinators.find(request.group), is_last=False)
+    return ask(coordinators.find(request.group), _TRIES, after_s=0.0)

@@ -152,6 +152,24 @@ async def test_work_for_a_frame_ends_before_the_next_begins() -> None:
         await until(lambda: client.handler.frames == [b"offload", b"next"])
 
 
+async def test_client_that_does_not_read_loses_a_closed_connection() -> None:
+    options = ConnectionOptions(max_frame_bytes=1000, close_s=0.05)
+    async with served(options) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(b"0", handled=1)
+        client.handler.exchanges[0].respond([bytes(32 << 20)])  # more than sockets hold
+        client.handler.connection.close_unanswered()
+        await until(lambda: client.handler.log == ["lost", "ended"], "the connection has ended")
+
+
+async def test_client_that_reads_gets_all_of_a_closed_connection() -> None:
+    async with served(PIPELINED) as client:
+        await client.send(b"0", handled=1)
+        client.handler.exchanges[0].respond([bytes(32 << 20)])
+        client.handler.connection.close_unanswered()
+        assert len(await client.reader.read()) == 32 << 20
+
+
 async def test_close_waits_for_open_exchanges() -> None:
     async with served(PIPELINED) as client:
         await client.send(b"0", b"1", b"2", b"never", handled=3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import re
 import struct
@@ -193,6 +194,27 @@ async def test_refused_topic_of_a_fetch_session_is_in_each_response() -> None:
         assert await fetched(0, "t1") == {"t1": [0]}
         assert await fetched(1) == {}
         assert "other" not in repr(target.asked)
+
+
+@pytest.mark.parametrize(
+    "topics",
+    [
+        [(f"{number}" + "x" * 30_000, [0]) for number in range(9)],
+        [("other", list(range(5_000)))],
+    ],
+    ids=["names", "partitions"],
+)
+async def test_fetch_session_with_much_that_is_refused_ends_the_connection(
+    topics: list[tuple[str, list[int]]],
+) -> None:
+    async with limited(ONLY_T) as (target, caller):
+        parts = [
+            {"Topic": name, "Partitions": [{"Partition": number} for number in numbers]}
+            for name, numbers in topics
+        ]
+        with pytest.raises(asyncio.IncompleteReadError):
+            await caller.call("Fetch", 11, SessionId=0, SessionEpoch=0, RackId="", Topics=parts)
+    assert target.asked == []
 
 
 @pytest.mark.parametrize("version", versions("ListOffsets"))

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._tools.gateway.coordinators import Coordinators
 from aiokafka08.protocol.api import Topic, encode_request
 from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
@@ -22,6 +23,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.gateway.gateways import (
+    HOST,
     RawClient,
     ScriptedBroker,
     connected,
@@ -252,6 +254,36 @@ async def test_coordinator_that_moves_is_found_again() -> None:
         *[(1, 8), (2, 16)],
         *[(1, 8), (2, 10), (0, 8), (2, 16)],
     ]
+
+
+@pytest.mark.parametrize("code", [14, 15, 16])
+async def test_coordinator_that_is_not_ready_yet_gets_time(code: int) -> None:
+    """It is named as soon as it leads the partition, before it has read its groups."""
+    asked: list[int] = []
+
+    def answer(frame: bytes) -> bytes:
+        asked.append(frame[1])
+        if frame[1] == 10:
+            return frame[4:8] + struct.pack(">hih9si", 0, 0, 9, b"127.0.0.1", broker.port)
+        not_yet = asked.count(8) < 4
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, code if not_yet else 0)
+
+    commit = OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, 1, -1, "")])])
+    async with ScriptedBroker(answer) as broker, connected(broker.address) as (_, client):
+        (topic,) = (await client.call(commit, 0)).topics
+        assert topic.partitions[0].error_code == 0
+    assert asked == [8, *[10, 8] * 3]
+
+
+async def test_long_names_of_groups_are_not_kept() -> None:
+    coordinators = Coordinators()
+    coordinators.remember("g" * 32_000, (HOST, 1))
+    assert coordinators.find("g" * 32_000) is None
+    for number in range(20_000):
+        coordinators.remember(f"{number}", (HOST, number))
+    found = [coordinators.find(f"{number}") for number in range(20_000)]
+    assert found[-1] == (HOST, 19_999)
+    assert sum(one is not None for one in found) == 10_000
 
 
 async def test_coordinator_that_dies_ends_the_connection_and_is_looked_for_again(
