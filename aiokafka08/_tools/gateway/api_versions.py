@@ -39,6 +39,7 @@ CHANGES: Final = frozenset(
         "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken",
         "ExpireDelegationToken", "UpdateFeatures", "UnregisterBroker", "AddRaftVoter",
         "RemoveRaftVoter",
+        "StreamsGroupHeartbeat",  # it creates the topics of its topology
     }
 )  # fmt: skip
 """The APIs that change the cluster; they never reach the target."""
