@@ -26,7 +26,12 @@ from typing import Any, Final
 from aiokafka08._core.names import NamePatterns
 from aiokafka08._tools.gateway.answers import ITEM_ROLES, error_answer, has_answer, refusal_code
 from aiokafka08._tools.gateway.api_versions import CHANGES
-from aiokafka08._tools.gateway.headers import RequestHead, request_body_at, response_body_at
+from aiokafka08._tools.gateway.headers import (
+    CORRELATION_BYTES,
+    RequestHead,
+    request_body_at,
+    response_body_at,
+)
 from aiokafka08._tools.gateway.layouts import Api
 from aiokafka08._tools.gateway.messages import (
     Field,
@@ -38,7 +43,7 @@ from aiokafka08._tools.gateway.messages import (
     struct_of,
     write_message,
 )
-from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, MAX_ITEMS
+from aiokafka08._tools.gateway.translation import MAX_ITEMS
 from aiokafka08.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
