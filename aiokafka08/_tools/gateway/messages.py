@@ -336,7 +336,7 @@ class _Writer:
     def struct(self, struct: Struct, values: Values) -> None:
         for fields, numbers, is_wanted in struct.parts:
             found = [values.get(field.name, field.zero) for field in fields]
-            if not is_wanted:
+            if not is_wanted and fields[0].name in values:
                 self._bytes(found[0])
             elif numbers is not None:
                 self._last += numbers.pack(*found)
