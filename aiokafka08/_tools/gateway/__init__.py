@@ -10,8 +10,8 @@ What the broker would refuse is translated, and addresses of brokers are replace
 - `access` says what clients may use, and `answers` makes what they get instead.
 - `clients` counts the requests of each client: who needs the gateway. `measurements` and `metrics`
   have times and failures.
-- `layouts` has the places of the fields that the gateway looks at, in any version of a message;
-  `headers`, `addresses` and `api_versions` use them. `messages` reads and writes whole ones.
+- `layouts` describes requests and responses in any version, and `messages` reads and writes them,
+  whole or in part; `headers`, `addresses` and `api_versions` use them.
 - `translator` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`, which
   share `translation`; `error_codes` has what old lines know.
 - `check` finds what is in the way of a gateway, in what `target_sample` has asked by

@@ -26,17 +26,24 @@ from typing import Any, Final
 from aiokafka08._core.names import NamePatterns
 from aiokafka08._tools.gateway.answers import ITEM_ROLES, error_answer, has_answer, refusal_code
 from aiokafka08._tools.gateway.api_versions import CHANGES
-from aiokafka08._tools.gateway.headers import RequestHead, request_body_at, response_body_at
+from aiokafka08._tools.gateway.headers import (
+    CORRELATION_BYTES,
+    RequestHead,
+    request_body_at,
+    response_body_at,
+)
 from aiokafka08._tools.gateway.layouts import Api
 from aiokafka08._tools.gateway.messages import (
     Field,
     Struct,
     Values,
-    read_message,
+    find_in_request,
+    read_request,
+    read_response,
     struct_of,
     write_message,
 )
-from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, MAX_ITEMS
+from aiokafka08._tools.gateway.translation import MAX_ITEMS
 from aiokafka08.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -184,7 +191,7 @@ class ConnectionAccess:
         if head.version not in self._access.versions(api):
             return None
         try:
-            request = _read_request(api, head, frame)
+            request = read_request(api, head, frame, MAX_ITEMS)
         except KafkaProtocolError:
             return None
         code = refusal_code(api, head.version)
@@ -200,7 +207,7 @@ class ConnectionAccess:
         """
         access = self._access
         if access.is_read_only and api.name in _WRITES:
-            request = _read_request(api, head, frame)
+            request = read_request(api, head, frame, MAX_ITEMS)
             code = _WRITES[api.name]
             if api.name == "InitProducerId" and request.get("TransactionalId") is not None:
                 code = TransactionalIdAuthorizationFailed.errno
@@ -213,16 +220,16 @@ class ConnectionAccess:
             api, head, frame
         ):
             return None
-        request = _read_request(api, head, frame)
+        request = read_request(api, head, frame, MAX_ITEMS)
         layout = struct_of(api, "request", head.version)
         if self._is_item_refused(layout, request, request):
-            names = sorted(_names(layout, {name: request[name] for name in _keys(layout, request)}))
+            names = _names(layout, {name: request[name] for name in _keys(layout, request)})
             text = "the gateway doesn't allow this group"
             return _answered(api, head, request, _CODES["group"], text, _not_allowed(names))
         kept, refused = self._split(layout, request, request)
         if not (refused or never_creates or in_session or (is_list and _lists_all(request))):
             return None
-        names = sorted(_names(layout, refused))
+        names = _names(layout, refused)
         if api.key == ApiKey.FETCH:
             refused = self._in_session(request, refused)
         reason = _not_allowed(names) if names else ""
@@ -239,17 +246,9 @@ class ConnectionAccess:
             roles |= {"group", "coordinator key"}
         if not roles:
             return False
-        if head.version not in api.versions:
-            return True  # a version that is translated has no layout that can be walked
-        layout = api.request(head.version, frozenset(roles))
-        places = layout.find(frame, request_body_at(head, api, frame))
-        return any(
-            place.role in roles
-            and not self._access.accepts(
-                place.role,
-                str(frame[place.value_start : place.end], "utf-8", "surrogateescape"),
-            )
-            for place in places
+        return not all(
+            self._access.accepts(role, name)
+            for role, name in find_in_request(api, head, frame, frozenset(roles))
         )
 
     def _split(self, layout: Struct, values: Values, request: Values) -> tuple[Values, Values]:
@@ -351,13 +350,13 @@ class ConnectionAccess:
         errors = error_answer(api, head.version, refused, code, text, _CODES) if refused else {}
 
         def respond(answer: memoryview) -> list[Buffer]:
-            body_at = response_body_at(api, version, answer)
-            response = read_message(api, "response", version, answer, body_at)
+            response = read_response(api, version, answer)
             layout = struct_of(api, "response", head.version)
             if api.name in _LISTS:
                 self._hide(layout, response, everything=hides_all)
             if errors:
                 _merge(layout, response, errors)
+            body_at = response_body_at(api, version, answer)
             return [answer[:body_at], *write_message(api, "response", head.version, response)]
 
         is_silent = api.key == ApiKey.PRODUCE and kept["Acks"] == 0
@@ -380,11 +379,6 @@ class ConnectionAccess:
             for item in items:
                 self._hide(field.struct, item, everything=everything)
             values[field.name] = items
-
-
-def _read_request(api: Api, head: RequestHead, frame: Buffer) -> Values:
-    body_at = request_body_at(head, api, frame)
-    return read_message(api, "request", head.version, frame, body_at, MAX_ITEMS)
 
 
 def _answered(
@@ -423,17 +417,9 @@ def _not_allowed(names: list[str]) -> str:
     return f"not allowed: {shown}{more}"
 
 
-def _names(layout: Struct, values: Values) -> set[str]:
+def _names(layout: Struct, refused: Values) -> list[str]:
     """Return the names of topics and groups in refused values."""
-    found: set[str] = set()
-    for field in layout.fields:
-        value = values.get(field.name)
-        if field.struct is not None and field.is_array:
-            for item in value or ():
-                found |= _names(field.struct, item)
-        elif field.role in _CODES and value is not None:
-            found |= set(value) if field.is_array else {value}
-    return found
+    return sorted({name for _, name in layout.find(refused, _CODES)})
 
 
 def _merge(layout: Struct, values: Values, errors: Values) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.layouts import Api
-from aiokafka08._tools.gateway.messages import Field, Struct, Values, struct_of, zero
+from aiokafka08._tools.gateway.messages import Field, Struct, Values, struct_of
 from aiokafka08.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
 
 ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id")
@@ -107,7 +107,7 @@ class _Mirror:
     def _value(self, field: Field, given: Struct | None, values: Any) -> Any:
         if given is None:  # the item is a string or a number
             is_named = field.role in ITEM_ROLES or field.name in _PARTITION
-            return values if is_named and values is not None else zero(field)
+            return values if is_named and values is not None else field.zero
         for other in given.fields:
             is_same = (
                 other.name == field.name
@@ -115,8 +115,8 @@ class _Mirror:
                 or {other.name, field.name} <= _PARTITION
             )
             if is_same and not other.is_array and other.kind == field.kind:
-                return values.get(other.name, zero(field))
-        return zero(field)
+                return values.get(other.name, field.zero)
+        return field.zero
 
     def _items(
         self, field: Field, given: Struct | None, values: Any, code: int

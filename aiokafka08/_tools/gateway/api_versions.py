@@ -12,12 +12,16 @@ Invariant: a version is offered only if `handler` translates, passes or answers 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from aiokafka08._tools.gateway.headers import API_VERSIONS
-from aiokafka08._tools.gateway.layouts import Api, apis, behind_tags, encode_varint, read_varint
+from aiokafka08._tools.gateway.headers import (
+    API_VERSIONS,
+    CORRELATION_BYTES,
+    response_body_at,
+)
+from aiokafka08._tools.gateway.layouts import Api, apis
+from aiokafka08._tools.gateway.messages import read_message, write_message
 from aiokafka08.errors import KafkaProtocolError, UnsupportedVersionError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -44,9 +48,8 @@ CHANGES: Final = frozenset(
 )  # fmt: skip
 """The APIs that change the cluster; they never reach the target."""
 
-_RANGE: Final = struct.Struct(">hhh")
 _UNSUPPORTED_VERSION: Final = UnsupportedVersionError.errno
-_FLEXIBLE: Final = 3
+_RANGES: Final = frozenset({"ApiKeys"})
 
 
 def is_translated(key: int, version: int) -> bool:
@@ -59,9 +62,11 @@ def unsupported_version(correlation_id: int) -> list[Buffer]:
 
     As that of brokers it is of version 0, with the versions of ApiVersions alone.
     """
-    versions = apis()[API_VERSIONS].versions
-    ranges = _RANGE.pack(API_VERSIONS, versions[0], versions[-1])
-    return [struct.pack(">ihi", correlation_id, _UNSUPPORTED_VERSION, 1) + ranges]
+    api = apis()[API_VERSIONS]
+    known = {"ApiKey": api.key, "MinVersion": api.versions[0], "MaxVersion": api.versions[-1]}
+    values = {"ErrorCode": _UNSUPPORTED_VERSION, "ApiKeys": [known]}
+    header = correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
+    return [header, *write_message(api, "response", 0, values)]
 
 
 Versions = Callable[[Api], range]
@@ -79,35 +84,20 @@ def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]
     Raises:
         KafkaProtocolError: the frame isn't such a response.
     """
-    if len(frame) < 6:
-        raise KafkaProtocolError(f"ApiVersionsResponse: {len(frame)} bytes; expected at least 6")
-    error_code = int.from_bytes(frame[4:6], "big", signed=True)
-    if error_code == _UNSUPPORTED_VERSION:
+    api = apis()[API_VERSIONS]
+    body_at = response_body_at(api, version, frame)
+    if int.from_bytes(frame[body_at : body_at + 2], "big") == _UNSUPPORTED_VERSION:
         version = 0  # a target that doesn't know the version says so in version 0
-    is_flexible = version >= _FLEXIBLE
-    if is_flexible:
-        count, pos = read_varint(frame, 6)
-        count -= 1
-    else:
-        count, pos = int.from_bytes(frame[6:10], "big", signed=True), 10
-    if not 0 <= count <= (len(frame) - pos) // _RANGE.size:
-        raise KafkaProtocolError(
-            f"ApiVersionsResponse version {version}: {count} ranges in {len(frame) - pos} bytes"
-        )
-    made = []
-    for _ in range(count):
-        if len(frame) - pos < _RANGE.size:
-            raise KafkaProtocolError(f"ApiVersionsResponse version {version}: cut off at {pos}")
-        key, first, last = _RANGE.unpack_from(frame, pos)
-        pos += _RANGE.size
-        if is_flexible:
-            pos = behind_tags(frame, pos)
-        made += [_RANGE.pack(key, *ends) for ends in _offered_range(key, first, last, versions)]
-    if is_flexible:
-        array = encode_varint(len(made) + 1) + b"".join(one + b"\0" for one in made)
-    else:
-        array = len(made).to_bytes(4, "big") + b"".join(made)
-    return [frame[:6], array, frame[pos:]]
+    values = read_message(api, "response", version, frame, body_at, wanted=_RANGES)
+    if values["ApiKeys"] is None:
+        raise KafkaProtocolError(f"ApiVersionsResponse version {version}: null instead of ranges")
+    ranges = [(one["ApiKey"], one["MinVersion"], one["MaxVersion"]) for one in values["ApiKeys"]]
+    values["ApiKeys"] = [
+        {"ApiKey": key, "MinVersion": first, "MaxVersion": last}
+        for key, *ends in ranges
+        for first, last in _offered_range(key, *ends, versions)
+    ]
+    return [frame[:body_at], *write_message(api, "response", version, values, _RANGES)]
 
 
 def _offered_range(

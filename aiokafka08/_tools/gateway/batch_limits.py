@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Annotated, Final
 
 from aiokafka08 import environment
-from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
+from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
+from aiokafka08._tools.gateway.translation import read_body
 from aiokafka08.protocol.batch_format import HEADER
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka08.protocol.record_batch import (

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08._core.net.config import Address
+from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.translation import (
-    CORRELATION_BYTES,
     Budget,
     Translation,
     read_body,

@@ -37,10 +37,11 @@ from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
 from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
+from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
-from aiokafka08._tools.gateway.translation import CORRELATION_BYTES, read_body
+from aiokafka08._tools.gateway.translation import read_body
 from aiokafka08._tools.gateway.translator import TargetFacts
 from aiokafka08._tools.gateway.upstream import CONNECT_ERRORS, CONNECT_TIMEOUT_S, Upstreams
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError

@@ -20,7 +20,7 @@ import errno
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.limited_log import LimitedLog, one_line
@@ -32,20 +32,16 @@ from aiokafka08._tools.gateway import api_versions
 from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
 from aiokafka08._tools.gateway.addresses import (
     AddressOf,
-    find_addresses,
     has_addresses,
+    read_addresses,
     replace_addresses,
 )
 from aiokafka08._tools.gateway.clients import ClientTable, Fate
 from aiokafka08._tools.gateway.exchanges import ChangedExchange, TimedExchange
-from aiokafka08._tools.gateway.headers import (
-    API_VERSIONS,
-    RequestHead,
-    read_head,
-    request_body_at,
-)
+from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, read_head
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.measurements import MeasuredTranslator, Measurements
+from aiokafka08._tools.gateway.messages import find_in_request, read_request
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import refuse_replica
 from aiokafka08._tools.gateway.translator import TargetFacts
@@ -77,6 +73,7 @@ _SHOWN_CHARACTERS: Final = 255  # of a client id
 
 _OFFSET_FOR_LEADER_EPOCH: Final = 23
 _DESCRIBE_QUORUM: Final = 55
+_ACKS: Final = frozenset({"Acks"})
 _WITH_REPLICA: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, _OFFSET_FOR_LEADER_EPOCH})
 
 
@@ -313,10 +310,8 @@ class GatewayHandler(ConnectionHandler):
             self._count(head, Fate.REFUSED)
             respond(exchange, api_versions.unsupported_version(head.correlation_id))
             return
-        roles = frozenset(("software name", "software version"))
-        places = api.request(head.version, roles).find(frame, request_body_at(head, api, frame))
-        software = b" ".join(bytes(frame[one.value_start : one.end]) for one in places)
-        self._count(head, Fate.PASSED, software=software.decode(errors="replace"))
+        software = " ".join(_values(api, head, frame, "software name", "software version"))
+        self._count(head, Fate.PASSED, software=software.encode(errors="replace").decode())
         self._upstream.send(
             head.correlation_id,
             [frame],
@@ -345,11 +340,13 @@ class GatewayHandler(ConnectionHandler):
     ) -> Work[None]:
         if head.key in _WITH_REPLICA:
             found = yield from _apart(
-                len(frame), WALKED_BYTES, lambda: _numbers(api, head, frame, "replica")
+                len(frame), WALKED_BYTES, lambda: _values(api, head, frame, "replica")
             )
             for replica_id in found:
                 refuse_replica(replica_id)
-        expects_response = head.key != ApiKey.PRODUCE or _numbers(api, head, frame, "acks") != [0]
+        expects_response = (
+            head.key != ApiKey.PRODUCE or read_request(api, head, frame, wanted=_ACKS)["Acks"] != 0
+        )
         self._upstream.send(
             head.correlation_id,
             [frame],
@@ -366,10 +363,12 @@ class GatewayHandler(ConnectionHandler):
         address_of = self._route.known_address_of if is_quorum else self._route.address_of
 
         def replaced(answer: memoryview) -> Work[list[Buffer] | None]:
-            places = yield from _apart(
-                len(answer), WALKED_BYTES, lambda: find_addresses(api, version, answer)
+            values = yield from _apart(
+                len(answer), WALKED_BYTES, lambda: read_addresses(api, version, answer)
             )
-            return replace_addresses(api, version, answer, places, address_of)
+            if values is None:
+                return [answer]
+            return replace_addresses(api, version, answer, values, address_of)
 
         return replaced
 
@@ -399,11 +398,6 @@ def _apart(size_bytes: int, offloaded_bytes: int, function: Callable[[], T]) -> 
     return function()
 
 
-def _numbers(api: Api, head: RequestHead, frame: memoryview, role: str) -> list[int]:
-    """Return the values of the integers with this role."""
-    layout = api.request(head.version, frozenset((role,)))
-    return [
-        int.from_bytes(frame[place.value_start : place.end], "big", signed=True)
-        for place in layout.find(frame, request_body_at(head, api, frame))
-        if place.role == role
-    ]
+def _values(api: Api, head: RequestHead, frame: memoryview, *roles: str) -> list[Any]:
+    """Return the values of the fields with these roles."""
+    return [value for _, value in find_in_request(api, head, frame, frozenset(roles))]

@@ -18,7 +18,8 @@ API_VERSIONS: Final = 18
 
 _unpack_header: Final = struct.Struct(">hhih").unpack_from
 _MIN_BYTES: Final = 10
-_RESPONSE_BYTES: Final = 4
+CORRELATION_BYTES: Final = 4
+"""The size of the header of a response, in front of tagged fields."""
 
 
 class RequestHead(NamedTuple):
@@ -73,10 +74,10 @@ def response_body_at(api: Api, version: int, frame: Buffer) -> int:
     Raises:
         KafkaProtocolError: the header isn't whole.
     """
-    if len(frame) < _RESPONSE_BYTES:
+    if len(frame) < CORRELATION_BYTES:
         raise KafkaProtocolError(
-            f"a response of {len(frame)} bytes; expected at least {_RESPONSE_BYTES}"
+            f"a response of {len(frame)} bytes; expected at least {CORRELATION_BYTES}"
         )
     if version < api.flexible or api.key == API_VERSIONS:
-        return _RESPONSE_BYTES
-    return behind_tags(frame, _RESPONSE_BYTES)
+        return CORRELATION_BYTES
+    return behind_tags(frame, CORRELATION_BYTES)

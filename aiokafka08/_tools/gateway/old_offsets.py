@@ -17,9 +17,8 @@ from typing import Any, Final
 
 from aiokafka08._tools.gateway.coordinators import Coordinators, GroupRequest, ask_coordinator
 from aiokafka08._tools.gateway.error_codes import old_code
-from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead
+from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.translation import (
-    CORRELATION_BYTES,
     Budget,
     Translation,
     read_body,

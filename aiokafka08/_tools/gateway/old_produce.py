@@ -30,9 +30,8 @@ from aiokafka08._tools.gateway.batch_limits import (
     split_batch,
 )
 from aiokafka08._tools.gateway.error_codes import old_code
-from aiokafka08._tools.gateway.headers import RequestHead
+from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.translation import (
-    CORRELATION_BYTES,
     Budget,
     Translation,
     read_body,

@@ -10,9 +10,8 @@ import contextlib
 from typing import Any, Final, Self
 
 from aiokafka08._core.net.config import Address
-from aiokafka08._tools.gateway.headers import response_body_at
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import Values, read_message, write_message
+from aiokafka08._tools.gateway.messages import Values, read_response, write_message
 from aiokafka08.errors import KafkaProtocolError
 
 CLIENT_ID: Final = "aiokafka08-gateway"
@@ -108,9 +107,7 @@ class TargetClient:
                 "without TLS"
             )
         answer = memoryview(await self._reader.readexactly(size))
-        return read_message(
-            api, "response", version, answer, response_body_at(api, version, answer)
-        )
+        return read_response(api, version, answer)
 
 
 def _api(name: str) -> Api:

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from aiokafka08._core.net.config import Address
-from aiokafka08._tools.gateway.headers import RequestHead
+from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol.compression import DecompressedTooLarge
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka08.protocol.types import Buffer, compiled, read_limited
 
-CORRELATION_BYTES: Final = 4
 MAX_ITEMS: Final = 100_000
 """How many topics and partitions a translated request may have: in memory an item takes much more
 than in the frame."""

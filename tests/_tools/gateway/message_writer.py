@@ -47,7 +47,7 @@ class MessageWriter:
         return self._struct(self._fields, values)
 
     def strings(self, values: Values, entities: set[str]) -> list[bytes]:
-        """Return the strings of fields that have one of these entity types; null as b""."""
+        """Return the strings of fields that have one of these entity types, but null."""
         return list(self._strings(self._fields, values, entities))
 
     def _strings(
@@ -60,10 +60,8 @@ class MessageWriter:
             for one in found if isinstance(found, list) else [found]:
                 if (inner := self._inner(field)) is not None:
                     yield from self._strings(inner, one or {}, entities)
-                elif field.get("entityType") in entities and not (
-                    one is None and field["type"].startswith("[]")
-                ):
-                    yield one or b""
+                elif field.get("entityType") in entities and one is not None:
+                    yield one
 
     def changed(self, values: Values, change: Callable[[Values, list[Values]], Values]) -> Values:
         """Return the values with each struct changed, which gets those around it too."""

@@ -254,7 +254,7 @@ async def test_more_addresses_than_any_cluster_has_end_the_connection(
             client.send_request(MetadataRequest([]), 1)
             assert await client.is_closed()
             assert list(gateway.ports) == [0]
-    assert "MetadataResponse version 1: more than 10000 addresses" in caplog.text
+    assert "MetadataResponse version 1: more than 10000 items" in caplog.text
 
 
 async def test_response_over_the_limit_ends_the_connection() -> None:

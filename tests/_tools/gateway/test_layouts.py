@@ -8,8 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from aiokafka08._tools.gateway import addresses
-from aiokafka08._tools.gateway.addresses import AddressOf, find_addresses, has_addresses
+from aiokafka08._tools.gateway.addresses import AddressOf, has_addresses, read_addresses
 from aiokafka08._tools.gateway.layouts import Api, apis
+from aiokafka08._tools.gateway.messages import read_message, struct_of
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 from tests._tools.gateway.message_writer import MessageWriter, Values
@@ -53,8 +54,10 @@ def writers(
 def replace_addresses(
     api: Api, version: int, frame: memoryview, address_of: AddressOf
 ) -> list[Buffer]:
-    places = find_addresses(api, version, frame)
-    return addresses.replace_addresses(api, version, frame, places, address_of)
+    values = read_addresses(api, version, frame)
+    if values is None:
+        return [frame]
+    return addresses.replace_addresses(api, version, frame, values, address_of)
 
 
 def header(api: Api, version: int) -> bytes:
@@ -138,11 +141,12 @@ def test_each_request_is_walked_to_its_roles(
             writer = MessageWriter(definitions[f"{api.name}Request"], version)
             values = writer.random_values(chance)
             frame = writer.write(values)
-            layout = api.request(version, ROLES)
+            read = read_message(api, "request", version, frame, 0, wanted=ROLES)
             found = [
-                frame[place.value_start : place.end]
-                for place in layout.find(frame, 0)
-                if place.role in ENTITIES.values()
+                text.encode()
+                for _, text in struct_of(api, "request", version, ROLES).find(
+                    read, ENTITIES.values()
+                )
             ]
             wanted = writer.strings(values, set(ENTITIES))
             assert sorted(found) == sorted(wanted), f"{api.name} version {version}"
@@ -184,8 +188,8 @@ def test_response_with_too_many_nodes_is_refused() -> None:
     """Before their places take much more memory than the frame."""
     count = 50_000
     frame = b"\0\0\0\x07" + count.to_bytes(4, "big") + bytes(10) * count
-    with pytest.raises(KafkaProtocolError, match="more than 100000 fields"):
-        find_addresses(apis()[3], 0, memoryview(frame))
+    with pytest.raises(KafkaProtocolError, match="more than 10000 items"):
+        read_addresses(apis()[3], 0, memoryview(frame))
 
 
 @pytest.mark.fast
