@@ -162,7 +162,7 @@ def test_first_error_ends_it_and_says_what_is_stored(caplog: pytest.LogCaptureFi
     assert result == {0: (7, -1)}
     stored = len(target.logs[0])
     assert target.logs[0] == [value(number) for number in range(stored)]
-    assert "t-0: error 7 in the middle of a set" in caplog.text
+    assert "topic 't', partition 0: error 7 in the middle of a set" in caplog.text
     assert f"{stored} messages are stored, from offset 100 on; {200 - stored} aren't" in caplog.text
 
 
