@@ -1,8 +1,9 @@
 """A gateway as a process that `hostile_peers` attack, and a target of today's versions.
 
-`python -m tests.testing.attacked_gateway --max-held-bytes N` runs the gateway, and the target in
-another process, so that memory and time of both aren't mixed up. The first line of the log ends
-with the gateway's address. `hostile_run` starts it.
+`python -m tests.testing.attacked_gateway --max-held-bytes N` runs the gateway, and the two brokers
+of the target in processes of their own, so that memory and time of them aren't mixed up. The first
+line of the log ends with the address for the first broker, the second line with that for the other
+one: a client there doesn't wait for a broker that is attacked. `hostile_run` starts it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import logging
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 
 import uvloop
@@ -43,7 +45,7 @@ class Target(asyncio.Protocol):
     """A connection to the target: it answers each request, and has one topic."""
 
     fetched = b""
-    port = 0
+    ports: Sequence[int] = ()
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -72,46 +74,59 @@ class Target(asyncio.Protocol):
                 break
             frame = bytes(self._data[4 : 4 + size])
             del self._data[: 4 + size]
-            body = answer(frame, self.port, self.fetched)
+            body = answer(frame, self.ports, self.fetched)
             if body is not None:
                 self._transport.write((4 + len(body)).to_bytes(4, "big") + frame[4:8] + body)
 
 
-def answer(frame: bytes, port: int, fetched: bytes = bytes(14)) -> bytes | None:
+def answer(frame: bytes, ports: Sequence[int], fetched: bytes = bytes(14)) -> bytes | None:
     """Return the body of the response to a request in today's versions; None: there is none.
 
     Args:
         frame: the request.
-        port: that of the only broker.
+        ports: those of the brokers, whose ids begin with 0.
         fetched: the response to a fetch.
     """
     key, version = struct.unpack_from(">hh", frame)
     if key == 3:
-        broker = struct.pack(">iih9si", 1, 0, 9, HOST.encode(), port)
-        return broker + (b"\xff\xff" + bytes(4) if version else b"") + bytes(4)
+        rack = b"\xff\xff" if version else b""
+        brokers = [
+            struct.pack(">ih9si", node, 9, HOST.encode(), port) + rack
+            for node, port in enumerate(ports)
+        ]
+        controller = bytes(4) if version else b""
+        return len(brokers).to_bytes(4, "big") + b"".join(brokers) + controller + bytes(4)
     if key == 1:
         (offset,) = struct.unpack_from(">q", frame, max(len(frame) - 24, 0))
         return None if offset >= _WAITS else fetched
     return bytes(8)  # no topics, and a throttle time
 
 
-def _run_target() -> None:
+def _run_broker(number: int, ports: Sequence[int]) -> None:
     async def run() -> None:
-        Target.fetched = _fetched()
-        server = await asyncio.get_running_loop().create_server(Target, HOST, 0)
-        Target.port = server.sockets[0].getsockname()[1]
-        print(Target.port, flush=True)
+        Target.fetched, Target.ports = _fetched(), ports
+        await asyncio.get_running_loop().create_server(Target, HOST, ports[number])
+        print("listening", flush=True)
         await asyncio.to_thread(sys.stdin.read)
 
     asyncio.run(run())
 
 
 def _run_gateway(max_held_bytes: int) -> None:
-    command = [sys.executable, "-m", "tests.testing.attacked_gateway", "--target"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as target:
-        assert target.stdout is not None
-        address = f"{HOST}:{int(target.stdout.readline())}"
-        options = gateway_options(address, f"{HOST}:{free_port()}")
+    ports = [free_port() for _ in range(2)]
+    command = [sys.executable, "-m", "tests.testing.attacked_gateway", "--ports", *map(str, ports)]
+    with ExitStack() as brokers:
+        for number in range(2):
+            broker = brokers.enter_context(
+                subprocess.Popen(
+                    [*command, "--broker", str(number)],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                )
+            )
+            assert broker.stdout is not None
+            assert broker.stdout.readline() == b"listening\n"
+        options = gateway_options(f"{HOST}:{ports[0]}", f"{HOST}:{free_port()}")
         options = replace(options, max_held_bytes=max_held_bytes)
         logging.basicConfig(level=logging.INFO)
         uvloop.run(_serve(Gateway(options, PortTable())))  # as the command does
@@ -124,14 +139,15 @@ async def _serve(gateway: Gateway) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--target", action="store_true", help="run the target")
+    parser.add_argument("--broker", type=int, metavar="NUMBER", help="run one of the brokers")
+    parser.add_argument("--ports", type=int, nargs="+", help="those of all brokers")
     parser.add_argument("--max-held-bytes", type=int, default=1 << 30)
     parser.add_argument("--quiet", action="store_true", help="ignored")
     options = parser.parse_args()
-    run: Callable[[], None] = (
-        _run_target if options.target else lambda: _run_gateway(options.max_held_bytes)
-    )
-    run()
+    if options.broker is None:
+        _run_gateway(options.max_held_bytes)
+    else:
+        _run_broker(options.broker, options.ports)
 
 
 if __name__ == "__main__":

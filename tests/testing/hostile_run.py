@@ -30,14 +30,24 @@ PING_PAUSE_S = 0.02
 
 @dataclass
 class AttackedProcess:
-    """A server's process, with its log in a file; the first line ends with its address."""
+    """A server's process, with its log in a file, whose first lines end with addresses."""
 
     process: subprocess.Popen[bytes]
     log: Path
+    lines: int
 
     @property
     def address(self) -> tuple[str, int]:
-        host, _, port = self.log.read_text().splitlines()[0].split()[-1].rpartition(":")
+        """The address that is attacked."""
+        return self._address(0)
+
+    @property
+    def good_address(self) -> tuple[str, int]:
+        """The address for a good client; it may be the same."""
+        return self._address(self.lines - 1)
+
+    def _address(self, line: int) -> tuple[str, int]:
+        host, _, port = self.log.read_text().splitlines()[line].split()[-1].rpartition(":")
         return host, int(port)
 
     def memory_bytes(self, field: str = "VmRSS") -> int:
@@ -58,7 +68,7 @@ def cluster_process(*options: str, directory: Path = ROOT) -> Iterator[AttackedP
 @contextmanager
 def gateway_process(*options: str, directory: Path = ROOT) -> Iterator[AttackedProcess]:
     """Run a gateway of the checkout in `directory`, to a target that has 16 MiB in `FULL_TOPIC`."""
-    with _process(["tests.testing.attacked_gateway", *options], directory) as gateway:
+    with _process(["tests.testing.attacked_gateway", *options], directory, lines=2) as gateway:
         yield gateway
 
 
@@ -67,7 +77,7 @@ SERVERS = {"cluster": cluster_process, "gateway": gateway_process}
 
 
 @contextmanager
-def _process(command: Sequence[str], directory: Path) -> Iterator[AttackedProcess]:
+def _process(command: Sequence[str], directory: Path, lines: int = 1) -> Iterator[AttackedProcess]:
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder, "log")
         with log.open("wb") as errors:
@@ -79,8 +89,8 @@ def _process(command: Sequence[str], directory: Path) -> Iterator[AttackedProces
                 env=_environment(directory),
             )
         try:
-            wait_for(lambda: b"\n" in log.read_bytes(), 60, "the server has started")
-            yield AttackedProcess(process, log)
+            wait_for(lambda: log.read_bytes().count(b"\n") >= lines, 60, "the server has started")
+            yield AttackedProcess(process, log, lines)
         finally:
             process.kill()
             process.wait()

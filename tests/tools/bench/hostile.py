@@ -44,9 +44,9 @@ def measure(
             def enough() -> bool:
                 return time.monotonic() > ends
 
-            beside = pool.submit(ping, idle.address, enough, timeout_s=30)
+            beside = pool.submit(ping, idle.good_address, enough, timeout_s=30)
             try:
-                times = ping(cluster.address, enough, timeout_s=30)
+                times = ping(cluster.good_address, enough, timeout_s=30)
             except (AssertionError, OSError, EOFError) as error:
                 ended = f"ping failed: {type(error).__name__} {error}"
         code = cluster.process.poll()

@@ -107,7 +107,7 @@ class _Target(asyncio.Protocol):
             if self._example is not None and frame[10:17] == _HOSTILE:
                 self._transport.write(self._example)
                 continue
-            body = answer(frame, _TARGET_PORT)
+            body = answer(frame, [_TARGET_PORT])
             if body is not None:
                 self._transport.write(struct.pack(">i", 4 + len(body)) + frame[4:8] + body)
 
