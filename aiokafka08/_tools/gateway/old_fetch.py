@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from aiokafka08 import environment
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.translation import (
@@ -76,6 +77,7 @@ MAX_FETCH_BYTES: Final = 64 << 20
 """What the target is asked for at most; before version 3 clients name no limit."""
 
 MAX_POSITIONS: Final = 10_000
+_UNUSED_S: Final = 60.0  # longer than clients wait for a response
 _FORMAT_1_SINCE: Final = 2
 _MAX_BYTES_SINCE: Final = 3
 _DOWNGRADED: Final = 1000
@@ -138,23 +140,31 @@ class FetchPositions:
     """Offsets of a client behind which there are no messages for a while.
 
     An entry stays true while the log is the same: offsets between the two never get messages. After
-    an error it may be another one.
+    an error it may be another one, and after a while without a fetch too: a topic that was deleted
+    may be there again.
+
+    Args:
+        clock: returns seconds.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = lambda: environment.monotonic()) -> None:
+        self._clock = clock
         self._turn = 0
-        self._next: dict[tuple[str, int], tuple[int, int]] = {}
+        self._next: dict[tuple[str, int], tuple[int, int, float]] = {}
 
     def next_offset(self, topic: str, partition: int, offset: int) -> int:
         """Return from where to fetch if the client fetches from `offset`."""
-        known, following = self._next.get((topic, partition), (-1, -1))
-        return following if known == offset else offset
+        known, following, used_s = self._next.get((topic, partition), (-1, -1, 0.0))
+        if known != offset or self._clock() - used_s > _UNUSED_S:
+            return offset
+        self.remember(topic, partition, offset, following)
+        return following
 
     def remember(self, topic: str, partition: int, offset: int, next_offset: int) -> None:
         """Note that there are no messages from `offset` up to `next_offset`."""
-        if len(self._next) >= MAX_POSITIONS:
+        if len(self._next) >= MAX_POSITIONS and (topic, partition) not in self._next:
             self._next.clear()
-        self._next[topic, partition] = (offset, next_offset)
+        self._next[topic, partition] = (offset, next_offset, self._clock())
 
     def in_turn(self, keys: list[tuple[str, int]]) -> list[tuple[str, int]]:
         """Return the partitions of a request that may not get all they want, another one first.
