@@ -14,7 +14,7 @@ Invariant: a set is never null, and it is empty only if the target has no messag
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -136,6 +136,10 @@ class _FetchResponse10:
     topics: list[Topic[_FetchedPartition10]]
 
 
+def _monotonic() -> float:
+    return environment.monotonic()
+
+
 class FetchPositions:
     """Offsets of a client behind which there are no messages for a while.
 
@@ -144,11 +148,11 @@ class FetchPositions:
     may be there again.
 
     Args:
-        clock: returns seconds.
+        clock: returns seconds; None: `environment.monotonic`.
     """
 
-    def __init__(self, clock: Callable[[], float] = lambda: environment.monotonic()) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or _monotonic
         self._turn = 0
         self._next: dict[tuple[str, int], tuple[int, int, float]] = {}
 
