@@ -81,9 +81,11 @@ class Ingest:
 
     async def drain(self) -> None:
         """Wait until every line sent so far is acknowledged or failed."""
-        while self._outstanding:
+        # Not while the set has any: since Python 3.12 gather() doesn't yield for tasks that are
+        # done, so they would never leave it.
+        while outstanding := [task for task in self._outstanding if not task.done()]:
             await self._producer.flush()
-            await asyncio.gather(*self._outstanding)
+            await asyncio.gather(*outstanding)
 
 
 async def main(options: argparse.Namespace) -> int:
@@ -142,7 +144,8 @@ async def _listen(ingest: Ingest, host: str, port: int) -> None:
     try:
         address = server.sockets[0].getsockname()
         print(f"listening on {address[0]}:{address[1]}", file=sys.stderr, flush=True)
-        await server.serve_forever()
+        # Not serve_forever(): since Python 3.12.1 its end waits until the clients have gone.
+        await asyncio.Event().wait()
     finally:
         server.close()
         ingest.is_stopping = True

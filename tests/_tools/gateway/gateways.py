@@ -14,6 +14,7 @@ from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import Request, decode_response, encode_request
 from tests.brokers.ports import free_port
+from tests.support.stream_server import StreamServer
 
 HOST = "127.0.0.1"
 
@@ -110,29 +111,29 @@ class ScriptedBroker:
 
     def __init__(self, answer: Any) -> None:
         self.answer = answer
-        self.port = 0
         self.requests: list[bytes] = []
-        self._server: asyncio.Server
+        self._server = StreamServer(self._serve)
         self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Self:
-        await self.listen()
+        self.listen()
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self.stop_listening()
-        for writer in self._writers:
-            writer.transport.abort()
+        await self._server.close()
 
-    async def listen(self) -> None:
+    def listen(self) -> None:
         """Accept connections, at the same port as before."""
-        self._server = await asyncio.start_server(self._serve, HOST, self.port)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self._server.open()
 
-    async def stop_listening(self) -> None:
+    def stop_listening(self) -> None:
         """Accept no more connections."""
-        self._server.close()
-        await self._server.wait_closed()
+        self._server.refuse()
+
+    @property
+    def port(self) -> int:
+        """Where it listens, or did."""
+        return self._server.port
 
     def send(self, frame: bytes) -> None:
         """Send a response that `answer` has left out, over the connection that was opened last."""
@@ -159,20 +160,15 @@ class ScriptedBroker:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        try:
-            while True:
-                size = int.from_bytes(await reader.readexactly(4), "big")
-                frame = await reader.readexactly(size)
-                if frame[:4] == b"\0\3\0\1" and b"aiokafka08-gateway" in frame:
-                    body: bytes | None = frame[4:8] + self.metadata()
-                else:
-                    self.requests.append(frame)
-                    body = self.answer(frame)
-                if body is None:
-                    break
-                if body:
-                    writer.write(len(body).to_bytes(4, "big") + body)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.transport.abort()
+        while True:
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            frame = await reader.readexactly(size)
+            if frame[:4] == b"\0\3\0\1" and b"aiokafka08-gateway" in frame:
+                body: bytes | None = frame[4:8] + self.metadata()
+            else:
+                self.requests.append(frame)
+                body = self.answer(frame)
+            if body is None:
+                break
+            if body:
+                writer.write(len(body).to_bytes(4, "big") + body)

@@ -24,6 +24,7 @@ from aiokafka08.errors import KafkaConnectionError
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.ports import free_port
 from tests.support.paths import ROOT
+from tests.support.stream_server import StreamServer
 
 pytestmark = pytest.mark.fast
 
@@ -145,11 +146,9 @@ async def test_broker_that_hangs_up_is_named() -> None:
 
     async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
-        writer.close()
 
-    server = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    async with server:
-        address = server.sockets[0].getsockname()
+    async with StreamServer(hang_up) as server:
+        address = (server.host, server.port)
         with pytest.raises(KafkaConnectionError, match=r"closed the connection|reset by peer"):
             await sample_target([address], is_quick=True)
 

@@ -299,7 +299,7 @@ async def test_target_that_is_away_closes_the_listener_until_it_is_back() -> Non
         running(broker.address) as gateway,
     ):
         port = first_port(gateway)
-        await broker.stop_listening()
+        broker.stop_listening()
         async with await RawClient.connect(port) as client:
             assert await client.is_closed()
 
@@ -311,7 +311,7 @@ async def test_target_that_is_away_closes_the_listener_until_it_is_back() -> Non
                 return False
 
         assert not await is_open()
-        await broker.listen()
+        broker.listen()
         async with asyncio.timeout(20):
             while not await is_open():  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

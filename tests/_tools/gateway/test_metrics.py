@@ -56,12 +56,12 @@ async def test_lost_and_refused_connections_to_the_target_are_counted() -> None:
                 assert await client.is_closed()
             assert value_of(metrics, f'{errors}{{kind="lost",node="0"}}') == 1
             assert gateway.is_listening
-            await broker.stop_listening()
+            broker.stop_listening()
             async with await RawClient.connect(first_port(gateway)) as client:
                 assert await client.is_closed()
             assert value_of(metrics, f'{errors}{{kind="connect",node="0"}}') == 1
             assert not gateway.is_listening
-            await broker.listen()
+            broker.listen()
             await until(lambda: gateway.is_listening, "the listener is open again")
         finally:
             await gateway.stop()
