@@ -93,9 +93,9 @@ def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]
         raise KafkaProtocolError(f"ApiVersionsResponse version {version}: null instead of ranges")
     ranges = [(one["ApiKey"], one["MinVersion"], one["MaxVersion"]) for one in values["ApiKeys"]]
     values["ApiKeys"] = [
-        {"ApiKey": key, "MinVersion": first, "MaxVersion": last}
-        for key, *ends in ranges
-        for first, last in _offered_range(key, *ends, versions)
+        {"ApiKey": key, "MinVersion": offered_first, "MaxVersion": offered_last}
+        for key, first, last in ranges
+        for offered_first, offered_last in _offered_range(key, first, last, versions)
     ]
     return [frame[:body_at], *write_message(api, "response", version, values, _RANGES)]
 

@@ -10,11 +10,11 @@ from what the target accepts and refuses.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Final
+from typing import Final
 
 from aiokafka08 import environment
-from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
-from aiokafka08._tools.gateway.translation import read_body
+from aiokafka08._tools.gateway.messages import Values
+from aiokafka08._tools.gateway.translation import read_answer
 from aiokafka08.protocol.batch_format import HEADER
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka08.protocol.record_batch import (
@@ -25,18 +25,8 @@ from aiokafka08.protocol.record_batch import (
     plain_records,
     read_records,
 )
-from aiokafka08.protocol.types import (
-    Boolean,
-    Buffer,
-    Fixed,
-    Int16,
-    Int32,
-    NullableString,
-    NullSince,
-    String,
-)
+from aiokafka08.protocol.types import Buffer
 
-Int8 = Annotated[int, Fixed("b")]
 DESCRIBE_CONFIGS: Final = 32
 CONFIGS_VERSION: Final = 1
 _TOPIC: Final = 2
@@ -49,53 +39,6 @@ _KNOWN_S: Final = 300.0
 """How long a limit is believed; after this time a topic may have another one."""
 _RECORD_BYTES: Final = 32
 """More than a record has besides its key and value."""
-
-
-@dataclass(slots=True)
-class _Resource:
-    type: Int8
-    name: String
-    keys: Annotated[list[String] | None, NullSince(0)]
-
-
-@dataclass(slots=True)
-class DescribeConfigsRequest:
-    """Version 1."""
-
-    resources: list[_Resource]
-    with_synonyms: Boolean
-
-
-@dataclass(slots=True)
-class _Synonym:
-    name: String
-    value: NullableString
-    source: Int8
-
-
-@dataclass(slots=True)
-class _Config:
-    name: String
-    value: NullableString
-    is_read_only: Boolean
-    source: Int8
-    is_sensitive: Boolean
-    synonyms: list[_Synonym]
-
-
-@dataclass(slots=True)
-class _Described:
-    error_code: Int16
-    error_message: NullableString
-    type: Int8
-    name: String
-    configs: list[_Config]
-
-
-@dataclass(slots=True)
-class _DescribeConfigsResponse:
-    throttle_time_ms: Int32
-    results: list[_Described]
 
 
 @dataclass(slots=True)
@@ -140,14 +83,12 @@ class BatchLimits:
         Raises:
             KafkaProtocolError: it isn't such a response.
         """
-        response: _DescribeConfigsResponse = read_body(
-            _DescribeConfigsResponse, CONFIGS_VERSION, answer, CORRELATION_BYTES
-        )
-        for one in response.results:
-            for config in one.configs:
-                if config.name == _NAME and config.value and config.value.isdecimal():
-                    limit = min(int(config.value[:10]), (1 << 31) - 2)
-                    self._note(one.name, limit, limit + 1)
+        for one in read_answer(DESCRIBE_CONFIGS, CONFIGS_VERSION, answer)["Results"] or ():
+            for config in one["Configs"] or ():
+                value = config["Value"] or ""
+                if config["Name"] == _NAME and value.isdecimal():
+                    limit = min(int(value[:10]), (1 << 31) - 2)
+                    self._note(one["ResourceName"], limit, limit + 1)
 
     def _known(self, topic: str) -> _Limit | None:
         known = self._topics.get(topic)
@@ -159,9 +100,13 @@ class BatchLimits:
         self._topics[topic] = _Limit(accepted, refused, environment.monotonic() + _KNOWN_S)
 
 
-def describe_limits(topics: list[str]) -> DescribeConfigsRequest:
+def describe_limits(topics: list[str]) -> Values:
     """Return the request for the limits of topics."""
-    return DescribeConfigsRequest([_Resource(_TOPIC, topic, [_NAME]) for topic in topics], False)
+    resources = [
+        {"ResourceType": _TOPIC, "ResourceName": topic, "ConfigurationKeys": [_NAME]}
+        for topic in topics
+    ]
+    return {"Resources": resources}
 
 
 def record_count(batch: Buffer) -> int:

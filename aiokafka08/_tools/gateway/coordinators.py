@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08._core.net.config import Address
-from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
+from aiokafka08._tools.gateway.messages import Values
 from aiokafka08._tools.gateway.translation import (
     Budget,
     Translation,
-    read_body,
+    partitions,
+    read_answer,
     write_request,
 )
 from aiokafka08.errors import (
@@ -30,7 +31,6 @@ from aiokafka08.errors import (
     NotCoordinatorForGroupError,
 )
 from aiokafka08.protocol.api import ApiKey
-from aiokafka08.protocol.requests.groups import GroupCoordinatorRequest, GroupCoordinatorResponse
 from aiokafka08.protocol.types import Buffer
 
 ELSEWHERE: Final = frozenset(
@@ -86,16 +86,16 @@ class GroupRequest:
         group: the group.
         header_end: see `translation.request_end`.
         frame: the request for the target.
-        codes: returns the error codes in the target's response.
-        respond: makes the client's response from the target's.
+        read: reads the target's response.
+        respond: makes the client's response from its values.
         failed: makes the client's response with an error code for all partitions.
     """
 
     group: str
     header_end: bytes
     frame: list[Buffer]
-    codes: Callable[[memoryview], frozenset[int]]
-    respond: Callable[[memoryview], list[Buffer]]
+    read: Callable[[memoryview], Values]
+    respond: Callable[[Values], list[Buffer]]
     failed: Callable[[int], list[Buffer]]
 
 
@@ -104,26 +104,27 @@ def ask_coordinator(request: GroupRequest, coordinators: Coordinators) -> Transl
 
     def ask(broker: Address | None, tries: int, after_s: float) -> Translation:
         def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
-            if not request.codes(answer) & ELSEWHERE:
-                return request.respond(answer)
+            response = request.read(answer)
+            codes = {one["ErrorCode"] for _, one in partitions(response["Topics"])}
+            if not codes & ELSEWHERE:
+                return request.respond(response)
             coordinators.forget(request.group)
-            return look_up(tries, after_s) if tries else request.respond(answer)
+            return look_up(tries, after_s) if tries else request.respond(response)
 
         return Translation(request.frame, respond, is_exclusive=True, broker=broker)
 
     def look_up(tries: int, after_s: float) -> Translation:
         def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
-            found: GroupCoordinatorResponse = read_body(
-                GroupCoordinatorResponse, 0, answer, CORRELATION_BYTES
-            )
-            if found.error_code == _NOT_YET and tries > 1:
+            found = read_answer(ApiKey.GROUP_COORDINATOR, 0, answer)
+            code, broker = found["ErrorCode"], (found["Host"] or "", found["Port"])
+            if code == _NOT_YET and tries > 1:
                 return look_up(tries - 1, _RETRY_S)
-            if found.error_code:
-                return request.failed(found.error_code)
-            coordinators.remember(request.group, (found.host, found.port))
-            return ask((found.host, found.port), tries - 1, _RETRY_S)
+            if code:
+                return request.failed(code)
+            coordinators.remember(request.group, broker)
+            return ask(broker, tries - 1, _RETRY_S)
 
-        asked = GroupCoordinatorRequest(request.group)
+        asked = {"Key": request.group}
         frame = write_request(ApiKey.GROUP_COORDINATOR, 0, request.header_end, asked)
         return Translation(frame, respond, after_s=after_s)
 

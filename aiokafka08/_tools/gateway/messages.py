@@ -38,10 +38,8 @@ frame."""
 ALL: Final[frozenset[str]] = frozenset()
 """What is wanted, if that is all fields."""
 
-_NUMBERS: Final[Mapping[str, struct.Struct]] = {
-    kind: struct.Struct(">" + letter) for kind, letter in PRIMITIVES.items() if letter
-}
 _UNKNOWN: Final = "tagged fields that aren't known"
+_ITEM: Final = "an item that is no struct"
 _REST: Final = "what is behind the fields that are wanted"
 _VIEW_BYTES: Final = 4096  # a larger value isn't copied
 
@@ -53,7 +51,7 @@ class Field:
     Attributes:
         name: its name.
         kind: its type, or that of its items.
-        is_array: whether it has items.
+        item: if it is an array, its items, each as a struct.
         role: as in `layouts`.
         struct: the type, if that is a struct.
         zero: a value that means nothing: -1, no text, no items, null for texts of errors.
@@ -61,10 +59,15 @@ class Field:
 
     name: str
     kind: str
-    is_array: bool
+    item: Struct | None
     role: str
     struct: Struct | None
     zero: Any
+
+    @property
+    def is_array(self) -> bool:
+        """Whether it has items."""
+        return self.item is not None
 
     @property
     def is_optional(self) -> bool:
@@ -80,10 +83,26 @@ class Field:
 
 
 class _Part(NamedTuple):
-    """Neighbouring numbers, which are read at once, or one other field; `numbers` is None then."""
+    """Neighbouring fields that are read at once.
 
-    fields: list[Field]
-    numbers: struct.Struct | None
+    Attributes:
+        name: that of `field`, or of the first number.
+        names: those of the numbers, which come first.
+        zeros: see `Field`.
+        head: the numbers, and the length of `field` if that isn't a varint.
+        field: the last field, if it is no number.
+        has_length: whether `head` ends with its length: below 0 is null.
+        has_varint: whether its length is a varint behind `head`.
+        is_wanted: whether they become values.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    zeros: tuple[Any, ...]
+    head: struct.Struct
+    field: Field | None
+    has_length: bool
+    has_varint: bool
     is_wanted: bool
 
 
@@ -94,23 +113,23 @@ class Struct:
     Attributes:
         fields: those without a tag that are wanted.
         parts: all that have no tag.
-        tagged: those with a tag that are wanted, by it.
-        is_flexible: whether tagged fields are at the end.
+        tagged: those with a tag that are wanted, by it, each as a struct of its own.
+        has_tags: whether tagged fields are at the end.
         is_skipped: whether none is wanted.
         has_rest: whether what is behind the parts stays bytes, up to the end of the frame.
     """
 
     fields: tuple[Field, ...]
     parts: tuple[_Part, ...]
-    tagged: Mapping[int, Field]
-    is_flexible: bool
-    is_skipped: bool
-    has_rest: bool
+    tagged: Mapping[int, Struct]
+    has_tags: bool = False
+    is_skipped: bool = False
+    has_rest: bool = False
 
     @property
     def all_fields(self) -> tuple[Field, ...]:
         """The fields that are wanted, those with a tag too."""
-        return *self.fields, *self.tagged.values()
+        return *self.fields, *(one.fields[0] for one in self.tagged.values())
 
     def field_of(self, role: str) -> str | None:
         """Return the name of the field that has a role, and isn't an array."""
@@ -167,9 +186,10 @@ def read_message(
     reader = _Reader(memoryview(data), pos, max_items)
     try:
         return reader.struct(struct_of(api, side, version, wanted))
-    except KafkaProtocolError as error:
+    except (KafkaProtocolError, struct.error) as error:
+        text = error.text if isinstance(error, KafkaProtocolError) else "it is cut off"
         raise KafkaProtocolError(
-            f"{api.name}{side.capitalize()} version {version}: {error.text}"
+            f"{api.name}{side.capitalize()} version {version}: {text}"
         ) from None
 
 
@@ -222,100 +242,82 @@ class _Reader:
         self._pos = pos
         self._max_items = self._items = max_items
 
-    def struct(self, struct: Struct) -> Values:
+    def struct(self, struct_: Struct) -> Values:
+        """Return the values of a struct.
+
+        Raises:
+            struct.error: the frame is too short; so do the other methods.
+        """
         values: Values = {}
-        for fields, numbers, is_wanted in struct.parts:
-            start, first = self._pos, fields[0]
-            if numbers is None:
-                values[first.name] = self._field(first, struct.is_flexible, keeps=is_wanted)
-            elif self._behind(numbers.size) and is_wanted:
-                found = numbers.unpack_from(self._data, start)
-                values.update(zip([field.name for field in fields], found, strict=True))
+        for name, names, _, head, field, has_length, has_varint, is_wanted in struct_.parts:
+            start = self._pos
+            numbers = head.unpack_from(self._data, start)
+            self._pos = start + head.size
+            if names:
+                values.update(zip(names, numbers, strict=False))
+            if field is not None:
+                length = numbers[-1] if has_length else self._varint() - 1 if has_varint else 0
+                values[name] = self._field(field, length, is_wanted)
             if not is_wanted:
-                values[first.name] = self._data[start : self._pos]
-        if struct.has_rest:
+                values[name] = self._data[start : self._pos]
+        if struct_.has_rest:
             values[_REST] = self._data[self._pos :]
-        elif struct.is_flexible and not struct.is_skipped:
-            self._tagged(struct, values)
-        elif struct.is_flexible:
+        elif struct_.is_skipped and struct_.has_tags:
             self._pos = behind_tags(self._data, self._pos)
+        elif struct_.has_tags:
+            self._tagged(struct_, values)
         return values
 
-    def _tagged(self, struct: Struct, values: Values) -> None:
+    def _tagged(self, struct_: Struct, values: Values) -> None:
         count = self._varint()
-        self._take_items(count)
+        if count:
+            self._take_items(count)
         for _ in range(count):
             tag, size = self._varint(), self._varint()
-            start, end = self._pos, self._behind(size)
-            if (field := struct.tagged.get(tag)) is None:
-                values.setdefault(_UNKNOWN, {})[tag] = self._data[start:end]
+            end = self._pos + size
+            if size > len(self._data) - self._pos:
+                raise KafkaProtocolError(f"a tagged field of {size} bytes at {self._pos}")
+            if (known := struct_.tagged.get(tag)) is None:
+                values.setdefault(_UNKNOWN, {})[tag] = self._data[self._pos : end]
+                self._pos = end
                 continue
-            self._pos = start
-            values[field.name] = self._field(field, True)
+            values |= self.struct(known)
             if self._pos != end:
                 raise KafkaProtocolError(
                     f"tagged field {tag} ends at {self._pos}; expected {end}, by its size"
                 )
 
-    def _field(self, field: Field, is_flexible: bool, *, keeps: bool = True) -> Any:
-        if not field.is_array:
-            return self._item(field, is_flexible)
-        count = self._length(4, is_flexible)
-        if count < 0:
-            return None
-        if not keeps:
-            for _ in range(count):
-                self._item(field, is_flexible)
-            return None
-        self._take_items(count)
-        return [self._item(field, is_flexible) for _ in range(count)]
-
-    def _item(self, field: Field, is_flexible: bool) -> Any:
-        if field.struct is not None:
-            if field.is_optional and self._number("int8") < 0:
-                return None
-            return self.struct(field.struct)
-        if field.kind in _NUMBERS:
-            return self._number(field.kind)
-        length = self._length(2 if field.kind == "string" else 4, is_flexible)
-        if length < 0:
-            return None
-        start = self._pos
-        value = self._data[start : self._behind(length)]
-        return str(value, "utf-8", "surrogateescape") if field.kind == "string" else value
-
-    def _length(self, size: int, is_flexible: bool) -> int:
-        """Return a length or a count, -1 for null."""
-        if is_flexible:
-            length = self._varint() - 1
-        else:
-            start = self._pos
-            length = int.from_bytes(self._data[start : self._behind(size)], "big", signed=True)
+    def _field(self, field: Field, length: int, is_wanted: bool) -> Any:
+        """Return the value of a field behind its length, which is -1 if it is null."""
+        if field.struct is not None and not field.is_array:
+            return self.struct(field.struct) if length >= 0 else None
         if not -1 <= length <= len(self._data) - self._pos:
             raise KafkaProtocolError(
                 f"a length of {length} before {self._pos}; expected -1 to "
                 f"{len(self._data) - self._pos}"
             )
-        return length
+        if length < 0:
+            return None
+        if field.is_array:
+            return self._items_of(field, length, is_wanted)
+        start = self._pos
+        self._pos = start + length
+        value = self._data[start : self._pos]
+        return str(value, "utf-8", "surrogateescape") if field.kind == "string" else value
 
-    def _number(self, kind: str) -> Any:
-        start, number = self._pos, _NUMBERS[kind]
-        self._behind(number.size)
-        return number.unpack_from(self._data, start)[0]
+    def _items_of(self, field: Field, count: int, is_wanted: bool) -> list[Any] | None:
+        assert field.item is not None
+        if not is_wanted:
+            for _ in range(count):
+                self.struct(field.item)
+            return None
+        self._take_items(count)
+        items = [self.struct(field.item) for _ in range(count)]
+        return items if field.struct is not None else [item[_ITEM] for item in items]
 
     def _varint(self) -> int:
         value, self._pos = read_varint(self._data, self._pos)
         return value
-
-    def _behind(self, size: int) -> int:
-        """Go on behind so many bytes; return where that is."""
-        if size > len(self._data) - self._pos:
-            raise KafkaProtocolError(
-                f"{size} bytes at {self._pos}; expected at most {len(self._data) - self._pos}: "
-                "the frame ends there"
-            )
-        self._pos += size
-        return self._pos
 
     def _take_items(self, count: int) -> None:
         self._items -= count
@@ -333,28 +335,35 @@ class _Writer:
     def buffers(self) -> list[Buffer]:
         return [*self._done, self._last]
 
-    def struct(self, struct: Struct, values: Values) -> None:
-        for fields, numbers, is_wanted in struct.parts:
-            found = [values.get(field.name, field.zero) for field in fields]
-            if not is_wanted and fields[0].name in values:
-                self._bytes(found[0])
-            elif numbers is not None:
-                self._last += numbers.pack(*found)
-            else:
-                self._field(fields[0], found[0], struct.is_flexible)
-        if struct.has_rest:
+    def struct(self, struct_: Struct, values: Values) -> None:
+        for name, names, zeros, head, field, has_length, has_varint, is_wanted in struct_.parts:
+            if not is_wanted and name in values:
+                self._bytes(values[name])
+                continue
+            numbers = [*map(values.get, names, zeros)]
+            if field is None:
+                self._last += head.pack(*numbers)
+                continue
+            value = values.get(name, field.zero)
+            if field.kind == "string" and isinstance(value, str):
+                value = value.encode("utf-8", "surrogateescape")
+            length = -1 if value is None else 1 if field.kind == "struct?" else len(value)
+            self._last += head.pack(*numbers, length) if has_length else head.pack(*numbers)
+            if has_varint:
+                self._last += encode_varint(length + 1)
+            if value is not None:
+                self._field(field, value)
+        if struct_.has_rest:
             self._bytes(values[_REST])
-        elif struct.is_flexible:
-            self._tagged(struct, values)
+        elif struct_.has_tags:
+            self._tagged(struct_, values)
 
-    def _tagged(self, struct: Struct, values: Values) -> None:
-        tags: dict[int, list[Buffer]] = {
-            tag: [value] for tag, value in values.get(_UNKNOWN, {}).items()
-        }
-        for tag, field in struct.tagged.items():
-            if field.name in values:
+    def _tagged(self, struct_: Struct, values: Values) -> None:
+        tags = {tag: [value] for tag, value in values.get(_UNKNOWN, {}).items()}
+        for tag, known in struct_.tagged.items():
+            if known.fields[0].name in values:
                 inner = _Writer()
-                inner._field(field, values[field.name], True)
+                inner.struct(known, values)
                 tags[tag] = inner.buffers()
         self._last += encode_varint(len(tags))
         for tag in sorted(tags):
@@ -362,35 +371,15 @@ class _Writer:
             for buffer in tags[tag]:
                 self._bytes(buffer)
 
-    def _field(self, field: Field, value: Any, is_flexible: bool) -> None:
-        if not field.is_array:
-            self._item(field, value, is_flexible)
-            return
-        self._length(-1 if value is None else len(value), 4, is_flexible)
-        for item in value or ():
-            self._item(field, item, is_flexible)
-
-    def _item(self, field: Field, value: Any, is_flexible: bool) -> None:
-        if field.struct is not None:
-            if field.is_optional:
-                self._last += b"\xff" if value is None else b"\x01"
-            if value is not None:
-                self.struct(field.struct, value)
-        elif field.kind in _NUMBERS:
-            self._last += _NUMBERS[field.kind].pack(value)
+    def _field(self, field: Field, value: Any) -> None:
+        """Write a value behind its length."""
+        if field.item is not None:
+            for item in value:
+                self.struct(field.item, item if field.struct is not None else {_ITEM: item})
+        elif field.struct is not None:
+            self.struct(field.struct, value)
         else:
-            if isinstance(value, str):
-                value = value.encode("utf-8", "surrogateescape")
-            length = -1 if value is None else len(value)
-            self._length(length, 2 if field.kind == "string" else 4, is_flexible)
-            if value is not None:
-                self._bytes(value)
-
-    def _length(self, length: int, size: int, is_flexible: bool) -> None:
-        if is_flexible:
-            self._last += encode_varint(length + 1)
-        else:
-            self._last += length.to_bytes(size, "big", signed=True)
+            self._bytes(value)
 
     def _bytes(self, value: Buffer) -> None:
         if len(value) < _VIEW_BYTES:
@@ -413,23 +402,21 @@ def _struct(
 ) -> Struct:
     fields: list[Field] = []
     parts: list[_Part] = []
-    tagged: dict[int, Field] = {}
+    tagged: dict[int, Struct] = {}
     for name, kind, versions, role, tag, *inner in described:
         if not has_version(versions, version):
             continue
         inner_wanted = ALL if name in wanted else wanted
         made = _struct(inner[0], version, is_flexible, inner_wanted) if inner else None
-        item = kind.removeprefix("[]")
-        is_array = item != kind
-        field = Field(name, item, is_array, role, made, [] if is_array else _zero(name, item))
+        field = _field(name, kind, role, made, is_flexible)
         is_named = not wanted or not wanted.isdisjoint((name, role))
         is_wanted = is_named or (made is not None and not made.is_skipped)
         if tag < 0:
-            _add_part(parts, field, is_wanted)
+            _add_part(parts, field, is_flexible, is_wanted)
         if is_wanted and tag < 0:
             fields.append(field)
         elif is_wanted:
-            tagged[tag] = field
+            tagged[tag] = _struct_of_one(field, is_flexible)
     has_rest = is_message and bool(wanted) and not tagged
     while has_rest and parts and not parts[-1].is_wanted:
         parts.pop()
@@ -437,15 +424,43 @@ def _struct(
     return Struct(tuple(fields), tuple(parts), tagged, is_flexible, is_skipped, has_rest)
 
 
-def _add_part(parts: list[_Part], field: Field, is_wanted: bool) -> None:
-    """Add a field, to the last part if both are numbers."""
-    number = None if field.is_array else _NUMBERS.get(field.kind)
-    before = parts[-1] if parts else None
-    if number and before and before.numbers and before.is_wanted == is_wanted:
-        numbers = struct.Struct(before.numbers.format + number.format[1:])
-        parts[-1] = _Part([*before.fields, field], numbers, is_wanted)
-    else:
-        parts.append(_Part([field], number, is_wanted))
+def _struct_of_one(field: Field, is_flexible: bool) -> Struct:
+    """Return a struct of a field alone, without tagged fields."""
+    parts: list[_Part] = []
+    _add_part(parts, field, is_flexible, is_wanted=True)
+    return Struct((field,), tuple(parts), {})
+
+
+def _field(name: str, kind: str, role: str, struct_: Struct | None, is_flexible: bool) -> Field:
+    inner = kind.removeprefix("[]")
+    if inner == kind:
+        return Field(name, kind, None, role, struct_, _zero(name, kind))
+    item = struct_ or _struct_of_one(_field(_ITEM, inner, "", None, is_flexible), is_flexible)
+    return Field(name, inner, item, role, struct_, [])
+
+
+def _add_part(parts: list[_Part], field: Field, is_flexible: bool, is_wanted: bool) -> None:
+    """Add a field, to the last part if that ends with a number."""
+    name, letters = field.name, ">"
+    names: tuple[str, ...] = ()
+    zeros: tuple[Any, ...] = ()
+    if parts and parts[-1].field is None and parts[-1].is_wanted == is_wanted:
+        before = parts.pop()
+        name, names, zeros, letters = before.name, before.names, before.zeros, before.head.format
+    if not field.is_array and (letter := PRIMITIVES.get(field.kind)):
+        head = struct.Struct(letters + letter)
+        names, zeros = (*names, field.name), (*zeros, field.zero)
+        parts.append(_Part(name, names, zeros, head, None, False, False, is_wanted))
+        return
+    has_size = field.is_array or field.struct is None
+    length = "" if not has_size or is_flexible else "h" if field.kind == "string" else "i"
+    if field.is_array and length:
+        length = "i"
+    elif field.is_optional:
+        length = "b"
+    head = struct.Struct(letters + length)
+    has_varint = has_size and is_flexible
+    parts.append(_Part(field.name, names, zeros, head, field, bool(length), has_varint, is_wanted))
 
 
 def _zero(name: str, kind: str) -> Any:
@@ -457,7 +472,7 @@ def _zero(name: str, kind: str) -> Any:
         case "bytes" | "records":
             return b""
         case "uuid" | "float64":
-            return bytes(_NUMBERS[kind].size)
+            return bytes(struct.calcsize(PRIMITIVES[kind]))
         case "bool" | "uint16" | "uint32":
             return 0
     if name.endswith("AuthorizedOperations"):

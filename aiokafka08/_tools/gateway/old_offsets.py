@@ -12,39 +12,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
+from aiokafka08._tools.gateway.answers import error_answer
+from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.coordinators import Coordinators, GroupRequest, ask_coordinator
 from aiokafka08._tools.gateway.error_codes import old_code
-from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
+from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead
+from aiokafka08._tools.gateway.layouts import apis
+from aiokafka08._tools.gateway.messages import Values
 from aiokafka08._tools.gateway.translation import (
     Budget,
     Translation,
-    read_body,
+    partitions,
+    read_answer,
+    read_old_request,
     refuse_replica,
     request_end,
     write_request,
     write_response,
 )
 from aiokafka08.errors import UnknownTopicOrPartitionError
-from aiokafka08.protocol.api import Topic
-from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from aiokafka08.protocol.requests.committed_offsets import (
-    CommitPartition,
-    CommittedPartition,
-    OffsetCommitRequest,
-    OffsetCommitResponse,
-    OffsetFetchRequest,
-    OffsetFetchResponse,
-    PartitionError,
-)
-from aiokafka08.protocol.requests.list_offsets import (
-    ListedOffsets,
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-)
 from aiokafka08.protocol.types import Buffer
 
 _NOTHING_COMMITTED: Final = -1
@@ -71,163 +59,70 @@ def translate_list_offsets(
         KafkaProtocolError: the request isn't whole, or that of a replica. So do the functions
             below, and the responses, if they aren't whole.
     """
-    request: ListOffsetsRequest = read_body(ListOffsetsRequest, head.version, frame, head.body_at)
-    refuse_replica(request.replica_id)
+    request = read_old_request(head, frame)
+    refuse_replica(request["ReplicaId"])
     if target.has_0 is not None:
         return _list_offsets(head, frame, request, target)
 
     def respond(answer: memoryview, budget: Budget) -> Translation:
-        response: ApiVersionsResponse = read_body(ApiVersionsResponse, 0, answer, CORRELATION_BYTES)
         target.has_0 = any(
-            one.api_key == head.key and one.min_version <= 0 <= one.max_version
-            for one in response.api_versions
+            one["ApiKey"] == head.key and one["MinVersion"] <= 0 <= one["MaxVersion"]
+            for one in read_answer(API_VERSIONS, 0, answer)["ApiKeys"] or ()
         )
         return _list_offsets(head, frame, request, target)
 
-    asked = write_request(API_VERSIONS, 0, request_end(head, frame), ApiVersionsRequest())
+    asked = write_request(API_VERSIONS, 0, request_end(head, frame), {})
     return Translation(asked, respond, is_exclusive=True)
 
 
 def _list_offsets(
-    head: RequestHead, frame: memoryview, request: ListOffsetsRequest, target: ListedVersions
+    head: RequestHead, frame: memoryview, request: Values, target: ListedVersions
 ) -> Translation:
     if target.has_0:
         return Translation([frame], lambda answer, budget: [answer])
     wanted = {
-        (topic.topic, one.partition): one.max_num_offsets
-        for topic in request.topics
-        for one in topic.partitions
+        (topic, one["PartitionIndex"]): one["MaxNumOffsets"]
+        for topic, one in partitions(request["Topics"])
     }
-    asked = ListOffsetsRequest(
-        request.replica_id,
-        [
-            Topic(
-                topic.topic,
-                [ListOffsetsPartition(one.partition, one.timestamp) for one in topic.partitions],
-            )
-            for topic in request.topics
-        ],
-    )
-
-    def listed(topic: str, one: ListedOffsets) -> ListedOffsets:
-        code = old_code(head.key, head.version, one.error_code)
-        is_there = not code and one.offset >= 0 and wanted.get((topic, one.partition), 0) > 0
-        return ListedOffsets(one.partition, code, [one.offset] if is_there else [])
 
     def respond(answer: memoryview, budget: Budget) -> list[Buffer]:
-        response: ListOffsetsResponse = read_body(ListOffsetsResponse, 1, answer, CORRELATION_BYTES)
-        topics = [
-            Topic(topic.topic, [listed(topic.topic, one) for one in topic.partitions])
-            for topic in response.topics
-        ]
-        return write_response(head, ListOffsetsResponse(topics))
+        response = read_answer(head.key, 1, answer)
+        for topic, one in partitions(response["Topics"]):
+            one["ErrorCode"] = old_code(head.key, head.version, one["ErrorCode"])
+            is_wanted = wanted.get((topic, one["PartitionIndex"]), 0) > 0
+            is_there = not one["ErrorCode"] and one["Offset"] >= 0 and is_wanted
+            one["OldStyleOffsets"] = [one["Offset"]] if is_there else []
+        return write_response(head, response)
 
-    frame_1 = write_request(head.key, 1, request_end(head, frame), asked)
-    return Translation(frame_1, respond)
+    return Translation(write_request(head.key, 1, request_end(head, frame), request), respond)
 
 
-def translate_offset_commit(
+def translate_offsets(
     head: RequestHead, frame: memoryview, coordinators: Coordinators
 ) -> Translation:
-    """Translate OffsetCommit 0 and 1 to version 2, which has no time of a commit."""
-    request: OffsetCommitRequest = read_body(OffsetCommitRequest, head.version, frame, head.body_at)
-    asked = OffsetCommitRequest(
-        request.group,
-        request.generation,
-        request.member,
-        -1,
-        [
-            Topic(
-                topic.topic,
-                [
-                    CommitPartition(one.partition, one.offset, -1, one.metadata)
-                    for one in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ],
-    )
+    """Translate OffsetCommit 0 and 1 to version 2, which has no time of a commit, and OffsetFetch 0
+    to version 1."""
+    request = read_old_request(head, frame)
+    version = TRANSLATED[head.key][1]
 
-    def read(answer: memoryview) -> list[Topic[PartitionError]]:
-        response: OffsetCommitResponse = read_body(
-            OffsetCommitResponse, 2, answer, CORRELATION_BYTES
-        )
-        return response.topics
+    def respond(response: Values) -> list[Buffer]:
+        for _, one in partitions(response["Topics"]):
+            code = old_code(head.key, head.version, one["ErrorCode"])
+            if not code and one.get("CommittedOffset") == _NOTHING_COMMITTED:
+                code = UnknownTopicOrPartitionError.errno
+            one["ErrorCode"] = code
+        return write_response(head, response)
 
-    def write(topics: list[Topic[PartitionError]]) -> list[Buffer]:
-        for topic in topics:
-            for one in topic.partitions:
-                one.error_code = old_code(head.key, head.version, one.error_code)
-        return write_response(head, OffsetCommitResponse(topics))
+    def failed(code: int) -> list[Buffer]:
+        return write_response(head, error_answer(apis()[head.key], head.version, request, code, ""))
+
+    def read(answer: memoryview) -> Values:
+        return read_answer(head.key, version, answer)
 
     header_end = request_end(head, frame)
-    made = write_request(head.key, 2, header_end, asked)
+    made = write_request(head.key, version, header_end, request)
     if head.version:
-        return Translation(made, lambda answer, budget: write(read(answer)))
-
-    def failed(code: int) -> list[Buffer]:
-        return write(
-            [
-                Topic(one.topic, [PartitionError(part.partition, code) for part in one.partitions])
-                for one in asked.topics
-            ]
-        )
-
-    return ask_coordinator(
-        GroupRequest(
-            request.group or "",
-            header_end,
-            made,
-            lambda answer: error_codes(read(answer)),
-            lambda answer: write(read(answer)),
-            failed,
-        ),
-        coordinators,
-    )
-
-
-def translate_offset_fetch(
-    head: RequestHead, frame: memoryview, coordinators: Coordinators
-) -> Translation:
-    """Translate OffsetFetch 0 to version 1."""
-    request: OffsetFetchRequest = read_body(OffsetFetchRequest, head.version, frame, head.body_at)
-
-    def read(answer: memoryview) -> list[Topic[CommittedPartition]]:
-        response: OffsetFetchResponse = read_body(OffsetFetchResponse, 1, answer, CORRELATION_BYTES)
-        return response.topics
-
-    def write(topics: list[Topic[CommittedPartition]]) -> list[Buffer]:
-        for topic in topics:
-            for one in topic.partitions:
-                one.error_code = old_code(head.key, head.version, one.error_code)
-                if not one.error_code and one.offset == _NOTHING_COMMITTED:
-                    one.error_code = UnknownTopicOrPartitionError.errno
-        return write_response(head, OffsetFetchResponse(topics))
-
-    def failed(code: int) -> list[Buffer]:
-        return write(
-            [
-                Topic(
-                    one.topic, [CommittedPartition(part, -1, "", code) for part in one.partitions]
-                )
-                for one in request.topics or ()
-            ]
-        )
-
-    header_end = request_end(head, frame)
-    return ask_coordinator(
-        GroupRequest(
-            request.group or "",
-            header_end,
-            write_request(head.key, 1, header_end, request),
-            lambda answer: error_codes(read(answer)),
-            lambda answer: write(read(answer)),
-            failed,
-        ),
-        coordinators,
-    )
-
-
-def error_codes(topics: Sequence[Topic[Any]]) -> frozenset[int]:
-    """Return the error codes of all partitions."""
-    return frozenset(one.error_code for topic in topics for one in topic.partitions)
+        return Translation(made, lambda answer, budget: respond(read(answer)))
+    group = request["GroupId"] or ""
+    asked = GroupRequest(group, header_end, made, read, respond, failed)
+    return ask_coordinator(asked, coordinators)

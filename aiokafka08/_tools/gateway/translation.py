@@ -7,12 +7,20 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
+from aiokafka08._tools.gateway.layouts import apis
+from aiokafka08._tools.gateway.messages import (
+    Side,
+    Values,
+    read_request,
+    read_response,
+    write_message,
+)
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol.compression import DecompressedTooLarge
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -115,6 +123,15 @@ def read_body(struct_class: Any, version: int, frame: Buffer, pos: int) -> Any:
         ) from None
 
 
+def read_old_request(head: RequestHead, frame: Buffer) -> Values:
+    """Return the values of the client's request.
+
+    Raises:
+        KafkaProtocolError: the frame hasn't its layout, or its arrays more than `MAX_ITEMS` items.
+    """
+    return read_request(apis()[head.key], head, frame, MAX_ITEMS)
+
+
 def refuse_replica(replica_id: int) -> None:
     """Check the replica id of a request.
 
@@ -130,15 +147,51 @@ def request_end(head: RequestHead, frame: Buffer) -> bytes:
     return bytes(frame[4 : head.body_at])
 
 
+def read_answer(key: int, version: int, answer: Buffer) -> Values:
+    """Return the values of the target's response.
+
+    Raises:
+        KafkaProtocolError: see `read_old_request`.
+    """
+    return read_response(apis()[key], version, answer, MAX_ITEMS)
+
+
 def write_request(key: int, version: int, header_end: bytes, request: Any) -> list[Buffer]:
-    """Return the frame of a request, from the client that `request_end` has been called for."""
-    out: list[Buffer] = [struct.pack(">hh", key, version), header_end]
-    compiled(type(request), version).write(request, out)
-    return out
+    """Return the frame of a request, from the client that `request_end` has been called for.
+
+    Args:
+        key: the API.
+        version: the version for the target.
+        header_end: see `request_end`.
+        request: its values, or as `protocol.requests` declares it.
+    """
+    head = struct.pack(">hh", key, version)
+    return [head, header_end, *_body(key, "request", version, request)]
 
 
 def write_response(head: RequestHead, response: Any) -> list[Buffer]:
-    """Return the frame of the client's response."""
-    out: list[Buffer] = [head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)]
-    compiled(type(response), head.version).write(response, out)
+    """Return the frame of the client's response, which is as in `write_request`."""
+    header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
+    return [header, *_body(head.key, "response", head.version, response)]
+
+
+def _body(key: int, side: Side, version: int, message: Any) -> list[Buffer]:
+    if isinstance(message, dict):
+        return write_message(apis()[key], side, version, message)
+    out: list[Buffer] = []
+    compiled(type(message), version).write(message, out)
     return out
+
+
+def partitions(topics: Sequence[Values] | None) -> Iterator[tuple[str, Any]]:
+    """Yield each partition in an array of topics, with the topic's name.
+
+    Raises:
+        KafkaProtocolError: a topic has no name.
+    """
+    for topic in topics or ():
+        name, items = topic.values()  # a topic has no other fields in these versions
+        if name is None:
+            raise KafkaProtocolError("null instead of the name of a topic")
+        for item in items or ():
+            yield name, item

@@ -17,8 +17,7 @@ from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.old_offsets import (
     ListedVersions,
     translate_list_offsets,
-    translate_offset_commit,
-    translate_offset_fetch,
+    translate_offsets,
 )
 from aiokafka08._tools.gateway.old_produce import translate_produce
 from aiokafka08._tools.gateway.translation import Budget, Translation
@@ -67,7 +66,5 @@ class Translator:
                 )
             case ApiKey.LIST_OFFSETS:
                 return translate_list_offsets(head, frame, self._listed_versions)
-            case ApiKey.OFFSET_COMMIT:
-                return translate_offset_commit(head, frame, self._facts.coordinators)
             case _:
-                return translate_offset_fetch(head, frame, self._facts.coordinators)
+                return translate_offsets(head, frame, self._facts.coordinators)
