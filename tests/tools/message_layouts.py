@@ -136,7 +136,10 @@ def _add_removed(message: str, fields: list[Field]) -> None:
 
 
 def _field(api: str, field: Definition, structs: dict[str, Definition], outer: list[Any]) -> Field:
-    """Return name, type, versions, role, tag and fields."""
+    """Return name, type, versions, role, tag and fields.
+
+    A type is such as "[]string?2+": an array of texts, which may be null from version 2 on.
+    """
     unknown = field.keys() - _FIELD_KEYS
     assert not unknown, f"{api}.{field['name']}: unknown keys {unknown}"
     kind, array = field["type"].removeprefix("[]"), field["type"].startswith("[]")
@@ -146,11 +149,11 @@ def _field(api: str, field: Definition, structs: dict[str, Definition], outer: l
     assert "flexibleVersions" not in field, f"{api}.{field['name']}: its own flexible versions"
     if inner is None:
         assert kind in layouts.PRIMITIVES, f"{api}.{field['name']}: unknown type {kind}"
-    elif not array and (nullable := field.get("nullableVersions")) is not None:
-        assert nullable == field["versions"], f"{api}.{field['name']}: null in some versions"
-        kind = "struct?"
     else:
         kind = "struct"
+    nullable = field.get("nullableVersions", "none")
+    if nullable != "none":
+        kind += f"?{nullable}"
     tag = field.get("tag", -1)
     if tag >= 0:
         assert field["taggedVersions"] == field["versions"], f"{api}.{field['name']}: partly tagged"

@@ -75,7 +75,7 @@ def _replace(struct: Struct, values: Values, node_id: int, address_of: AddressOf
     node_id = values[node] if node else node_id
     if host and port and node_id >= 0:
         try:
-            name = (values[host] or "").encode().decode()
+            name = values[host].encode().decode()
         except UnicodeEncodeError as error:
             raise KafkaProtocolError(f"node {node_id}: its host isn't UTF-8 ({error})") from None
         values[host], values[port] = address_of(node_id, name, values[port])

@@ -96,7 +96,7 @@ class _Mirror:
                 made_values[field.name] = list(self._items(field, given, values, code))
             elif field.struct is not None:
                 made_values[field.name] = (
-                    None if field.is_optional else self.struct(field.struct, None, None, code)
+                    None if field.is_nullable else self.struct(field.struct, None, None, code)
                 )
             else:
                 made_values[field.name] = self._value(field, given, values)

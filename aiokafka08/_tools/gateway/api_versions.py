@@ -22,7 +22,7 @@ from aiokafka08._tools.gateway.headers import (
 )
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import read_message, write_message
-from aiokafka08.errors import KafkaProtocolError, UnsupportedVersionError
+from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
@@ -89,8 +89,6 @@ def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]
     if int.from_bytes(frame[body_at : body_at + 2], "big") == _UNSUPPORTED_VERSION:
         version = 0  # a target that doesn't know the version says so in version 0
     values = read_message(api, "response", version, frame, body_at, wanted=_RANGES)
-    if values["ApiKeys"] is None:
-        raise KafkaProtocolError(f"ApiVersionsResponse version {version}: null instead of ranges")
     ranges = [(one["ApiKey"], one["MinVersion"], one["MaxVersion"]) for one in values["ApiKeys"]]
     values["ApiKeys"] = [
         {"ApiKey": key, "MinVersion": offered_first, "MaxVersion": offered_last}

@@ -83,8 +83,8 @@ class BatchLimits:
         Raises:
             KafkaProtocolError: it isn't such a response.
         """
-        for one in read_answer(DESCRIBE_CONFIGS, CONFIGS_VERSION, answer)["Results"] or ():
-            for config in one["Configs"] or ():
+        for one in read_answer(DESCRIBE_CONFIGS, CONFIGS_VERSION, answer)["Results"]:
+            for config in one["Configs"]:
                 value = config["Value"] or ""
                 if config["Name"] == _NAME and value.isdecimal():
                     limit = min(int(value[:10]), (1 << 31) - 2)

@@ -116,7 +116,7 @@ def ask_coordinator(request: GroupRequest, coordinators: Coordinators) -> Transl
     def look_up(tries: int, after_s: float) -> Translation:
         def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
             found = read_answer(ApiKey.GROUP_COORDINATOR, 0, answer)
-            code, broker = found["ErrorCode"], (found["Host"] or "", found["Port"])
+            code, broker = found["ErrorCode"], (found["Host"], found["Port"])
             if code == _NOT_YET and tries > 1:
                 return look_up(tries - 1, _RETRY_S)
             if code:

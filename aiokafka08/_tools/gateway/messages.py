@@ -51,6 +51,7 @@ class Field:
     Attributes:
         name: its name.
         kind: its type, or that of its items.
+        is_nullable: whether it may be null.
         item: if it is an array, its items, each as a struct.
         role: as in `layouts`.
         struct: the type, if that is a struct.
@@ -59,6 +60,7 @@ class Field:
 
     name: str
     kind: str
+    is_nullable: bool
     item: Struct | None
     role: str
     struct: Struct | None
@@ -68,11 +70,6 @@ class Field:
     def is_array(self) -> bool:
         """Whether it has items."""
         return self.item is not None
-
-    @property
-    def is_optional(self) -> bool:
-        """Whether a struct may be null."""
-        return self.kind == "struct?"
 
     def items(self, values: Values) -> Sequence[Any]:
         """Return the items of the field in the values of its struct; one if it is no array."""
@@ -290,13 +287,15 @@ class _Reader:
     def _field(self, field: Field, length: int, is_wanted: bool) -> Any:
         """Return the value of a field behind its length, which is -1 if it is null."""
         if field.struct is not None and not field.is_array:
-            return self.struct(field.struct) if length >= 0 else None
+            return None if field.is_nullable and length < 0 else self.struct(field.struct)
         if not -1 <= length <= len(self._data) - self._pos:
             raise KafkaProtocolError(
                 f"a length of {length} before {self._pos}; expected -1 to "
                 f"{len(self._data) - self._pos}"
             )
         if length < 0:
+            if is_wanted and not field.is_nullable:
+                raise KafkaProtocolError(f"null instead of {field.name or 'an item'}")
             return None
         if field.is_array:
             return self._items_of(field, length, is_wanted)
@@ -345,9 +344,10 @@ class _Writer:
                 self._last += head.pack(*numbers)
                 continue
             value = values.get(name, field.zero)
+            has_size = field.struct is None or field.item is not None
             if field.kind == "string" and isinstance(value, str):
                 value = value.encode("utf-8", "surrogateescape")
-            length = -1 if value is None else 1 if field.kind == "struct?" else len(value)
+            length = -1 if value is None else len(value) if has_size else 1
             self._last += head.pack(*numbers, length) if has_length else head.pack(*numbers)
             if has_varint:
                 self._last += encode_varint(length + 1)
@@ -408,7 +408,9 @@ def _struct(
             continue
         inner_wanted = ALL if name in wanted else wanted
         made = _struct(inner[0], version, is_flexible, inner_wanted) if inner else None
-        field = _field(name, kind, role, made, is_flexible)
+        type_, _, nullable = kind.partition("?")
+        is_nullable = bool(nullable) and has_version(nullable, version)
+        field = _field(name, type_, is_nullable, role, made, is_flexible)
         is_named = not wanted or not wanted.isdisjoint((name, role))
         is_wanted = is_named or (made is not None and not made.is_skipped)
         if tag < 0:
@@ -431,12 +433,17 @@ def _struct_of_one(field: Field, is_flexible: bool) -> Struct:
     return Struct((field,), tuple(parts), {})
 
 
-def _field(name: str, kind: str, role: str, struct_: Struct | None, is_flexible: bool) -> Field:
+def _field(
+    name: str, kind: str, is_nullable: bool, role: str, struct_: Struct | None, is_flexible: bool
+) -> Field:
     inner = kind.removeprefix("[]")
     if inner == kind:
-        return Field(name, kind, None, role, struct_, _zero(name, kind))
-    item = struct_ or _struct_of_one(_field(_ITEM, inner, "", None, is_flexible), is_flexible)
-    return Field(name, inner, item, role, struct_, [])
+        zero = _zero(name, kind, is_nullable)
+        return Field(name, kind, is_nullable, None, role, struct_, zero)
+    item = struct_ or _struct_of_one(
+        _field(_ITEM, inner, False, "", None, is_flexible), is_flexible
+    )
+    return Field(name, inner, is_nullable, item, role, struct_, [])
 
 
 def _add_part(parts: list[_Part], field: Field, is_flexible: bool, is_wanted: bool) -> None:
@@ -452,23 +459,24 @@ def _add_part(parts: list[_Part], field: Field, is_flexible: bool, is_wanted: bo
         names, zeros = (*names, field.name), (*zeros, field.zero)
         parts.append(_Part(name, names, zeros, head, None, False, False, is_wanted))
         return
-    has_size = field.is_array or field.struct is None
-    length = "" if not has_size or is_flexible else "h" if field.kind == "string" else "i"
-    if field.is_array and length:
-        length = "i"
-    elif field.is_optional:
+    is_struct = field.struct is not None and not field.is_array
+    has_varint = is_flexible and not is_struct
+    if has_varint or (is_struct and not field.is_nullable):
+        length = ""
+    elif is_struct:
         length = "b"
+    else:
+        length = "h" if field.kind == "string" and not field.is_array else "i"
     head = struct.Struct(letters + length)
-    has_varint = has_size and is_flexible
     parts.append(_Part(field.name, names, zeros, head, field, bool(length), has_varint, is_wanted))
 
 
-def _zero(name: str, kind: str) -> Any:
+def _zero(name: str, kind: str, is_nullable: bool) -> Any:
     match kind:
-        case "struct" | "struct?":
-            return None if kind == "struct?" else {}
+        case "struct":
+            return None if is_nullable else {}
         case "string":
-            return None if name.endswith("Message") else ""
+            return None if is_nullable and name.endswith("Message") else ""
         case "bytes" | "records":
             return b""
         case "uuid" | "float64":

@@ -67,7 +67,7 @@ def translate_list_offsets(
     def respond(answer: memoryview, budget: Budget) -> Translation:
         target.has_0 = any(
             one["ApiKey"] == head.key and one["MinVersion"] <= 0 <= one["MaxVersion"]
-            for one in read_answer(API_VERSIONS, 0, answer)["ApiKeys"] or ()
+            for one in read_answer(API_VERSIONS, 0, answer)["ApiKeys"]
         )
         return _list_offsets(head, frame, request, target)
 
@@ -123,6 +123,6 @@ def translate_offsets(
     made = write_request(head.key, version, header_end, request)
     if head.version:
         return Translation(made, lambda answer, budget: respond(read(answer)))
-    group = request["GroupId"] or ""
+    group = request["GroupId"]
     asked = GroupRequest(group, header_end, made, read, respond, failed)
     return ask_coordinator(asked, coordinators)

@@ -183,15 +183,9 @@ def _body(key: int, side: Side, version: int, message: Any) -> list[Buffer]:
     return out
 
 
-def partitions(topics: Sequence[Values] | None) -> Iterator[tuple[str, Any]]:
-    """Yield each partition in an array of topics, with the topic's name.
-
-    Raises:
-        KafkaProtocolError: a topic has no name.
-    """
-    for topic in topics or ():
+def partitions(topics: Sequence[Values]) -> Iterator[tuple[str, Any]]:
+    """Yield each partition in an array of topics, with the topic's name."""
+    for topic in topics:
         name, items = topic.values()  # a topic has no other fields in these versions
-        if name is None:
-            raise KafkaProtocolError("null instead of the name of a topic")
-        for item in items or ():
+        for item in items:
             yield name, item

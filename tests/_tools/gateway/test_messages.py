@@ -83,6 +83,23 @@ def test_message_with_more_items_than_allowed_is_refused() -> None:
         read_message(apis()[3], "request", 0, frame, 0, 999)
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("key", "side", "version", "frame"),
+    [
+        (18, "response", 0, b"\0\0" + b"\xff\xff\xff\xff"),  # no array of versions
+        (18, "response", 3, b"\0\0\0" + bytes(5)),
+        (3, "response", 1, b"\xff\xff\xff\xff" + bytes(8)),  # no array of brokers
+        (0, "request", 0, b"\0\1" + bytes(4) + b"\0\0\0\1" + b"\xff\xff"),  # a topic without name
+    ],
+)
+def test_null_where_there_has_to_be_a_value_is_refused(
+    key: int, side: Side, version: int, frame: bytes
+) -> None:
+    with pytest.raises(KafkaProtocolError, match="null instead of"):
+        read_message(apis()[key], side, version, frame, 0)
+
+
 def codes(values: object) -> Iterator[int]:
     if isinstance(values, dict):
         for name, value in values.items():
