@@ -163,7 +163,7 @@ def struct_of(api: Api, side: Side, version: int, wanted: frozenset[str] = ALL) 
         wanted: the names and roles of fields that become values; the others stay bytes.
     """
     fields = api.request_fields if side == "request" else api.response_fields
-    return _struct(fields, version, version >= api.flexible, wanted, is_message=True)
+    return _Builder(version, version >= api.flexible).struct(fields, wanted, is_message=True)
 
 
 def read_message(
@@ -392,83 +392,82 @@ class _Writer:
 # --- from the description to structs --------------------------------------------------------------
 
 
-def _struct(
-    described: Sequence[Any],
-    version: int,
-    is_flexible: bool,
-    wanted: frozenset[str],
-    *,
-    is_message: bool = False,
-) -> Struct:
-    fields: list[Field] = []
-    parts: list[_Part] = []
-    tagged: dict[int, Struct] = {}
-    for name, kind, versions, role, tag, *inner in described:
-        if not has_version(versions, version):
-            continue
-        inner_wanted = ALL if name in wanted else wanted
-        made = _struct(inner[0], version, is_flexible, inner_wanted) if inner else None
-        type_, _, nullable = kind.partition("?")
-        is_nullable = bool(nullable) and has_version(nullable, version)
-        field = _field(name, type_, is_nullable, role, made, is_flexible)
-        is_named = not wanted or not wanted.isdisjoint((name, role))
-        is_wanted = is_named or (made is not None and not made.is_skipped)
-        if tag < 0:
-            _add_part(parts, field, is_flexible, is_wanted)
-        if is_wanted and tag < 0:
-            fields.append(field)
-        elif is_wanted:
-            tagged[tag] = _struct_of_one(field, is_flexible)
-    has_rest = is_message and bool(wanted) and not tagged
-    while has_rest and parts and not parts[-1].is_wanted:
-        parts.pop()
-    is_skipped = bool(wanted) and not (fields or tagged)
-    return Struct(tuple(fields), tuple(parts), tagged, is_flexible, is_skipped, has_rest)
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """Makes the structs of one version."""
 
+    version: int
+    is_flexible: bool
 
-def _struct_of_one(field: Field, is_flexible: bool) -> Struct:
-    """Return a struct of a field alone, without tagged fields."""
-    parts: list[_Part] = []
-    _add_part(parts, field, is_flexible, is_wanted=True)
-    return Struct((field,), tuple(parts), {})
+    def struct(
+        self, described: Sequence[Any], wanted: frozenset[str], *, is_message: bool = False
+    ) -> Struct:
+        """Return a struct, or a message, which may have a rest that isn't looked at."""
+        fields: list[Field] = []
+        parts: list[_Part] = []
+        tagged: dict[int, Struct] = {}
+        for one in described:
+            name, _, versions, role, tag = one[:5]
+            if not has_version(versions, self.version):
+                continue
+            field = self._field(one, ALL if name in wanted else wanted)
+            is_wanted = not wanted or not wanted.isdisjoint((name, role))
+            is_wanted |= field.struct is not None and not field.struct.is_skipped
+            if tag < 0:
+                self._add_part(parts, field, is_wanted)
+            if is_wanted and tag < 0:
+                fields.append(field)
+            elif is_wanted:
+                tagged[tag] = self._only(field)
+        has_rest = is_message and bool(wanted) and not tagged
+        while has_rest and parts and not parts[-1].is_wanted:
+            parts.pop()
+        is_skipped = bool(wanted) and not (fields or tagged)
+        return Struct(tuple(fields), tuple(parts), tagged, self.is_flexible, is_skipped, has_rest)
 
-
-def _field(
-    name: str, kind: str, is_nullable: bool, role: str, struct_: Struct | None, is_flexible: bool
-) -> Field:
-    inner = kind.removeprefix("[]")
-    if inner == kind:
+    def _field(self, described: Sequence[Any], wanted: frozenset[str]) -> Field:
+        name, text, _, role, _, *inner = described
+        kind, _, nullable = text.removeprefix("[]").partition("?")
+        is_nullable = bool(nullable) and has_version(nullable, self.version)
+        struct_ = self.struct(inner[0], wanted) if inner else None
         zero = _zero(name, kind, is_nullable)
-        return Field(name, kind, is_nullable, None, role, struct_, zero)
-    item = struct_ or _struct_of_one(
-        _field(_ITEM, inner, False, "", None, is_flexible), is_flexible
-    )
-    return Field(name, inner, is_nullable, item, role, struct_, [])
+        if not text.startswith("[]"):
+            return Field(name, kind, is_nullable, None, role, struct_, zero)
+        item = struct_ or self._only(Field(_ITEM, kind, False, None, "", None, zero))
+        return Field(name, kind, is_nullable, item, role, struct_, [])
 
+    def _only(self, field: Field) -> Struct:
+        """Return a struct of one field, without tagged fields."""
+        parts: list[_Part] = []
+        self._add_part(parts, field, is_wanted=True)
+        return Struct((field,), tuple(parts), {})
 
-def _add_part(parts: list[_Part], field: Field, is_flexible: bool, is_wanted: bool) -> None:
-    """Add a field, to the last part if that ends with a number."""
-    name, letters = field.name, ">"
-    names: tuple[str, ...] = ()
-    zeros: tuple[Any, ...] = ()
-    if parts and parts[-1].field is None and parts[-1].is_wanted == is_wanted:
-        before = parts.pop()
-        name, names, zeros, letters = before.name, before.names, before.zeros, before.head.format
-    if not field.is_array and (letter := PRIMITIVES.get(field.kind)):
-        head = struct.Struct(letters + letter)
-        names, zeros = (*names, field.name), (*zeros, field.zero)
-        parts.append(_Part(name, names, zeros, head, None, False, False, is_wanted))
-        return
-    is_struct = field.struct is not None and not field.is_array
-    has_varint = is_flexible and not is_struct
-    if has_varint or (is_struct and not field.is_nullable):
-        length = ""
-    elif is_struct:
-        length = "b"
-    else:
-        length = "h" if field.kind == "string" and not field.is_array else "i"
-    head = struct.Struct(letters + length)
-    parts.append(_Part(field.name, names, zeros, head, field, bool(length), has_varint, is_wanted))
+    def _add_part(self, parts: list[_Part], field: Field, is_wanted: bool) -> None:
+        """Add a field, to the last part if that ends with a number."""
+        before = _Part(field.name, (), (), struct.Struct(">"), None, False, False, is_wanted)
+        if parts and parts[-1].field is None and parts[-1].is_wanted == is_wanted:
+            before = parts.pop()
+        letter = "" if field.is_array else PRIMITIVES.get(field.kind, "")
+        if letter:
+            part = before._replace(
+                names=(*before.names, field.name), zeros=(*before.zeros, field.zero)
+            )
+        else:
+            has_size = field.is_array or field.struct is None
+            letter = self._length_letter(field) if has_size else "b" if field.is_nullable else ""
+            part = before._replace(
+                name=field.name,
+                field=field,
+                has_length=bool(letter),
+                has_varint=has_size and self.is_flexible,
+            )
+        parts.append(part._replace(head=struct.Struct(before.head.format + letter)))
+
+    def _length_letter(self, field: Field) -> str:
+        """Return how `struct` reads the length of a field; "" if that is a varint."""
+        if self.is_flexible:
+            return ""
+        return "h" if field.kind == "string" and not field.is_array else "i"
 
 
 def _zero(name: str, kind: str, is_nullable: bool) -> Any:
