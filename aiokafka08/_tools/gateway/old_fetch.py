@@ -60,7 +60,6 @@ from aiokafka08.protocol.requests.fetch import (
     FetchResponse,
 )
 from aiokafka08.protocol.types import (
-    Boolean,
     Buffer,
     FetchedBytes,
     Int16,
@@ -68,7 +67,6 @@ from aiokafka08.protocol.types import (
     Int64,
     NullSince,
     Since,
-    String,
 )
 from aiokafka08.structs import TopicPartition
 
@@ -81,34 +79,6 @@ _UNUSED_S: Final = 60.0  # longer than clients wait for a response
 _FORMAT_1_SINCE: Final = 2
 _MAX_BYTES_SINCE: Final = 3
 _DOWNGRADED: Final = 1000
-
-
-@dataclass(slots=True)
-class _FetchPartition10:
-    partition: Int32
-    leader_epoch: Int32
-    fetch_offset: Int64
-    log_start_offset: Int64
-    max_bytes: Int32
-
-
-@dataclass(slots=True)
-class _ForgottenTopic:
-    topic: String
-    partitions: list[Int32]
-
-
-@dataclass(slots=True)
-class _FetchRequest10:
-    replica_id: Int32
-    max_wait_ms: Int32
-    min_bytes: Int32
-    max_bytes: Int32
-    is_read_committed: Boolean
-    session_id: Int32
-    session_epoch: Int32
-    topics: list[Topic[_FetchPartition10]]
-    forgotten: list[_ForgottenTopic]
 
 
 @dataclass(slots=True)
@@ -212,20 +182,26 @@ def translate_fetch(
         and sum(part.max_bytes for part in wanted.values()) > MAX_FETCH_BYTES
     )
     in_turn = [
-        (key[0], _FetchPartition10(key[1], -1, asked_from[key], -1, wanted[key].max_bytes))
+        (
+            key[0],
+            {
+                "Partition": key[1],
+                "FetchOffset": asked_from[key],
+                "PartitionMaxBytes": wanted[key].max_bytes,
+            },
+        )
         for key in (positions.in_turn(list(wanted)) if is_much else wanted)
     ]
-    asked = _FetchRequest10(
-        -1,
-        request.max_wait_ms,
-        request.min_bytes,
-        max_bytes,
-        is_read_committed,
-        0,
-        -1,
-        by_topic(in_turn),
-        [],
-    )
+    asked = {
+        "MaxWaitMs": request.max_wait_ms,
+        "MinBytes": request.min_bytes,
+        "MaxBytes": max_bytes,
+        "IsolationLevel": is_read_committed,
+        "SessionId": 0,
+        "Topics": [
+            {"Topic": topic.topic, "Partitions": topic.partitions} for topic in by_topic(in_turn)
+        ],
+    }
 
     def respond(answer: memoryview, budget: Budget) -> list[Buffer]:
         response: _FetchResponse10 = read_body(
