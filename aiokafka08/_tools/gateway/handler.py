@@ -40,11 +40,11 @@ from aiokafka08._tools.gateway.clients import ClientTable, Fate
 from aiokafka08._tools.gateway.exchanges import ChangedExchange, TimedExchange
 from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, read_head
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.measurements import MeasuredTranslator, Measurements
+from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.messages import find_in_request, read_request
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import refuse_replica
-from aiokafka08._tools.gateway.translator import TargetFacts
+from aiokafka08._tools.gateway.translator import TargetFacts, Translator
 from aiokafka08._tools.gateway.upstream import (
     CONNECT_ERRORS,
     Answer,
@@ -131,9 +131,7 @@ class GatewayHandler(ConnectionHandler):
         self._upstream = self._new_upstream(f"node {route.node_id}", self._upstream_lost)
         self._translated = TranslatedRequests(
             connection,
-            MeasuredTranslator(
-                route.measurements, route.facts, is_read_committed=route.is_read_committed
-            ),
+            Translator(route.facts, route.measurements, is_read_committed=route.is_read_committed),
             self._upstream,
             self._new_upstream,
             lambda holds: self._hold("exclusive", holds),
