@@ -1,9 +1,10 @@
-"""Exchanges that do something with the response on its way to the client."""
+"""`GatewayExchange`: measure the time to the response of a client, and change it on its way."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final, TypeVar
 
 from aiokafka08._core.server.connection import Exchange
 from aiokafka08._core.server.scheduler import Job
@@ -12,95 +13,79 @@ from aiokafka08._tools.gateway.upstream import respond
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 
+T = TypeVar("T")
 
-class WrappedExchange(Exchange):
-    """An exchange in place of another one, which it completes."""
-
-    __slots__ = ("inner",)
-
-    def __init__(self, inner: Exchange) -> None:
-        super().__init__(inner.connection, 0)
-        self.inner = inner
-
-    def respond(self, response: list[Buffer]) -> None:
-        """See `Exchange.respond`."""
-        self.inner.respond(response)
-
-    def end(self) -> None:
-        """See `Exchange.end`."""
-        self.inner.end()
-
-    def release(self) -> None:
-        """See `Exchange.release`."""
-        self.inner.release()
-
-    def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
-        """See `Exchange.run`."""
-        return self.inner.run(work, ended)
+WALKED_BYTES: Final = 8 << 10
+"""A larger frame may have so many fields that it is read and written in the worker thread."""
 
 
-class TimedExchange(WrappedExchange):
-    """Calls `answered` when the client gets a response."""
-
-    __slots__ = ("_answered",)
-
-    def __init__(self, inner: Exchange, answered: Callable[[], None]) -> None:
-        super().__init__(inner)
-        self._answered = answered
-
-    def respond(self, response: list[Buffer]) -> None:
-        """See `Exchange.respond`."""
-        self._answered()
-        super().respond(response)
+def apart(size_bytes: int, function: Callable[[], T]) -> Work[T]:
+    """Return the result of a pure function; for a large input it runs in the worker thread."""
+    if size_bytes > WALKED_BYTES:
+        return (yield from offload(function))
+    return function()
 
 
-class ChangedExchange(WrappedExchange):
-    """Changes the response.
+class GatewayExchange(Exchange):
+    """An exchange in place of that of the client's connection, which it completes.
 
     Args:
-        inner: see `WrappedExchange`.
-        change: from the frame of the response to another one, both without sizes.
-        offloaded_bytes: larger responses are changed in the worker thread.
-        failed: called if the response can't be read.
+        inner: that exchange.
+        answered: called when the client gets a response.
+        failed: called if the response can't be read by `change`.
+
+    Attributes:
+        change: from the frame of the response to another one, both without sizes; None: it stays.
     """
 
-    __slots__ = ("_change", "_failed", "_offloaded_bytes")
+    __slots__ = ("_answered", "_failed", "_inner", "change")
 
     def __init__(
         self,
         inner: Exchange,
-        change: Callable[[memoryview], list[Buffer]],
-        offloaded_bytes: int,
+        answered: Callable[[], None],
         failed: Callable[[KafkaProtocolError], None],
     ) -> None:
-        super().__init__(inner)
-        self._change = change
-        self._offloaded_bytes = offloaded_bytes
+        super().__init__(inner.connection, 0)
+        self._inner = inner
+        self._answered = answered
         self._failed = failed
+        self.change: Callable[[memoryview], list[Buffer]] | None = None
+
+    def end(self) -> None:
+        """See `Exchange.end`."""
+        self._inner.end()
+
+    def release(self) -> None:
+        """See `Exchange.release`."""
+        self._inner.release()
+
+    def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
+        """See `Exchange.run`."""
+        return self._inner.run(work, ended)
 
     def respond(self, response: list[Buffer]) -> None:
         """See `Exchange.respond`."""
-        frame = memoryview(b"".join(response))[4:]
-        if len(frame) > self._offloaded_bytes:
-            # Not at once: this may be a step of other work for the connection.
-            loop = asyncio.get_running_loop()
-            loop.call_soon(self.run, self._respond_later(frame), lambda: None)
+        if self.change is None:
+            self._answered()
+            self._inner.respond(response)
             return
-        try:
-            changed = self._change(frame)
-        except KafkaProtocolError as error:
-            self._fail(error)
+        frame = memoryview(b"".join(response))[4:]
+        work = self._respond_changed(frame, self.change)
+        if len(frame) > WALKED_BYTES:
+            # Not at once: this may be a step of other work for the connection.
+            asyncio.get_running_loop().call_soon(self.run, work, lambda: None)
         else:
-            respond(self.inner, changed)
+            next(work, None)  # it has one step
 
-    def _respond_later(self, frame: memoryview) -> Work[None]:
+    def _respond_changed(
+        self, frame: memoryview, change: Callable[[memoryview], list[Buffer]]
+    ) -> Work[None]:
         try:
-            changed = yield from offload(lambda: self._change(frame))
+            changed = yield from apart(len(frame), lambda: change(frame))
         except KafkaProtocolError as error:
-            self._fail(error)
+            self._inner.end()
+            self._failed(error)
         else:
-            respond(self.inner, changed)
-
-    def _fail(self, error: KafkaProtocolError) -> None:
-        self.inner.end()
-        self._failed(error)
+            self._answered()
+            respond(self._inner, changed)

@@ -27,7 +27,7 @@ from aiokafka08._core.limited_log import LimitedLog, one_line
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.resources import ServerResources
-from aiokafka08._core.server.work import Work, finish, offload
+from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway import api_versions
 from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
 from aiokafka08._tools.gateway.addresses import (
@@ -37,7 +37,7 @@ from aiokafka08._tools.gateway.addresses import (
     replace_addresses,
 )
 from aiokafka08._tools.gateway.clients import ClientTable, Fate
-from aiokafka08._tools.gateway.exchanges import ChangedExchange, TimedExchange
+from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
 from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, read_head
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.measurements import Measurements
@@ -65,9 +65,6 @@ _OUT_OF_RESOURCES: Final = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 )
 """Errors of this machine, which tell nothing of the broker."""
-
-WALKED_BYTES: Final = 8 << 10
-"""A larger frame may have so many fields that it is read and written in the worker thread."""
 
 _SHOWN_CHARACTERS: Final = 255  # of a client id
 
@@ -221,19 +218,19 @@ class GatewayHandler(ConnectionHandler):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def _handle(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> Work[None]:
+    def _handle(self, head: RequestHead, frame: memoryview, inner: Exchange) -> Work[None]:
         api = apis().get(head.key)
         if api is None:
             raise RefusedError("the API isn't known")
         if api.is_between_brokers:
             raise RefusedError("only brokers send this request")
-        exchange = self._timed(api, exchange)
+        exchange = self._new_exchange(api, inner)
         is_translated = api_versions.is_translated(head.key, head.version)
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
         elif api.name in api_versions.CHANGES:
-            limited = yield from _apart(
-                len(frame), WALKED_BYTES, lambda: self._access.refuse_change(api, head, frame)
+            limited = yield from apart(
+                len(frame), lambda: self._access.refuse_change(api, head, frame)
             )
             if limited is None:
                 raise RefusedError(CHANGE_TEXT)
@@ -249,19 +246,17 @@ class GatewayHandler(ConnectionHandler):
             )
 
     def _allowed(
-        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: GatewayExchange
     ) -> Work[None]:
         """Translate or pass what is allowed of a request."""
         checked, size = frame, len(frame)
-        limited = yield from _apart(
-            size, WALKED_BYTES, lambda: self._access.check(api, head, checked)
-        )
+        limited = yield from apart(size, lambda: self._access.check(api, head, checked))
         if limited is not None:
             if limited.request is None:
                 yield from self._answer(head, limited, size, exchange)
                 return
             frame = memoryview(b"".join(limited.request))
-            exchange = ChangedExchange(exchange, limited.respond, WALKED_BYTES, self._unreadable)
+            exchange.change = limited.respond
         changed = read_head(frame)
         if api_versions.is_translated(head.key, head.version):
             self._count(head, Fate.TRANSLATED)
@@ -277,9 +272,7 @@ class GatewayHandler(ConnectionHandler):
     ) -> Work[None]:
         """Answer a request of this size without the target."""
         if limited.expects_response:
-            made = yield from _apart(
-                size_bytes, WALKED_BYTES, lambda: limited.respond(memoryview(b""))
-            )
+            made = yield from apart(size_bytes, lambda: limited.respond(memoryview(b"")))
             respond(exchange, made)
         else:
             exchange.end()
@@ -293,13 +286,13 @@ class GatewayHandler(ConnectionHandler):
         self._warn(f"a response of node {self._route.node_id}: {error.text}")
         self._connection.close_unanswered()
 
-    def _timed(self, api: Api, exchange: Exchange) -> Exchange:
+    def _new_exchange(self, api: Api, inner: Exchange) -> GatewayExchange:
         began = environment.monotonic()
 
         def answered() -> None:
             self._route.measurements.answered(api.name, environment.monotonic() - began)
 
-        return TimedExchange(exchange, answered)
+        return GatewayExchange(inner, answered, self._unreadable)
 
     def _send_api_versions(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
@@ -337,9 +330,7 @@ class GatewayHandler(ConnectionHandler):
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
     ) -> Work[None]:
         if head.key in _WITH_REPLICA:
-            found = yield from _apart(
-                len(frame), WALKED_BYTES, lambda: _values(api, head, frame, "replica")
-            )
+            found = yield from apart(len(frame), lambda: _values(api, head, frame, "replica"))
             for replica_id in found:
                 refuse_replica(replica_id)
         expects_response = (
@@ -361,9 +352,7 @@ class GatewayHandler(ConnectionHandler):
         address_of = self._route.known_address_of if is_quorum else self._route.address_of
 
         def replaced(answer: memoryview) -> Work[list[Buffer] | None]:
-            values = yield from _apart(
-                len(answer), WALKED_BYTES, lambda: read_addresses(api, version, answer)
-            )
+            values = yield from apart(len(answer), lambda: read_addresses(api, version, answer))
             if values is None:
                 return [answer]
             return replace_addresses(api, version, answer, values, address_of)
@@ -387,13 +376,6 @@ class GatewayHandler(ConnectionHandler):
         # What one address causes again and again is counted, whatever its ports are.
         text = one_line(text)  # the key is kept
         self._route.log.report((self._connection.host, text), f"{self._connection.peer}: {text}")
-
-
-def _apart(size_bytes: int, offloaded_bytes: int, function: Callable[[], T]) -> Work[T]:
-    """Return the result of a pure function; for a large input it runs in the worker thread."""
-    if size_bytes > offloaded_bytes:
-        return (yield from offload(function))
-    return function()
 
 
 def _values(api: Api, head: RequestHead, frame: memoryview, *roles: str) -> list[Any]:
