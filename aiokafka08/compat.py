@@ -43,15 +43,15 @@ if TYPE_CHECKING:  # a client imports this module for `default_of`, and none of 
 
 _REAL: Final = "aiokafka"
 _OURS: Final = "aiokafka08"
+# The release of aiokafka whose names and signatures this package has
 _VERSION: Final = "0.14.0"
-"""The release of aiokafka whose names and signatures this package has."""
 _VARIABLES: Final = {
     "zookeeper_connect": "AIOKAFKA08_ZOOKEEPER_CONNECT",
     "zookeeper_check": "AIOKAFKA08_ZOOKEEPER_CHECK",
     "offsets_storage": "AIOKAFKA08_OFFSETS_STORAGE",
 }
+# The defaults by option, while this is installed
 _defaults: dict[str, str] = {}
-"""The defaults by option, while this is installed."""
 
 
 def default_of(option: str, given: str | None) -> str | None:

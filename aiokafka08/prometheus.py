@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 Client = AIOKafkaProducer | AIOKafkaConsumer
 
+# How long to wait for the event loop of a client
 _HELD_S: Final = 1.0
-"""How long to wait for the event loop of a client."""
 
 
 class ClientMetric(NamedTuple):

@@ -27,8 +27,8 @@ REPEAT_SECONDS: Final = 30.0
 The same holds for exceptions of one type that the `on_event` hook raises.
 """
 
+# How many partitions or brokers a log line names
 _MAX_LISTED: Final = 20
-"""How many partitions or brokers a log line names."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,13 +180,6 @@ class ArrowRows:
     """Columns of a record batch to be produced: a whole batch, or some of its rows.
 
     The attributes refer to Arrow's own buffers.
-
-    Attributes:
-        indices: the index of each row in the batch that the caller passed.
-        values: the values of all rows.
-        keys: the keys of all rows, or None if no row has a key.
-        timestamps_ms: the timestamps of all rows, or None if no row has a timestamp.
-        has_partitions: True if at least one row of the caller's batch names its partition.
     """
 
     __slots__ = ("_batch", "has_partitions", "indices", "keys", "timestamps_ms", "values")
@@ -194,12 +187,15 @@ class ArrowRows:
     def __init__(self, batch: pa.RecordBatch, indices: Sequence[int]) -> None:
         names = batch.schema.names
         self._batch = batch
-        self.indices = indices
-        self.values = as_binary_column(batch.column("value"))
+        self.indices = indices  # the index of each row in the batch that the caller passed
+        self.values = as_binary_column(batch.column("value"))  # the values of all rows
+        # The keys of all rows, or None if no row has a key
         self.keys = as_binary_column(batch.column("key")) if "key" in names else None
+        # The timestamps of all rows, or None if no row has a timestamp
         self.timestamps_ms = (
             _int64_values(batch.column("timestamp")) if "timestamp" in names else None
         )
+        # True if at least one row of the caller's batch names its partition
         self.has_partitions = "partition" in names
 
     @classmethod

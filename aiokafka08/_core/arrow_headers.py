@@ -31,11 +31,11 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import Array, DataType, RecordBatch
 
+# Rows that one step of `embed_rows` or `change_headers` handles
 _PER_STEP: Final = 256
-"""Rows that one step of `embed_rows` or `change_headers` handles."""
 
+# A step of `extract_rows` ends when it has read this many headers
 _HEADERS_PER_STEP: Final = 256
-"""A step of `extract_rows` ends when it has read this many headers."""
 
 
 @cache

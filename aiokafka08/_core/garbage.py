@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+# More frozen objects than an interpreter has at its start: Python 3.12.1 has 375, others none
 _FROZEN_BY_PYTHON: Final = 1000
-"""More frozen objects than an interpreter has at its start: Python 3.12.1 has 375, others none."""
 
 
 @contextmanager

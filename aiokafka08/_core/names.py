@@ -16,8 +16,8 @@ from typing import Final
 
 from aiokafka08.errors import IllegalArgumentError
 
+# Comparing so many names takes half a second
 _MOST_COMPARED: Final = 20_000
-"""Comparing so many names takes half a second."""
 _COMPARED_AT_ONCE: Final = 100
 _MOST_NAMED: Final = 3
 _LIKE_A_GLOB: Final = re.compile(r"(?<![.\])}\\])(?<!\\.)\*")

@@ -36,8 +36,7 @@ class TlsOptions:
     certfile: str | None = None
     password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
-    keyfile: str | None = None
-    """None: the private key is in `certfile`."""
+    keyfile: str | None = None  # None: the private key is in `certfile`
     verify: bool = True
 
 
@@ -140,8 +139,8 @@ def shorten(value: object) -> str:
 
 
 _MAX_SHOWN: Final = 200
+# The value of an option with one of these words in its name appears in no error and no log
 _SECRETS: Final = ("password", "passphrase", "jaas", "secret", "token", "keystore.key", "key.pem")
-"""The value of an option with one of these words in its name appears in no error and no log."""
 
 
 # --- parsers of properties ------------------------------------------------------------------------

@@ -54,10 +54,6 @@ class AdminConnection:
         lifecycle: the client's.
         request_timeout_ms: the timeout of a call that has none of its own.
         zookeeper: that of `zookeeper_connect`; None without it.
-
-    Attributes:
-        topic_nodes, group_nodes: topics and groups in ZooKeeper, for `run_on_zookeeper`; None
-            without `zookeeper_connect`.
     """
 
     def __init__(
@@ -70,6 +66,8 @@ class AdminConnection:
         self.router = router
         self.request_timeout_ms = request_timeout_ms
         self.zookeeper = zookeeper
+        # `topic_nodes`, `group_nodes`: topics and groups in ZooKeeper, for `run_on_zookeeper`; None
+        # without `zookeeper_connect`
         self.topic_nodes: TopicNodes | None = None
         self.group_nodes: GroupNodes | None = None
         self._lifecycle = lifecycle

@@ -60,10 +60,10 @@ DeletionOutcome = Literal["deleted", "expiring", "missing"]
 """What became of a group: it is gone; its coordinator removes the offsets at its next check, within
 `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
 
+# How many groups one error names
 _SHOWN: Final = 20
-"""How many groups one error names."""
+# How many groups in Kafka are deleted at a time
 _AT_ONCE: Final = 32
-"""How many groups in Kafka are deleted at a time."""
 
 _TARGETS: Final = "a mapping of TopicPartition(topic, partition) to targets"
 

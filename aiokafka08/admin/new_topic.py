@@ -25,8 +25,8 @@ from aiokafka08.errors import (
     InvalidReplicationFactorError,
 )
 
+# The assignment of more doesn't fit into a node of ZooKeeper, which has at most 1 MB
 _MOST_PARTITIONS: Final = 100_000
-"""The assignment of more doesn't fit into a node of ZooKeeper, which has at most 1 MB."""
 _ASSIGNMENTS: Final = "a mapping of partitions to lists of node ids"
 
 

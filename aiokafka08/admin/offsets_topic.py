@@ -46,27 +46,24 @@ _log: Final = logging.getLogger("aiokafka08.admin")
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
+# How many partitions are read at a time
 _AT_ONCE: Final = 4
-"""How many partitions are read at a time."""
 _FETCH_BYTES: Final = 512 * 1024
+# How many records are decoded at a time
 _RECORDS: Final = 4096
-"""How many records are decoded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopic:
-    """The contents of `__consumer_offsets`: the last value of each key.
+    """The contents of `__consumer_offsets`: the last value of each key."""
 
-    Attributes:
-        offsets: the committed offsets of each group that has any.
-        groups: the groups that brokers have coordinated (from 0.9 on), as of their last rebalance.
-            A group without members may still be listed.
-        errors: why a partition of `__consumer_offsets` isn't in the result, or not all of it: it
-            can't be read (what was read of it before is in the result), or has a corrupt message.
-    """
-
+    # The committed offsets of each group that has any
     offsets: Mapping[str, Mapping[TopicPartition, OffsetRecord]]
+    # The groups that brokers have coordinated (from 0.9 on), as of their last rebalance. A group
+    # without members may still be listed.
     groups: Mapping[str, GroupRecord]
+    # Why a partition of `__consumer_offsets` isn't in the result, or not all of it: it can't be
+    # read (what was read of it before is in the result), or has a corrupt message
     errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
 
 

@@ -73,8 +73,8 @@ _LEFT_OUT: Final = (
     "by default their offsets. Give zookeeper_connect='host:2181/chroot'"
 )
 _STORES: Final = ("kafka", "zookeeper")
+# How many groups are requested at a time; the requests to a coordinator are pipelined
 _AT_ONCE: Final = 32
-"""How many groups are requested at a time; the requests to a coordinator are pipelined."""
 _UNKNOWN: Final = LogBounds(None, None)
 _REFUSED: Final = RefusedLogBounds(None, None)
 

@@ -50,8 +50,8 @@ from aiokafka08.telemetry import count_text, join_names
 CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""
 
+# The pause between two checks whether a topic has its leaders, or is gone
 _POLL_S: Final = 0.05
-"""The pause between two checks whether a topic has its leaders, or is gone."""
 
 _CHANGES: Final = "a mapping of configs to values"
 

@@ -70,10 +70,9 @@ class CollectedColumns(NamedTuple):
     """Messages as columns, partition by partition."""
 
     columns: Columns
+    # The partitions in the order of the rows, with their numbers of rows
     runs: list[tuple[TopicPartition, int]]
-    """The partitions in the order of the rows, with their numbers of rows."""
-    positions: dict[TopicPartition, int]
-    """The position of each partition before the call."""
+    positions: dict[TopicPartition, int]  # the position of each partition before the call
 
 
 class Collector:
@@ -82,15 +81,6 @@ class Collector:
     Args:
         call_decompressed_bytes: see `ConsumerLimits`.
         new_slice: makes the slices of event-loop time.
-
-    Attributes:
-        changed: notified when a waiting call should check again.
-        call_count: how many calls have taken messages; steps of `remaining` don't count.
-        waiting_calls: how many calls wait now.
-        remaining: iterator over the messages of the slice that `get_one` is returning; exhausted if
-            there is none. It is also the `remaining` of that cursor's buffer. The public consumer
-            steps it before it calls `get_one`, and each step takes one message. It is replaced at a
-            `seek()`, and when the cursor is paused or revoked.
     """
 
     __slots__ = (
@@ -118,9 +108,13 @@ class Collector:
         call_decompressed_bytes: int = CONSUMER_LIMITS.call_decompressed_bytes,
         new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
-        self.changed = Notifier()
-        self.call_count = 0
+        self.changed = Notifier()  # notified when a waiting call should check again
+        self.call_count = 0  # how many calls have taken messages; steps of `remaining` don't count
         self.waiting_calls = 0
+        # Iterator over the messages of the slice that `get_one` is returning; exhausted if there is
+        # none. It is also the `remaining` of that cursor's buffer. The public consumer steps it
+        # before it calls `get_one`, and each step takes one message. It is replaced at a `seek()`,
+        # and when the cursor is paused or revoked.
         self.remaining: Iterator[Record] = iter(())
         self._column_memory = ColumnMemory()
         self._cursors = cursors

@@ -47,8 +47,8 @@ from aiokafka08.telemetry import CommitFailed
 CommitOffsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 """What a user may pass to `commit()`."""
 
+# Offsets, or partitions whose committed offsets are read and committed again
 _ToCommit = Mapping[TopicPartition, OffsetAndMetadata] | frozenset[TopicPartition]
-"""Offsets, or partitions whose committed offsets are read and committed again."""
 
 SHORTEST_INTERVAL_S: Final = 0.01
 """The interval for `auto_commit_interval_ms=0`."""

@@ -39,11 +39,7 @@ _SCALA_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """Checked options: sizes in bytes, times in seconds.
-
-    Attributes:
-        reset: the meaning of auto_offset_reset; None stands for "none".
-    """
+    """Checked options: sizes in bytes, times in seconds."""
 
     group_id: str | None
     decoding: Decoding
@@ -52,7 +48,7 @@ class ConsumerConfig:
     fetch_min_bytes: int
     max_partition_fetch_bytes: int
     max_poll_records: int | None
-    reset: StartPosition | None
+    reset: StartPosition | None  # the meaning of auto_offset_reset; None stands for "none"
     enable_auto_commit: bool
     auto_commit_interval_s: float
     assignment_strategies: tuple[Any, ...]

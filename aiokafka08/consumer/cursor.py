@@ -94,26 +94,18 @@ class ResponseTime(NamedTuple):
 
 @dataclass(slots=True)
 class ResponseContext:
-    """What all partitions of one fetch response have in common.
+    """What all partitions of one fetch response have in common."""
 
-    Attributes:
-        limit_bytes: the limit for the size of a message; a larger one is an error.
-        waited: whether the broker responded only after the whole wait; None if the request may have
-            contained other partitions (it wasn't sent with `alone`). Shows whether the broker hides
-            a large message (`next_fetch`).
-        hides_large: see `NextFetch.apply_response`.
-        now: loop time.
-        now_ms: milliseconds since the epoch.
-        frame: the frame that the message sets are views into.
-        response_time: how long the broker and the network took.
-    """
-
-    limit_bytes: int
+    limit_bytes: int  # the limit for the size of a message; a larger one is an error
+    # Whether the broker responded only after the whole wait; None if the request may have contained
+    # other partitions (it wasn't sent with `alone`). Shows whether the broker hides a large message
+    # (`next_fetch`).
     waited: bool | None
-    hides_large: bool
-    now: float
-    now_ms: int
-    frame: ReceivedFrame | None = None
+    hides_large: bool  # see `NextFetch.apply_response`
+    now: float  # loop time
+    now_ms: int  # milliseconds since the epoch
+    frame: ReceivedFrame | None = None  # the frame that the message sets are views into
+    # How long the broker and the network took
     response_time: ResponseTime = ResponseTime(0.0, 0.0)  # noqa: RUF009 - it is immutable
 
 
@@ -125,47 +117,20 @@ class PartitionFetch:
     offset: int
     max_bytes: int
     alone: bool
+    # Whether the log was known to have messages at the offset, so that the broker didn't wait for
+    # any
     behind: bool
-    """Whether the log was known to have messages at the offset, so that the broker didn't wait for
-    any."""
 
 
 @dataclass(slots=True, eq=False)
 class TakenRecords:
-    """Messages that a call has taken and not returned yet.
+    """Messages that a call has taken and not returned yet."""
 
-    Attributes:
-        position: the position before them.
-    """
-
-    position: int
+    position: int  # the position before them
 
 
 class Cursor:
-    """One assigned partition; see the module.
-
-    Attributes:
-        buffer: the fetched sets and decoded records.
-        next_fetch: where the next fetch begins and how large it is; a seek replaces the object.
-        start: how to find the position; None once it is known.
-        paused: the user has paused the partition; what is buffered stays.
-        unreturned: what calls have taken and not returned yet; empty after the position was moved.
-        revoked: the partition is being revoked; its messages aren't returned any more.
-        error: raised by the next call if it is new, else by the next one without messages.
-        high_watermark: that of the last response; -1: not known yet.
-        polled_at_ms: when that response came, in milliseconds since the epoch.
-        not_before: loop time at which the back-off ends.
-        in_flight: the fetch that counts, or None.
-        superseded_bytes: what the requested fetches that don't count any more may still bring.
-        growth: how many shares of the memory a fetch requests (`fetch_memory`).
-        urgent: fetch the partition now, beside a long poll that is in flight without it: the log
-            may have messages for it. True for a partition that is new or resumed, was moved by
-            `seek()`, or is back after an error, from another leader or after a wait for memory;
-            False once it has caught up with the log, or joined a long poll.
-        borrowed_bytes: what `fetch_memory` has granted beyond the partition's share, for a message
-            larger than the share.
-        part_bytes: the partition's part of the memory when its last fetch began (`fetch_memory`).
-    """
+    """One assigned partition; see the module."""
 
     __slots__ = (
         "_backoff",
@@ -201,21 +166,36 @@ class Cursor:
         max_tries: int = CONSUMER_LIMITS.max_tries,
     ) -> None:
         self.topic_partition = topic_partition
+        # The fetched sets and decoded records
         self.buffer = RecordBuffer(topic_partition, decoding)
+        # Where the next fetch begins and how large it is; a seek replaces the object
         self.next_fetch = NextFetch(0)
+        # How to find the position; None once it is known
         self.start: StartPosition | None = StartPosition.STORED
-        self.paused = False
+        self.paused = False  # the user has paused the partition; what is buffered stays
+        # What calls have taken and not returned yet; empty after the position was moved
         self.unreturned: list[TakenRecords] = []
+        # The partition is being revoked; its messages aren't returned any more
         self.revoked = False
+        # Raised by the next call if it is new, else by the next one without messages
         self.error: Exception | None = None
-        self.high_watermark = -1
+        self.high_watermark = -1  # that of the last response; -1: not known yet
+        # When that response came, in milliseconds since the epoch
         self.polled_at_ms: int | None = None
-        self.not_before = 0.0
-        self.in_flight: PartitionFetch | None = None
+        self.not_before = 0.0  # loop time at which the back-off ends
+        self.in_flight: PartitionFetch | None = None  # the fetch that counts, or None
+        # What the requested fetches that don't count any more may still bring
         self.superseded_bytes = 0
-        self.growth = 1
+        self.growth = 1  # how many shares of the memory a fetch requests (`fetch_memory`)
+        # Fetch the partition now, beside a long poll that is in flight without it: the log may have
+        # messages for it. True for a partition that is new or resumed, was moved by `seek()`, or is
+        # back after an error, from another leader or after a wait for memory; False once it has
+        # caught up with the log, or joined a long poll.
         self.urgent = False
+        # What `fetch_memory` has granted beyond the partition's share, for a message larger than
+        # the share
         self.borrowed_bytes = 0
+        # The partition's part of the memory when its last fetch began (`fetch_memory`)
         self.part_bytes = 0
         self._damaged_offsets = set[int]()  # from the position on, where a fetch was damaged
         # The last error, its position, and how many messages were returned before it: those in

@@ -68,18 +68,6 @@ class ConsumerEngine:
 
     Raises:
         IllegalArgumentError, KafkaConfigurationError: see `check_group_options`.
-
-    Attributes:
-        config: the checked options.
-        cursors: the assigned partitions.
-        collector: serves the calls that take messages.
-        offload: the threads of this consumer.
-        commits: the commits of the consumer.
-        fetcher: fetches the assigned partitions.
-        start_offsets: finds their positions.
-        member_state: generation, member id and session.
-        membership: the membership in the group; None until the start has chosen it.
-        store: the offset store of the group; None until it is started.
     """
 
     def __init__(
@@ -93,7 +81,7 @@ class ConsumerEngine:
         new_slice: Callable[[], LoopSlice] = LoopSlice,
         new_offload: Callable[[], Offload] = Offload,
     ) -> None:
-        self.cursors: dict[TopicPartition, Cursor] = {}
+        self.cursors: dict[TopicPartition, Cursor] = {}  # the assigned partitions
         self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
         self._is_started = False
         self._waits_for_positions = False  # at the start, which isn't a time without calls
@@ -103,15 +91,18 @@ class ConsumerEngine:
         self._lifecycle = lifecycle
         self._limits = limits
         self._assignors = check_group_options(config)
-        self.member_state = MemberState()
+        self.member_state = MemberState()  # generation, member id and session
+        # The membership in the group; None until the start has chosen it
         self.membership: Membership | None = None
+        # The offset store of the group; None until it is started
         self.store: OffsetStore | None = None
         self._crash: BaseException | None = None
         # The subscription whose listener knows that a group has revoked all partitions; None while
         # the group has assigned some.
         self._revoked_subscription: int | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
-        self.offload = new_offload()
+        self.offload = new_offload()  # the threads of this consumer
+        # Serves the calls that take messages
         self.collector = Collector(
             self.cursors,
             self,
@@ -120,7 +111,7 @@ class ConsumerEngine:
             new_slice=new_slice,
         )
         self.commits = Committer(config, self.member_state, self.cursors, router, self)
-        self.start_offsets = StartOffsets(router, config.reset, self)
+        self.start_offsets = StartOffsets(router, config.reset, self)  # finds their positions
         self.fetcher = Fetcher(
             router,
             FetchMemory(config.fetch_max_bytes, config.max_partition_fetch_bytes),

@@ -57,22 +57,18 @@ from aiokafka08.consumer.record_buffer import SET_OVERHEAD_BYTES, FrameStore
 MIN_SHARE_BYTES: Final = 16 * 1024
 """The smallest share, unless max_partition_fetch_bytes is smaller."""
 
+# A fetch must show at least a message's header, which states its size (docs/brokers.md 7.1, 7.2)
 _MIN_FETCH_BYTES: Final = 64
-"""A fetch must show at least a message's header, which states its size (docs/brokers.md 7.1, 7.2).
-"""
 
+# max_bytes is an int32 on the wire
 _MAX_FETCH_BYTES: Final = 0x7FFFFFFF
-"""max_bytes is an int32 on the wire."""
 
 
 class FetchMemory:
     """Shares and borrowed bytes of one consumer; see the module.
 
     Attributes:
-        share_bytes: what a partition fetches at once, unless the fetch has grown.
         part_bytes: what a partition may have buffered without borrowing, with the overhead of sets.
-        limit_bytes: the largest message (or compressed set) that can be fetched.
-        frames: the received frames that hold the buffered sets.
     """
 
     def __init__(self, fetch_max_bytes: int, max_partition_fetch_bytes: int) -> None:
@@ -80,13 +76,15 @@ class FetchMemory:
         self._per_partition = min(
             max(max_partition_fetch_bytes, _MIN_FETCH_BYTES), _MAX_FETCH_BYTES
         )
+        # The largest message (or compressed set) that can be fetched
         self.limit_bytes = min(max(fetch_max_bytes, self._per_partition), _MAX_FETCH_BYTES)
         self._borrowers: dict[Cursor, int] = {}
         self._waiters: dict[Cursor, None] = {}  # the first one is served first
         self._removed: set[Cursor] = set()  # not assigned any more, with fetches in flight
+        # What a partition fetches at once, unless the fetch has grown
         self.share_bytes = self._largest_share_bytes = self.part_bytes = 0
         self._has_room = True
-        self.frames = FrameStore()
+        self.frames = FrameStore()  # the received frames that hold the buffered sets
         self.divide(1)
 
     def divide(self, partitions: int) -> None:

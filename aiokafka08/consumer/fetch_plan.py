@@ -55,29 +55,24 @@ class FetchPlan:
     fetches: list[PartitionFetch]
     wait_s: float
     alone: bool
-    idle: bool = False
-    """Whether any byte ends the wait, whatever `fetch_min_bytes` says."""
+    idle: bool = False  # whether any byte ends the wait, whatever `fetch_min_bytes` says
 
 
 class FetchQueue:
-    """The partitions that one broker leads, by state; see the module.
-
-    Attributes:
-        cursors: all partitions of this queue.
-        queued: True if the last `plan` left out a partition because borrowed memory was exhausted;
-            that partition waits in the queue of `fetch_memory`.
-        failing: whether the broker's response is overdue, or its last request has failed; set by
-            `fail`, and cleared by `fetcher` when a response comes.
-        idle: set by `fetcher`: the options let the broker respond at once, and its last response
-            was empty. The next request then waits for the first byte, for up to IDLE_WAIT_S.
-            Without this pause an idle consumer would take all of a CPU.
-    """
+    """The partitions that one broker leads, by state; see the module."""
 
     def __init__(self, node_id: int, memory: FetchMemory, max_wait_s: float) -> None:
         self.node_id = node_id
-        self.cursors: set[Cursor] = set()
+        self.cursors: set[Cursor] = set()  # all partitions of this queue
+        # True if the last `plan` left out a partition because borrowed memory was exhausted; that
+        # partition waits in the queue of `fetch_memory`
         self.queued = False
+        # Whether the broker's response is overdue, or its last request has failed; set by `fail`,
+        # and cleared by `fetcher` when a response comes
         self.failing = False
+        # Set by `fetcher`: the options let the broker respond at once, and its last response was
+        # empty. The next request then waits for the first byte, for up to IDLE_WAIT_S. Without this
+        # pause an idle consumer would take all of a CPU.
         self.idle = False
         self._memory = memory
         self._max_wait_s = max_wait_s

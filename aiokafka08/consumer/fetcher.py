@@ -89,31 +89,22 @@ class _Broker:
     """One leader: its queue, and the tasks that fetch from it."""
 
     queue: FetchQueue
+    # How long an overdue response may hold borrowed memory that others wait for. Doubled each time
+    # that a request is given up, so that a slow broker's response comes in time at last.
     patience_s: float
-    """How long an overdue response may hold borrowed memory that others wait for. Doubled each time
-    that a request is given up, so that a slow broker's response comes in time at last."""
     changed: Notifier = field(default_factory=Notifier)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    # Loop time from which the long poll in flight counts as hanging; None: it won't hang, or there
+    # is none
     hangs_from: float | None = None
-    """Loop time from which the long poll in flight counts as hanging; None: it won't hang, or there
-    is none."""
-    is_urgent: bool = False
-    """Whether the task of the urgent requests runs."""
-    urgent_from: float = 0.0
-    """Loop time from which urgent requests are tried (again)."""
+    is_urgent: bool = False  # whether the task of the urgent requests runs
+    urgent_from: float = 0.0  # Loop time from which urgent requests are tried (again)
+    # Whether the last response had no data because the client exceeds its quota
     is_throttled: bool = False
-    """Whether the last response had no data because the client exceeds its quota."""
 
 
 class Fetcher:
-    """Fetch for the assigned cursors; see the module.
-
-    Attributes:
-        requests: how many fetch requests were sent.
-        request_failures: how many of them failed as a whole.
-        fetched_bytes: bytes of all message sets that came.
-        memory: what the cursors may buffer and request.
-    """
+    """Fetch for the assigned cursors; see the module."""
 
     def __init__(
         self,
@@ -125,11 +116,11 @@ class Fetcher:
         max_wait_s: float,
         new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
-        self.requests = 0
-        self.request_failures = 0
-        self.fetched_bytes = 0
+        self.requests = 0  # how many fetch requests were sent
+        self.request_failures = 0  # how many of them failed as a whole
+        self.fetched_bytes = 0  # bytes of all message sets that came
         self._router = router
-        self.memory = memory
+        self.memory = memory  # what the cursors may buffer and request
         self._observer = observer
         self._min_bytes = min_bytes
         self._max_wait_s = max_wait_s

@@ -30,17 +30,13 @@ class MemberState:
 
     Generation -1 and member "" are those of a consumer whose commits belong to no membership: it
     uses `assign()`, or its group is in ZooKeeper.
-
-    Attributes:
-        generation: the generation that was joined last.
-        member: the member id that the coordinator gave.
-        session_lost: True if the ZooKeeper session has ended. Other members may have read further
-            by now, and ZooKeeper doesn't refuse a commit that sets them back.
-        session_deadline: loop time after which the ZooKeeper session may have expired unnoticed,
-            because the network was lost, the process stopped or the event loop blocked.
     """
 
-    generation: int = NO_GENERATION
-    member: str = NO_MEMBER
+    generation: int = NO_GENERATION  # the generation that was joined last
+    member: str = NO_MEMBER  # the member id that the coordinator gave
+    # True if the ZooKeeper session has ended. Other members may have read further by now, and
+    # ZooKeeper doesn't refuse a commit that sets them back.
     session_lost: bool = False
+    # Loop time after which the ZooKeeper session may have expired unnoticed, because the network
+    # was lost, the process stopped or the event loop blocked
     session_deadline: float = math.inf

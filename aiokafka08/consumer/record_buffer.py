@@ -58,8 +58,8 @@ STEP_HEADERS: Final = 1000
 """A decoding step that has read this many embedded headers leaves the other records undeserialized
 to the next step: 1,000 take some 2 ms. A KiB of envelopes counts as one header more."""
 
+# How many decoded records are moved into columns before `Columns.is_full` is asked again
 _STEP_COLUMN_RECORDS: Final = 8
-"""How many decoded records are moved into columns before `Columns.is_full` is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class Decoding:
     value_deserializer: Deserializer | None = None
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
     embedded_headers: bool = False
+    # Reads an envelope of headers
     extract: Callable[[bytes], tuple[bytes, Sequence[tuple[str, bytes]]]] = extract
-    """Reads an envelope of headers."""
 
     @property
     def changes_records(self) -> bool:
@@ -88,13 +88,13 @@ class FrameStore:
     """The received frames of one consumer that still hold buffered sets; see the module.
 
     Attributes:
-        limit_bytes: the bound of `unused_bytes`; set by `fetch_memory`.
         unused_bytes: bytes of kept frames that belong to no buffered set.
     """
 
     __slots__ = ("_kept", "limit_bytes", "unused_bytes")
 
     def __init__(self) -> None:
+        # The bound of `unused_bytes`; set by `fetch_memory`
         self.limit_bytes = self.unused_bytes = 0
         self._kept: dict[ReceivedFrame, None] = {}  # the oldest first
 
@@ -119,16 +119,12 @@ class FrameStore:
 
 
 class ReceivedFrame:
-    """The buffered sets of one response frame.
-
-    Attributes:
-        unused_bytes: bytes of the frame that belong to no buffered set.
-    """
+    """The buffered sets of one response frame."""
 
     __slots__ = ("_sets", "_store", "unused_bytes")
 
     def __init__(self, store: FrameStore, size_bytes: int) -> None:
-        self.unused_bytes = size_bytes
+        self.unused_bytes = size_bytes  # bytes of the frame that belong to no buffered set
         self._store = store
         self._sets: dict[FetchedSet, int] = {}
 
@@ -196,9 +192,7 @@ class RecordBuffer:
     """The fetched sets and decoded records of one partition, in offset order; see the module.
 
     Attributes:
-        buffered_bytes: bytes charged for the sets that aren't decoded to their ends.
         decompressed_bytes: bytes that the last decoding step has decompressed.
-        remaining: iterator over the records of the current slice that weren't returned yet.
     """
 
     __slots__ = (
@@ -231,7 +225,9 @@ class RecordBuffer:
         self._end = 0
         self._added_sets = 0
         self._started_count = 0  # records in the current and all former slices
+        # Bytes charged for the sets that aren't decoded to their ends
         self.buffered_bytes = self.decompressed_bytes = 0
+        # Iterator over the records of the current slice that weren't returned yet
         self.remaining: Iterator[Record] = iter(self._current)
 
     @property

@@ -40,12 +40,12 @@ from aiokafka08.telemetry import OffsetReset, PartitionFailed, StartedAtEnd
 BEYOND_END_TRIES: Final = 3
 """How many checks in a row must find an offset beyond the end of the log before it is given up."""
 
+# For these the end of the log is listed
 _FROM_THE_END: Final = (
     StartPosition.LATEST,
     StartPosition.UNCOMMITTED_LATEST,
     StartPosition.REFUSED,
 )
-"""For these the end of the log is listed."""
 
 
 class _PositionSearch(NamedTuple):

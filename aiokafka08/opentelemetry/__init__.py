@@ -145,5 +145,5 @@ _WRAPPERS: Final[Sequence[tuple[type, str, _Wrapper]]] = (
     (AIOKafkaConsumer, "commit", wrap_commit),
 )
 
+# The replaced methods: the original and the wrapper
 _replaced: dict[tuple[type, str], tuple[Any, Any]] = {}
-"""The replaced methods: the original and the wrapper."""

@@ -24,8 +24,8 @@ from aiokafka08.structs import ConsumerRecord
 MAX_LINKS: Final = 128
 """How many links a span has at most; the SDK drops more than these."""
 
+# How many messages whose headers differ are looked at for links; reading these takes 2 ms
 _MAX_READ: Final = 256
-"""How many messages whose headers differ are looked at for links; reading these takes 2 ms."""
 
 
 def message_context(record: ConsumerRecord[Any, Any]) -> Context:

@@ -25,8 +25,8 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
+# Rows whose headers are converted at a time, until there are enough links
 _PER_STEP: Final = 64
-"""Rows whose headers are converted at a time, until there are enough links."""
 
 
 class CallErrors:

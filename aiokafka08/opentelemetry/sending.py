@@ -29,8 +29,8 @@ from aiokafka08.producer import AIOKafkaProducer, BatchBuilder, Deliveries
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
+# Messages whose headers one step of `send_many()` looks at
 _PER_STEP: Final = 128
-"""Messages whose headers one step of `send_many()` looks at."""
 
 
 class ContextInjector:
@@ -181,13 +181,13 @@ async def _send_all(
 
 # --- batches that the caller fills ----------------------------------------------------------------
 
+# The producer of each prepared batch that has no message yet
 _owners: WeakKeyDictionary[BatchBuilder, AIOKafkaProducer] = WeakKeyDictionary()
-"""The producer of each prepared batch that has no message yet."""
 
+# For each prepared batch what puts the context of its span `create` in, and that context
 _injectors: WeakKeyDictionary[BatchBuilder, tuple[ContextInjector, SpanContext]] = (
     WeakKeyDictionary()
 )
-"""For each prepared batch what puts the context of its span `create` in, and that context."""
 
 
 def wrap_create_batch(recorder: MessagingRecorder, original: Any) -> Any:

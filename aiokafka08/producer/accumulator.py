@@ -38,14 +38,14 @@ from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
+# Refused batches don't lower the batch size of a partition below this
 _MIN_LIMIT_BYTES: Final = 1024
-"""Refused batches don't lower the batch size of a partition below this."""
 
+# Shares of `delivery_timeout_s` for which a batch accepts messages at least and at most
 _OPEN_SHARES: Final = (0.1, 0.5)
-"""Shares of `delivery_timeout_s` for which a batch accepts messages at least and at most."""
 
+# `Batch.due_at` of a batch that no longer lingers
 _ALREADY_DUE: Final = float("-inf")
-"""`Batch.due_at` of a batch that no longer lingers."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -63,10 +63,6 @@ class Accumulator:
             size, may grow while it waits for an earlier batch.
         new_delivery: creates the delivery of a new batch.
         wake_sender: called when the sender has to run a pass soon.
-
-    Attributes:
-        batch_bytes: size at which a batch is full.
-        delivery_timeout_s: as given.
     """
 
     def __init__(
@@ -81,7 +77,7 @@ class Accumulator:
         new_delivery: Callable[[TopicPartition], BatchDelivery],
         wake_sender: Callable[[], object],
     ) -> None:
-        self.batch_bytes = min(batch_bytes, max_request_bytes)
+        self.batch_bytes = min(batch_bytes, max_request_bytes)  # size at which a batch is full
         self.delivery_timeout_s = delivery_timeout_s
         least_s, most_s = (share * delivery_timeout_s for share in _OPEN_SHARES)
         self._least_time_s = delivery_timeout_s - max(least_s, min(linger_s, most_s))

@@ -39,11 +39,11 @@ from aiokafka08._core.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
+# How many futures run their callbacks in one event-loop iteration (about a millisecond)
 _CALLBACKS_PER_ITERATION: Final = 512
-"""How many futures run their callbacks in one event-loop iteration (about a millisecond)."""
 
+# Number of awaited futures after which `__await__` checks whether to yield to the event loop
 _CHECK_EVERY: Final = 256
-"""Number of awaited futures after which `__await__` checks whether to yield to the event loop."""
 
 _until_check = _CHECK_EVERY
 
@@ -142,22 +142,7 @@ RunCallbacks = Callable[[deque["PureDeliveryFuture"], int], None]
 
 
 class BatchDelivery:
-    """The outcome of one batch: acknowledged, failed, or split into two other batches.
-
-    Attributes:
-        done: True once the batch is acknowledged or failed; this never changes back.
-        base_offset: the offset of the first message; -1 with acks=0.
-        timestamp_ms: the broker's timestamp under LogAppendTime, else -1.
-        has_timestamps: True if the batch was stored in message format 1.
-        error: why the batch failed.
-        split_into: None before a split. After it: the number of messages in the first half, the
-            delivery of the first half, and the delivery of the second half.
-        loop: the producer's event loop; None without `callback_queue`.
-        loop_yield: decides whether awaiting a completed future first yields to the event loop.
-        run_starts: the indices at which the timestamps of the messages change, ascending.
-        run_timestamps_ms: the timestamps from there on.
-        with_callbacks: pending futures that have callbacks, in the order of their first callback.
-    """
+    """The outcome of one batch: acknowledged, failed, or split into two other batches."""
 
     __slots__ = (
         "_callback_queue",
@@ -184,17 +169,23 @@ class BatchDelivery:
         loop_yield: LoopYield | None = None,
     ) -> None:
         self.topic_partition = topic_partition
+        # The producer's event loop; None without `callback_queue`
         self.loop = None if callback_queue is None else callback_queue.loop
         self._callback_queue = callback_queue
+        # Decides whether awaiting a completed future first yields to the event loop
         self.loop_yield = loop_yield
-        self.done = False
-        self.base_offset = -1
-        self.timestamp_ms = -1
-        self.has_timestamps = False
-        self.error: KafkaError | None = None
+        self.done = False  # True once the batch is acknowledged or failed; this never changes back
+        self.base_offset = -1  # the offset of the first message; -1 with acks=0
+        self.timestamp_ms = -1  # the broker's timestamp under LogAppendTime, else -1
+        self.has_timestamps = False  # True if the batch was stored in message format 1
+        self.error: KafkaError | None = None  # why the batch failed
+        # None before a split. After it: the number of messages in the first half, the delivery of
+        # the first half, and the delivery of the second half.
         self.split_into: tuple[int, BatchDelivery, BatchDelivery] | None = None
+        # The indices at which the timestamps of the messages change, ascending
         self.run_starts: list[int] = []
-        self.run_timestamps_ms: list[int] = []
+        self.run_timestamps_ms: list[int] = []  # the timestamps from there on
+        # Pending futures that have callbacks, in the order of their first callback
         self.with_callbacks: list[PureDeliveryFuture] = []
         self._finished: asyncio.Future[None] | None = None
         self._is_finished = False

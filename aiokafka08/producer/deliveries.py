@@ -27,21 +27,18 @@ from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.producer.fast_path import DeliveryFuture
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
+# Number of awaited groups after which `Deliveries` checks whether to yield to the event loop
 _CHECK_EVERY: Final = 64
-"""Number of awaited groups after which `Deliveries` checks whether to yield to the event loop."""
 
 
 class DeliveryGroup(NamedTuple):
     """Messages of one `send_many()` call that stand next to each other in one batch."""
 
-    indices: Sequence[int]
-    """Their indices in the caller's values, ascending."""
+    indices: Sequence[int]  # their indices in the caller's values, ascending
     delivery: BatchDelivery
-    """The outcome of the batch."""
-    first: int
-    """The index of the group's first message in its batch."""
+    first: int  # the index of the group's first message in its batch
+    # The client's clock when they were appended; used if the caller gave no timestamps
     timestamp_ms: int
-    """The client's clock when they were appended; used if the caller gave no timestamps."""
 
 
 class Deliveries:
@@ -162,11 +159,9 @@ class Acknowledged(Sequence[RecordMetadata]):
         self._groups = groups
         self._timestamps_ms = timestamps_ms
         self._indexed = 0
+        # For each message the number of its group, where 1 is the first group. Only the first
+        # `_indexed` groups are entered; the messages of later groups have 0.
         self._group_of = array("I", bytes(array("I").itemsize * count))
-        """For each message the number of its group, where 1 is the first group.
-
-        Only the first `_indexed` groups are entered; the messages of later groups have 0.
-        """
 
     def __repr__(self) -> str:
         return f"<Acknowledged {self._count} messages>"

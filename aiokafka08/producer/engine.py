@@ -46,14 +46,6 @@ class ProducerEngine:
         leader_wait_s: see `topics.LEADER_WAIT_S`.
         new_offload: makes the threads of the producer.
         encode: makes the message set of a batch.
-
-    Attributes:
-        intake: accepts messages.
-        topics: partitions and queues of the topics.
-        sender: sends batches.
-        memory: the memory of the buffered messages.
-        loop_yield: decides when a busy task yields to the event loop.
-        crash: the error after an unexpected exception in the background.
     """
 
     def __init__(
@@ -68,10 +60,11 @@ class ProducerEngine:
         encode: Encode = encode_batch,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.loop_yield = LoopYield(hold_s)
+        self.loop_yield = LoopYield(hold_s)  # decides when a busy task yields to the event loop
+        # The error after an unexpected exception in the background
         self.crash: KafkaError | None = None
         self._client_id = router.config.client_id
-        self.memory = BufferMemory(options.buffer_memory)
+        self.memory = BufferMemory(options.buffer_memory)  # the memory of the buffered messages
         self._offload = new_offload()
         callback_queue = CallbackQueue(self._loop, run_callbacks)
         self.sender = Sender(

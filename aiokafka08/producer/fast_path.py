@@ -60,8 +60,8 @@ if TYPE_CHECKING or _compiled is None:
 else:
     DeliveryFuture = _compiled.DeliveryFuture
 
+# Number of messages after which the appender checks whether to yield to the event loop
 _CHECK_EVERY: Final = 64
-"""Number of messages after which the appender checks whether to yield to the event loop."""
 
 _OVERHEAD_BYTES: Final = message_size(1, None, None)
 

@@ -24,23 +24,18 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("aiokafka08.producer")
 
+# Messages that one step of `apply_all` handles
 _PER_STEP: Final = 256
-"""Messages that one step of `apply_all` handles."""
 
 
 class HeaderPolicy:
-    """What a producer does with headers.
-
-    Attributes:
-        mode: the option `headers`.
-        dropped: how many messages were sent without their headers.
-    """
+    """What a producer does with headers."""
 
     __slots__ = ("_client_id", "_logged_topics", "dropped", "mode")
 
     def __init__(self, mode: HeadersMode, client_id: str) -> None:
-        self.mode = mode
-        self.dropped = 0
+        self.mode = mode  # the option `headers`
+        self.dropped = 0  # how many messages were sent without their headers
         self._client_id = client_id
         self._logged_topics: set[str] = set()
 

@@ -40,16 +40,12 @@ from aiokafka08.producer.messages import Messages
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.topics import TopicRoute, TopicRoutes
 
+# Bytes that `append_many` appends in one step
 _APPEND_BYTES: Final = 128 * 1024
-"""Bytes that `append_many` appends in one step."""
 
 
 class Intake:
-    """Accepts messages of one producer.
-
-    Attributes:
-        send: the fast path, `PureAppender.send` or its compiled twin.
-    """
+    """Accepts messages of one producer."""
 
     def __init__(
         self,
@@ -75,6 +71,7 @@ class Intake:
             self._batch_full,
             loop_yield.is_due,
         )
+        # The fast path, `PureAppender.send` or its compiled twin
         self.send: SendNow = appender.send
         self._append_now = appender.append
 

@@ -22,18 +22,13 @@ from aiokafka08.errors import KafkaError
 
 
 class BufferMemory:
-    """Counts bytes up to a limit.
-
-    Attributes:
-        limit_bytes: the limit.
-        used_bytes: bytes acquired and not released.
-    """
+    """Counts bytes up to a limit."""
 
     __slots__ = ("_closed", "_waiters", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self.used_bytes = 0
+        self.used_bytes = 0  # bytes acquired and not released
         self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
         self._closed: KafkaError | None = None
 

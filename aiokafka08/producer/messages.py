@@ -31,19 +31,19 @@ from aiokafka08.producer.fast_path import Data, MessageColumns, choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import BinaryColumn, message_size
 
+# Listed messages that one step checks, or chooses the partitions of
 _STEP_MESSAGES: Final = 1024
-"""Listed messages that one step checks, or chooses the partitions of."""
+# Maximum number of listed messages that are split by queue at once. A batch costs as much as many
+# messages, so those of one partition should meet in one batch, though it lingers only for a short
+# time.
 _SPLIT_MESSAGES: Final = 32 * 1024
-"""Maximum number of listed messages that are split by queue at once. A batch costs as much as many
-messages, so those of one partition should meet in one batch, though it lingers only for a short
-time."""
+# Arrow rows that one step checks
 _MEASURED_ROWS: Final = 65536
-"""Arrow rows that one step checks."""
+# Maximum number of Arrow rows that one step splits by queue. Since splitting copies the rows, such
+# a step takes one or two milliseconds.
 _SPLIT_ROWS: Final = 8192
-"""Maximum number of Arrow rows that one step splits by queue. Since splitting copies the rows, such
-a step takes one or two milliseconds."""
+# Maximum number of bytes that one step splits by queue, estimated by the average size of a row
 _SPLIT_BYTES: Final = 2 * 1024 * 1024
-"""Maximum number of bytes that one step splits by queue, estimated by the average size of a row."""
 
 
 class Messages(Protocol):

@@ -49,36 +49,23 @@ CompressionType = Literal["gzip", "snappy", "lz4"]
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """Checked options; sizes in bytes, times in seconds.
+    """Checked options; sizes in bytes, times in seconds."""
 
-    Attributes:
-        required_acks: as on the wire: -1 for "all".
-        codec: the compression.
-        max_batch_size: size at which a batch is full.
-        max_request_size: size of the largest request.
-        buffer_memory: bytes that may be buffered.
-        linger_s: how long a batch waits for more messages.
-        delivery_timeout_s: how long a message may take.
-        max_in_flight: produce requests in flight per broker.
-        max_block_s: how long a call waits for metadata.
-        max_message_bytes: largest message, with its offset and size fields.
-        supported_lines: the broker lines that support `codec` and `required_acks`.
-    """
-
-    required_acks: int
+    required_acks: int  # as on the wire: -1 for "all"
     codec: Codec
-    max_batch_size: int
-    max_request_size: int
-    buffer_memory: int
-    linger_s: float
-    delivery_timeout_s: float
-    max_in_flight: int
-    max_block_s: float
-    max_message_bytes: int = field(init=False)
+    max_batch_size: int  # size at which a batch is full
+    max_request_size: int  # size of the largest request
+    buffer_memory: int  # bytes that may be buffered
+    linger_s: float  # how long a batch waits for more messages
+    delivery_timeout_s: float  # how long a message may take
+    max_in_flight: int  # produce requests in flight per broker
+    max_block_s: float  # how long a call waits for metadata
+    max_message_bytes: int = field(init=False)  # largest message, with its offset and size fields
+    # The broker lines that support `codec` and `required_acks`
     supported_lines: frozenset[BrokerLine] = field(init=False)
+    # Whether it matters which of the 0.8 lines a broker is. 0.8.0 and 0.8.1 don't know lz4, and
+    # return other offsets if they waited for replicas (docs/brokers.md 5.13).
     needs_exact_line: bool = field(init=False)
-    """Whether it matters which of the 0.8 lines a broker is. 0.8.0 and 0.8.1 don't know lz4, and
-    return other offsets if they waited for replicas (docs/brokers.md 5.13)."""
 
     def __post_init__(self) -> None:
         lines = set(BrokerLine)

@@ -56,12 +56,12 @@ from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry, count_tex
 MAX_UNEXPLAINED_RETRIES: Final = 5
 """How often a batch is retried for a reason that the client doesn't know."""
 
+# The codes by which brokers refuse a message without a key to a compacted topic, among others
+# (docs/brokers.md 5.11)
 _BY_KEY: Final = frozenset({CorruptRecordException.errno, InvalidRecordError.errno})
-"""The codes by which brokers refuse a message without a key to a compacted topic, among others
-(docs/brokers.md 5.11)."""
+# The codes by which brokers refuse a whole batch because of single messages in it, among other
+# reasons
 _BY_MESSAGE: Final = _BY_KEY | {InvalidTimestampError.errno}
-"""The codes by which brokers refuse a whole batch because of single messages in it, among other
-reasons."""
 
 
 class Outcome(enum.Enum):
@@ -74,23 +74,14 @@ class Outcome(enum.Enum):
 
 
 class BatchDecision(NamedTuple):
-    """The outcome of a batch, and what else the response calls for.
+    """The outcome of a batch, and what else the response calls for."""
 
-    Attributes:
-        outcome: what happens to the batch.
-        error: the reason; None if the batch is stored.
-        may_be_stored: a retry may store the messages twice.
-        refresh: refresh the metadata.
-        too_large: the size of the batch is the reason.
-        unexplained: the client doesn't know the reason.
-    """
-
-    outcome: Outcome
-    error: KafkaError | None = None
-    may_be_stored: bool = False
+    outcome: Outcome  # what happens to the batch
+    error: KafkaError | None = None  # the reason; None if the batch is stored
+    may_be_stored: bool = False  # a retry may store the messages twice
     refresh: bool = False
-    too_large: bool = False
-    unexplained: bool = False
+    too_large: bool = False  # the size of the batch is the reason
+    unexplained: bool = False  # the client doesn't know the reason
 
 
 def decide(
@@ -182,10 +173,6 @@ class BatchResolver:
 
     Keeps four things in agreement: the accumulator, the delivery that the callers wait for, the
     buffer memory, and the telemetry.
-
-    Attributes:
-        messages_sent: number of messages acknowledged (with acks=0: written).
-        messages_failed: messages of failed batches.
     """
 
     def __init__(
@@ -197,8 +184,8 @@ class BatchResolver:
         telemetry: Telemetry,
         required_acks: int,
     ) -> None:
-        self.messages_sent = 0
-        self.messages_failed = 0
+        self.messages_sent = 0  # number of messages acknowledged (with acks=0: written)
+        self.messages_failed = 0  # messages of failed batches
         self._accumulator = accumulator
         self._memory = memory
         self._metadata = metadata

@@ -30,11 +30,9 @@ from aiokafka08.producer.sink import Encode, Sink
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import TopicPartition
 
+# Shortest time between two metadata refreshes because of missing leaders. Applies if
+# `retry_backoff_ms` is lower, for example 0.
 _MIN_LEADER_RETRY_S: Final = 0.01
-"""Shortest time between two metadata refreshes because of missing leaders.
-
-Applies if `retry_backoff_ms` is lower, for example 0.
-"""
 
 
 class Sender:
@@ -48,11 +46,6 @@ class Sender:
         callback_queue: runs the callbacks of completed futures.
         on_crash: called with an unexpected exception; may call `abort`.
         offload: compresses large requests.
-
-    Attributes:
-        accumulator: the buffered batches.
-        resolver: ends batches, and counts their messages.
-        passes: runs the passes.
     """
 
     def __init__(
@@ -77,6 +70,7 @@ class Sender:
             new_delivery=new_delivery,
             wake_sender=self.passes.wake,
         )
+        # Ends batches, and counts their messages
         self.resolver = BatchResolver(
             self.accumulator,
             memory,

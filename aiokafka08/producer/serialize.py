@@ -19,11 +19,11 @@ from aiokafka08.errors import IllegalArgumentError
 
 Serializer = Callable[[Any], bytes | None]
 
+# Items whose type or range one step checks
 _CHECKED_PER_STEP: Final = 1024
-"""Items whose type or range one step checks."""
+# Items that one step takes from an iterator or a serializer. The number is lower because each item
+# runs the user's code, which takes longer than a check.
 _DRAWN_PER_STEP: Final = 64
-"""Items that one step takes from an iterator or a serializer. The number is lower because each item
-runs the user's code, which takes longer than a check."""
 
 _BYTES_OR_NONE: Final = {bytes, type(None)}
 

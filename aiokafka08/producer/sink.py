@@ -63,15 +63,15 @@ from aiokafka08.protocol.requests.produce import (
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.telemetry import Acks0Unknown
 
+# Share of `request_timeout_ms` that the broker may wait for its replicas. Its response, with the
+# error code, then arrives before the client times out.
 _BROKER_TIMEOUT_SHARE: Final = 0.9
-"""Share of `request_timeout_ms` that the broker may wait for its replicas. Its response, with the
-error code, then arrives before the client times out."""
 
 _MAX_INT32: Final = 2**31 - 1
 
+# After a request of many batches, the event loop runs once for each so many before the next one. To
+# send them takes about a millisecond, and a busy task gets up to four (`loop_yield.HOLD_S`).
 _BATCHES_PER_ITERATION: Final = 32
-"""After a request of many batches, the event loop runs once for each so many before the next one.
-To send them takes about a millisecond, and a busy task gets up to four (`loop_yield.HOLD_S`)."""
 
 
 Encode = Callable[[MessageSetBuilder, int], Buffer]
@@ -79,20 +79,7 @@ Encode = Callable[[MessageSetBuilder, int], Buffer]
 
 
 class _ProduceInFlight:
-    """A produce request in flight, which waits for its response (`transport.ResponseWaiter`).
-
-    Attributes:
-        batches: the batches; the sink may take some of them back.
-        sent_batches: number of batches when it was sent.
-        sent_bytes: bytes of their message sets.
-        sent_at: when it was sent.
-        is_alone: no other request was in flight then.
-        connection: the connection.
-        times_out_at: loop time at which the sink gives the request up.
-        overdue_at: loop time at which the response is overdue, or overdue for another while.
-        is_overdue: the response is overdue.
-        is_ended: the sink waits for no response, or not any more.
-    """
+    """A produce request in flight, which waits for its response (`transport.ResponseWaiter`)."""
 
     __slots__ = (
         "_sink",
@@ -119,16 +106,17 @@ class _ProduceInFlight:
         alone: bool,
     ) -> None:
         self._sink = sink
-        self.batches = batches
-        self.sent_batches = len(batches)
-        self.sent_bytes = size_bytes
+        self.batches = batches  # the batches; the sink may take some of them back
+        self.sent_batches = len(batches)  # number of batches when it was sent
+        self.sent_bytes = size_bytes  # bytes of their message sets
         self.sent_at = now
-        self.is_alone = alone
+        self.is_alone = alone  # no other request was in flight then
         self.connection = connection
-        self.times_out_at = 0.0
+        self.times_out_at = 0.0  # loop time at which the sink gives the request up
+        # Loop time at which the response is overdue, or overdue for another while
         self.overdue_at = now + sink.overdue_s
         self.is_overdue = False
-        self.is_ended = False
+        self.is_ended = False  # the sink waits for no response, or not any more
 
     @property
     def is_broker_silent(self) -> bool:
@@ -187,15 +175,7 @@ class _ProduceInFlight:
 
 
 class Sink:
-    """Sends to one broker.
-
-    Attributes:
-        bytes_sent: bytes of message sets written, compressed, retries included.
-        requests_sent: number of produce requests written.
-        last_error: why the broker can't be reached; None if it can.
-        overdue_s: seconds after which a response is overdue (`NetLimits`).
-        window: how much is sent before responses come; each connection has its own.
-    """
+    """Sends to one broker."""
 
     def __init__(
         self,
@@ -209,9 +189,10 @@ class Sink:
         offload: Offload,
         encode: Encode,
     ) -> None:
-        self.bytes_sent = 0
-        self.requests_sent = 0
-        self.last_error: KafkaError | None = None
+        self.bytes_sent = 0  # bytes of message sets written, compressed, retries included
+        self.requests_sent = 0  # number of produce requests written
+        self.last_error: KafkaError | None = None  # why the broker can't be reached; None if it can
+        # Seconds after which a response is overdue (`NetLimits`)
         self.overdue_s = router.config.limits.overdue_s
         self._node_id = node_id
         self._router = router
@@ -224,6 +205,7 @@ class Sink:
         self._encode = encode
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
+        # How much is sent before responses come; each connection has its own
         self.window = self._new_window(router.expected_round_trip_s(node_id))
         self._requests: dict[_ProduceInFlight, None] = {}
         self._connecting: asyncio.Task[None] | None = None

@@ -50,24 +50,7 @@ leader. If it isn't, the call waits until its timeout.
 
 
 class TopicRoute:
-    """One topic.
-
-    Attributes:
-        topic: its name.
-        partitioner: chooses among its partitions.
-        partitions: all partitions, ascending; empty until the topic is known.
-        available: the partitions with a leader, ascending.
-        queues: the queues by partition.
-        is_open: a call may append without `TopicRoutes.acquire`.
-        lock: held by the call that has acquired the topic.
-        callers: number of calls that have the lock, or wait for it or for a partition.
-        failures: number of lookups of the topic that failed.
-        last_failure: the error of the last one.
-        missing: partitions that callers named and that don't exist, with the loop time when that
-            was found out last.
-        awaited: partitions that callers wait for, each with the lock of the call that looks it up.
-            A call holds it until it has appended, so that these calls stay in order.
-    """
+    """One topic."""
 
     __slots__ = (
         "available",
@@ -86,16 +69,20 @@ class TopicRoute:
 
     def __init__(self, topic: str, partitioner: Partitioner) -> None:
         self.topic = topic
-        self.partitioner = partitioner
-        self.partitions: list[int] = []
-        self.available: list[int] = []
-        self.queues: dict[int, PartitionQueue] = {}
-        self.is_open = False
-        self.lock = FairLock()
-        self.callers = 0
-        self.failures = 0
+        self.partitioner = partitioner  # chooses among its partitions
+        self.partitions: list[int] = []  # all partitions, ascending; empty until the topic is known
+        self.available: list[int] = []  # the partitions with a leader, ascending
+        self.queues: dict[int, PartitionQueue] = {}  # the queues by partition
+        self.is_open = False  # a call may append without `TopicRoutes.acquire`
+        self.lock = FairLock()  # held by the call that has acquired the topic
+        self.callers = 0  # number of calls that have the lock, or wait for it or for a partition
+        self.failures = 0  # number of lookups of the topic that failed
         self.last_failure: KafkaError | None = None
+        # Partitions that callers named and that don't exist, with the loop time when that was found
+        # out last
         self.missing: dict[int, float] = {}
+        # Partitions that callers wait for, each with the lock of the call that looks it up. A call
+        # holds it until it has appended, so that these calls stay in order.
         self.awaited: dict[int, FairLock] = {}
 
     def queue(self, partition: object) -> PartitionQueue:
@@ -119,11 +106,7 @@ class TopicRoute:
 
 
 class TopicRoutes:
-    """All topics that this producer has sent to.
-
-    Attributes:
-        by_topic: the topics, whether known or still being looked up.
-    """
+    """All topics that this producer has sent to."""
 
     def __init__(
         self,
@@ -133,6 +116,7 @@ class TopicRoutes:
         new_partitioner: Callable[[], Partitioner],
         leader_wait_s: float = LEADER_WAIT_S,
     ) -> None:
+        # The topics, whether known or still being looked up
         self.by_topic: dict[str, TopicRoute] = {}
         self._router = router
         self._accumulator = accumulator

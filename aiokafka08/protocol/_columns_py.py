@@ -91,10 +91,9 @@ def _sizes(blobs: Sequence[bytes | None]) -> Iterable[int]:
 class Column(NamedTuple):
     """One column: of Arrow's binary type if it has `offsets`, else of fixed width."""
 
+    # A bit per message, 1 for a value, 0 for null; None if there are no nulls
     validity: Buffer | None
-    """A bit per message, 1 for a value, 0 for null; None if there are no nulls."""
-    offsets: Buffer | None
-    """int32: where each value begins in `data`, then where the last one ends."""
+    offsets: Buffer | None  # int32: where each value begins in `data`, then where the last one ends
     data: Buffer
     null_count: int
 
@@ -119,9 +118,6 @@ class Columns:
 
     Raises:
         ValueError: `max_bytes` isn't from 1 to `MAX_COLUMN_BYTES`.
-
-    Attributes:
-        size_bytes: bytes of keys and values.
     """
 
     __slots__ = ("_decoded", "_is_read", "_max_bytes", "size_bytes")
@@ -133,7 +129,7 @@ class Columns:
         self._max_bytes = max_bytes
         self._is_read = False
         self._decoded = DecodedMessages()
-        self.size_bytes = 0
+        self.size_bytes = 0  # bytes of keys and values
 
     def __len__(self) -> int:
         return len(self._decoded)

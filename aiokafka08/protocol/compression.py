@@ -46,8 +46,7 @@ class Codec(IntEnum):
     NONE = 0
     GZIP = 1
     SNAPPY = 2
-    LZ4 = 3
-    """Brokers support it from 0.8.2 on."""
+    LZ4 = 3  # brokers support it from 0.8.2 on
 
 
 class BatchCodec(IntEnum):
@@ -57,8 +56,7 @@ class BatchCodec(IntEnum):
     GZIP = 1
     SNAPPY = 2
     LZ4 = 3
-    ZSTD = 4
-    """Brokers support it from 2.1 on; a wrapper can't have it (KIP-110)."""
+    ZSTD = 4  # brokers support it from 2.1 on; a wrapper can't have it (KIP-110)
 
 
 LONG_COMPRESS_BYTES: Final = {
@@ -242,14 +240,11 @@ class _Output(io.BytesIO):
     Memory that is reserved beforehand becomes resident only when it is written, and `getvalue()`
     returns the same memory without a copy: `bytes(size)` is lazily zeroed, and BytesIO takes it
     over, since nothing else refers to it.
-
-    Attributes:
-        size: how many bytes are written, the room in front included.
     """
 
     def __init__(self, expected_size: int, room: int = 0) -> None:
         super().__init__(bytes(expected_size))
-        self.size = room
+        self.size = room  # how many bytes are written, the room in front included
         self.seek(room)
 
     def append(self, piece: bytes | memoryview) -> _Output:
@@ -278,8 +273,8 @@ _GZIP_STRAY_BYTES: Final = 18  # Java's GZIPInputStream ignores up to 18 bytes a
 _GZIP_DENSEST: Final = 1032  # how many bytes a byte of deflate decompresses to at most
 _FIRST_STEP_BYTES: Final = 512
 _INPUT_STEP_BYTES: Final = 64 * 1024
+# Zlib joins the result of one call while it holds the GIL
 _OUTPUT_STEP_BYTES: Final = 256 * 1024
-"""zlib joins the result of one call while it holds the GIL."""
 
 
 def _gzip(data: memoryview, room: int) -> io.BytesIO:
@@ -558,11 +553,11 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
 # --- zstd ---
 
 _ZSTD_LEVEL: Final = 3  # the default of Java and librdkafka
+# How many bytes a byte decompresses to in the first attempt
 _ZSTD_DENSITY: Final = 16
-"""How many bytes a byte decompresses to in the first attempt."""
 _ZSTD_GROWTH: Final = 8
+# What cramjam's error says if the output has no room; the text is that of Rust's library
 _ZSTD_FULL: Final = "failed to write whole buffer"
-"""What cramjam's error says if the output has no room; the text is that of Rust's library."""
 
 
 def _zstd(data: memoryview, room: int) -> io.BytesIO:

@@ -28,19 +28,17 @@ DEFAULT_MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 SCRATCH_BYTES: Final = 64 * 1024
 """The size of the buffer that small frames arrive in; each reader has one."""
 
+# The sizes of the buffer of a frame, until it has as many bytes as the frame. Each one is used when
+# the one before it is full. That copies the bytes, so the steps are a little above the usual sizes
+# of fetch responses.
 _STEPS: Final = (160 * 1024, 1280 * 1024, 10240 * 1024)
-"""The sizes of the buffer of a frame, until it has as many bytes as the frame.
 
-Each one is used when the one before it is full. That copies the bytes, so the steps are a little
-above the usual sizes of fetch responses.
-"""
-
+# One buffer is read by the frame's owner while the other one receives the next frame
 _KEPT_BUFFERS: Final = 2
-"""One buffer is read by the frame's owner while the other one receives the next frame."""
 
+# The size of the largest buffer kept. A fetch response of three partitions fits, with the default
+# `max_partition_fetch_bytes` of 1 MiB.
 _KEPT_BYTES: Final = 4 * 1024 * 1024
-"""The size of the largest buffer kept. A fetch response of three partitions fits, with the default
-`max_partition_fetch_bytes` of 1 MiB."""
 
 
 class _FrameBuffer:

@@ -244,14 +244,11 @@ def convert_plain(
 class Wrapper(NamedTuple):
     """A wrapper of format 0 or 1, opened."""
 
-    stop: int
-    """Position behind it in the set."""
+    stop: int  # position behind it in the set
     offset: int
     magic: int
-    attributes: int
-    """With the codec and the type of timestamp."""
-    messages: bytes
-    """The message set inside, decompressed and not checked."""
+    attributes: int  # with the codec and the type of timestamp
+    messages: bytes  # the message set inside, decompressed and not checked
 
     @property
     def codec(self) -> Codec:

@@ -18,18 +18,18 @@ from aiokafka08.protocol.api import ApiKey, Topic
 from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
 from aiokafka08.protocol.types import Buffer
 
+# Size of the frame, api key, version, correlation id
 _HEADER: Final = struct.Struct(">ihhi")
-"""Size of the frame, api key, version, correlation id."""
 
+# Number of partitions, the partition, size of the message set
 _PARTITION: Final = struct.Struct(">iii")
-"""Number of partitions, the partition, size of the message set."""
 
+# By version: number of partitions, partition, error code, offset, timestamp, throttle time
 _RESULTS: Final = tuple(map(struct.Struct, (">iihq", ">iihqi", ">iihqqi")))
-"""By version: number of partitions, partition, error code, offset, timestamp, throttle time."""
 
 _COUNT_AND_LENGTH: Final = struct.Struct(">ih")
+# Where the topic's name begins: after the correlation id, the number of topics and its length
 _RESULTS_AT: Final = 10
-"""Where the topic's name begins: after the correlation id, the number of topics and its length."""
 
 
 def encode_single_produce(

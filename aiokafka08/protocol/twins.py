@@ -41,8 +41,8 @@ def _demanded() -> str | None:
 
 
 _demand: Final = _demanded()
+# Why an extension module isn't used, by its name
 _pure_reasons: Final[dict[str, str]] = {}
-"""Why an extension module isn't used, by its name."""
 
 
 def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:

@@ -42,8 +42,8 @@ Writer = Callable[[Any, list[Buffer]], None]
 """`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
 
 
+# Arrays of fewer integers, such as the replicas of a partition, are read by a ready `Struct`
 _FEW: Final = 8
-"""Arrays of fewer integers, such as the replicas of a partition, are read by a ready `Struct`."""
 
 
 class Fixed(NamedTuple):

@@ -126,15 +126,13 @@ class LoopYield:
 
     Args:
         hold_s: for how many seconds a task may hold the event loop.
-
-    Attributes:
-        was_due: the last `is_due()` of this loop iteration returned True, and no task has yielded
-            since. For a caller that can't await where it calls `is_due()` and yields later.
     """
 
     __slots__ = ("_hold_s", "_loop", "_measuring", "_since", "_task", "was_due")
 
     def __init__(self, hold_s: float = HOLD_S) -> None:
+        # The last `is_due()` of this loop iteration returned True, and no task has yielded since.
+        # For a caller that can't await where it calls `is_due()` and yields later.
         self.was_due = False
         self._hold_s = hold_s
         self._loop = asyncio.get_running_loop()

@@ -15,16 +15,12 @@ import asyncio
 
 
 class Notifier:
-    """Wake all current waiters at once.
-
-    Attributes:
-        count: number of `notify()` calls so far.
-    """
+    """Wake all current waiters at once."""
 
     __slots__ = ("_waiters", "count")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0  # number of `notify()` calls so far
         self._waiters: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:

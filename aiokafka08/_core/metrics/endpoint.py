@@ -22,8 +22,8 @@ from aiokafka08._core.net.config import address_text
 
 _log: Final = logging.getLogger("aiokafka08.monitoring")
 
+# How long a client may take to send a request, or to read on
 _CLIENT_TIMEOUT_S: Final = 10.0
-"""How long a client may take to send a request, or to read on."""
 
 _INDEX: Final = b"""<!doctype html><title>aiokafka08 exporter</title>
 <h1>aiokafka08 exporter</h1><p><a href="/metrics">Metrics</a></p>

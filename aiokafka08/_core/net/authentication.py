@@ -54,20 +54,15 @@ MAX_TOKENS: Final = 16
 _CORRELATION_ID: Final = 1
 
 _REFUSED: Final = SaslFailure(FailureKind.REFUSED)
+# A machine that was suspended has lost no more than that of the time to renew
 _LONGEST_SLEEP_S: Final = 3600.0
-"""A machine that was suspended has lost no more than that of the time to renew."""
 
 
 class AuthenticatedStream(NamedTuple):
-    """An authenticated connection.
-
-    Attributes:
-        stream: the connection.
-        lifetime_s: seconds after which the broker closes it; infinity if it doesn't.
-    """
+    """An authenticated connection."""
 
     stream: RawStream
-    lifetime_s: float
+    lifetime_s: float  # seconds after which the broker closes it; infinity if it doesn't
 
 
 async def renew_credentials(mechanism: Mechanism) -> None:

@@ -37,10 +37,8 @@ class Backoff:
 
     first_s: float
     longest_s: float
-    random: Random | None = None
-    """Makes the jitter; None: the generator of `environment`."""
-    attempts: int = 0
-    """The number of delays since the last `reset()`."""
+    random: Random | None = None  # makes the jitter; None: the generator of `environment`
+    attempts: int = 0  # the number of delays since the last `reset()`
 
     def next(self) -> float:
         """Return how many seconds to wait before the next attempt."""

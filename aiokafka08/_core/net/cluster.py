@@ -76,8 +76,7 @@ class ClusterSnapshot:
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
     controller_id: int = -1
-    cluster_id: str | None = None
-    """None until a broker from 0.10.1 on has responded."""
+    cluster_id: str | None = None  # None until a broker from 0.10.1 on has responded
 
     def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
         """Return the partitions of a topic by number; none if the topic is unknown."""
@@ -221,15 +220,11 @@ class PartitionLeaders:
     """The leaders of some partitions, with their addresses and versions.
 
     Picklable. A router in another process starts with them instead of a Metadata request.
-
-    Attributes:
-        by_partition: node ids.
-        brokers: the addresses of these nodes.
-        versions: the versions of those nodes whose version is known.
     """
 
-    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)  # node ids
+    brokers: Mapping[int, Broker] = field(default_factory=dict)  # the addresses of these nodes
+    # The versions of those nodes whose version is known
     versions: Mapping[int, BrokerVersion] = field(default_factory=dict)
 
     def select(self, partitions: Iterable[TopicPartition]) -> PartitionLeaders:

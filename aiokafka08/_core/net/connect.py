@@ -37,18 +37,13 @@ T = TypeVar("T")
 
 
 class PendingStep(NamedTuple):
-    """What an attempt to connect waits for; the error of a timeout says it.
+    """What an attempt to connect waits for; the error of a timeout says it."""
 
-    Attributes:
-        text: what hasn't happened yet.
-        is_for_peer: whether the peer has accepted the connection and owes a response; then it may
-            be something else than a broker. Otherwise the client waits for itself or for a KDC.
-        detail: a value for the `args` of the error.
-    """
-
-    text: str
+    text: str  # what hasn't happened yet
+    # Whether the peer has accepted the connection and owes a response; then it may be something
+    # else than a broker. Otherwise the client waits for itself or for a KDC.
     is_for_peer: bool = False
-    detail: object = None
+    detail: object = None  # a value for the `args` of the error
 
     @classmethod
     def for_response(cls, name: str) -> PendingStep:
@@ -74,6 +69,7 @@ _CLIENT_CERTIFICATE: Final = (
     "ssl.certificate.location)"
 )
 
+# Nothing listens at the address: often `::1` beside a listener at 127.0.0.1
 _UNREACHABLE: Final = (
     errno.ECONNREFUSED,
     errno.ENETUNREACH,
@@ -81,7 +77,6 @@ _UNREACHABLE: Final = (
     errno.EADDRNOTAVAIL,
     errno.EAFNOSUPPORT,
 )
-"""Nothing listens at the address: often `::1` beside a listener at 127.0.0.1."""
 
 
 async def ip_addresses(address: Address, config: NetConfig, limit_s: float) -> list[str]:

@@ -34,9 +34,6 @@ class Lifecycle:
         stop_call: how a user stops the client, for warnings.
         twins: the extension modules that the client uses if they are there, by part; the start is
             logged at INFO if it has to do without one.
-
-    Attributes:
-        stopped: the client was stopped. The client sets it, not this object.
     """
 
     def __init__(
@@ -53,6 +50,7 @@ class Lifecycle:
         self._twins = twins
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
+        # The client was stopped. The client sets it, not this object.
         self.stopped = False
 
     @property

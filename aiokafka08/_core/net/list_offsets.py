@@ -47,13 +47,12 @@ from aiokafka08.telemetry import join_names
 
 T = TypeVar("T")
 
+# How many partitions one request has at most: to encode and decode more takes too long at once
 _REQUEST_PARTITIONS: Final = 500
-"""How many partitions one request has at most: to encode and decode more takes too long at once."""
 
+# Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
+# message set
 _NOT_SUPPORTED: Final = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
-"""Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
-message set.
-"""
 
 PartitionResults = dict[TopicPartition, T | KafkaError]
 """Per partition its result, or why there is none."""

@@ -49,20 +49,15 @@ _log: Final = logging.getLogger("aiokafka08.net")
 
 
 class Metadata:
-    """Keep a snapshot of the cluster, for the tracked topics or for all.
-
-    Attributes:
-        snapshot: the cluster as of the last response.
-        all_topics: request every topic on each refresh (pattern subscriptions).
-        may_create_topics: set it to False only with `all_topics`. If True, a topic that a caller
-            waits for is requested by name if the brokers don't list it; they may then create it. If
-            False, it isn't, and counts as one that doesn't exist. Without `all_topics`, tracked and
-            awaited topics are always requested by name.
-    """
+    """Keep a snapshot of the cluster, for the tracked topics or for all."""
 
     def __init__(self, nodes: NodeRegistry, config: NetConfig, telemetry: Telemetry) -> None:
-        self.snapshot = ClusterSnapshot()
-        self.all_topics = False
+        self.snapshot = ClusterSnapshot()  # the cluster as of the last response
+        self.all_topics = False  # request every topic on each refresh (pattern subscriptions)
+        # Set it to False only with `all_topics`. If True, a topic that a caller waits for is
+        # requested by name if the brokers don't list it; they may then create it. If False, it
+        # isn't, and counts as one that doesn't exist. Without `all_topics`, tracked and awaited
+        # topics are always requested by name.
         self.may_create_topics = True
         self._topics: set[str] = set()
         self._waiting: Counter[str] = Counter()  # callers of `wait_for_topic()`, by topic

@@ -41,17 +41,17 @@ IDLE: Final = "idle"
 SESSION_ENDS: Final = "the SASL session ends"
 """The close reason of a connection that is replaced before the broker closes it."""
 
+# Close reasons that say nothing about the broker's health
 _HEALTHY: Final = (IDLE, SESSION_ENDS)
-"""Close reasons that say nothing about the broker's health."""
 
+# The share of a SASL session's lifetime after which its connection is replaced
 _DRAIN_AT: Final = 0.8
-"""The share of a SASL session's lifetime after which its connection is replaced."""
 
+# A connection isn't replaced sooner, whatever lifetime the broker names
 _SHORTEST_SESSION_S: Final = 0.1
-"""A connection isn't replaced sooner, whatever lifetime the broker names."""
 
+# How much too early an event loop may run a timer: uvloop counts milliseconds
 _TIMER_SLACK_S: Final = 0.0005
-"""How much too early an event loop may run a timer: uvloop counts milliseconds."""
 
 
 class Lane(enum.Enum):
@@ -63,15 +63,12 @@ class Lane(enum.Enum):
     """
 
     PRODUCE = "produce"
-    FETCH = "fetch"
-    """Long polls, and reads of a bounded range."""
+    FETCH = "fetch"  # long polls, and reads of a bounded range
+    # Fetches without a wait, beside a long poll in flight. A fetch is urgent if the log may have
+    # messages for it now, and the long poll doesn't return them.
     URGENT_FETCH = "urgent-fetch"
-    """Fetches without a wait, beside a long poll in flight. A fetch is urgent if the log may have
-    messages for it now, and the long poll doesn't return them."""
-    CONTROL = "control"
-    """Short requests only: Metadata, ListOffsets, commits, heartbeats."""
-    JOIN = "join"
-    """JoinGroup and SyncGroup, which wait for the other members."""
+    CONTROL = "control"  # short requests only: Metadata, ListOffsets, commits, heartbeats
+    JOIN = "join"  # JoinGroup and SyncGroup, which wait for the other members
 
 
 class Node:
@@ -81,12 +78,6 @@ class Node:
         open_connection: opens a connection, with the arguments of `transport.open_connection`.
         on_lost: called when a lane was lost or closed.
         keep_idle: called before the last lane is closed because it is idle; True keeps it open.
-
-    Attributes:
-        node_id: None for a bootstrap address.
-        round_trip_s: the shortest time that the broker took to respond while its version was
-            probed; None if it wasn't probed yet.
-        needs_exact_line: probe the exact line with the version; see `exact_version()`.
     """
 
     def __init__(
@@ -100,8 +91,10 @@ class Node:
         on_lost: Callable[[], object] = lambda: None,
         keep_idle: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.node_id = node_id
+        self.node_id = node_id  # None for a bootstrap address
         self.address = address
+        # The shortest time that the broker took to respond while its version was probed; None if it
+        # wasn't probed yet
         self.round_trip_s: float | None = None
         self._config = config
         self._telemetry = telemetry
@@ -119,6 +112,7 @@ class Node:
         # Where the broker responded then. All lanes go there: another address of its name may be
         # one of another broker, or of none. The name is resolved anew after each outage.
         self._ip: str | None = None
+        # Probe the exact line with the version; see `exact_version()`
         self.needs_exact_line = False
         # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, while another
         # lane stays open and through idle closes, until the broker may have been replaced.

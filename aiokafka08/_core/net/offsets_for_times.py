@@ -47,8 +47,8 @@ FILE_TIME_GRAIN_MS: Final = 1000
 """Times of files may be whole seconds, rounded down (JDK-8177809: Java before 10)."""
 
 _PEEK_BYTES: Final = 65536
+# Magic and timestamp of a message of format 1
 _HEAD: Final = struct.Struct(">16xbxq")
-"""Magic and timestamp of a message of format 1."""
 
 
 async def offsets_for_times(

@@ -30,8 +30,8 @@ from aiokafka08.protocol.api import decode_correlation_id, encode_request
 
 _CORRELATION_ID: Final = 1
 
+# How long a peer that isn't a broker has to answer ZooKeeper's command
 _ZOOKEEPER_LIMIT_S: Final = 1.0
-"""How long a peer that isn't a broker has to answer ZooKeeper's command."""
 
 _ZOOKEEPER_ANSWERS: Final = (
     b"Zookeeper version",

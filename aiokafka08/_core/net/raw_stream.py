@@ -22,16 +22,12 @@ class WrongPortError(KafkaProtocolError):
 
 
 class RawStream(asyncio.StreamReaderProtocol):
-    """A connection; `connect_raw()` makes it.
-
-    Attributes:
-        reader: what the peer sends.
-        socket_closed: done when the socket is really closed.
-    """
+    """A connection; `connect_raw()` makes it."""
 
     def __init__(self) -> None:
-        self.reader = asyncio.StreamReader()
+        self.reader = asyncio.StreamReader()  # what the peer sends
         super().__init__(self.reader)
+        # Done when the socket is really closed
         self.socket_closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._socket: asyncio.Transport | None = None
 

@@ -40,23 +40,16 @@ __all__ = ["Lane", "Router"]
 
 R = TypeVar("R", bound=Response)
 
+# The broker is gone or hangs: other brokers may lead its partitions now
 _LOST: Final = (KafkaConnectionError, KafkaTimeoutError, KafkaProtocolError)
-"""The broker is gone or hangs: other brokers may lead its partitions now."""
 
 
 class Router:
-    """Send requests to brokers by node id. The client that owns the router starts and stops it.
-
-    Attributes:
-        config: the options of the network layer.
-        telemetry: the client's events and counters.
-        nodes: the known brokers.
-        metadata: the metadata cache.
-    """
+    """Send requests to brokers by node id. The client that owns the router starts and stops it."""
 
     def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
         self.config = config
-        self.telemetry = telemetry
+        self.telemetry = telemetry  # the client's events and counters
         self.nodes = NodeRegistry(config, telemetry)
         self.metadata = Metadata(self.nodes, config, telemetry)
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -51,16 +51,16 @@ PROBE_BYTES: Final = 64 * 1024
 """A request of at most this many batches and bytes measures the round trip. A single batch that
 hasn't grown behind another one does so too, if `max_batch_size` is larger."""
 
+# How many round trips of work may be in flight. Above 1, so that the rate can grow.
 _GAIN: Final = 2.0
-"""How many round trips of work may be in flight. Above 1, so that the rate can grow."""
 
+# A probe is due after this many round trips without one: probes cost a hundredth of the time
 _PROBE_EVERY: Final = 100
-"""A probe is due after this many round trips without one: probes cost a hundredth of the time."""
 
 _MIN_PROBE_S: Final = 1.0
 _SAMPLES: Final = 8
+# Weight of the earlier responses in the time per batch, for each further one
 _DECAY: Final = 7 / 8
-"""Weight of the earlier responses in the time per batch, for each further one."""
 
 
 def growth_bytes(round_trip_s: float, message_bytes: float) -> int:

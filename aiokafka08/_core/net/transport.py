@@ -38,14 +38,12 @@ R = TypeVar("R", bound=Response)
 HIGH_WATER_BYTES: Final = 64 * 1024
 """How many bytes a socket may buffer before callers have to wait."""
 
+# How many times `request_timeout_ms` to wait before a check for silence. The check then comes a
+# little after the callers' own deadlines.
 _SILENCE_CHECK_FACTOR: Final = 1.05
-"""How many times `request_timeout_ms` to wait before a check for silence.
 
-The check then comes a little after the callers' own deadlines.
-"""
-
+# The next check isn't sooner: a rest from rounding could check again and again at one time
 _SHORTEST_SILENCE_CHECK_S: Final = 0.001
-"""The next check isn't sooner: a rest from rounding could check again and again at one time."""
 
 
 class ResponseWaiter(Protocol):
@@ -66,28 +64,16 @@ class _PendingRequest(NamedTuple):
 
     waiter: ResponseWaiter
     sent_at: float
+    # How long the broker may be silent before the connection counts as dead. At least
+    # `request_timeout_ms`, even if the caller gives up earlier.
     timeout_s: float
-    """How long the broker may be silent before the connection counts as dead.
-
-    At least `request_timeout_ms`, even if the caller gives up earlier.
-    """
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
     """A pipelined connection to a broker; `open_connection()` makes it.
 
     Attributes:
-        version: what the broker supports.
-        close_reason: why the connection is closed; None while it is open.
-        has_responded: the broker has sent at least one response.
-        on_received: called after data was received, once the waiters have all responses in it. May
-            run any code, for example close the connection; must not raise.
-        last_used: loop time of the last request or response.
-        last_received: loop time of the last data; of the opening before the first.
         response_began: loop time when the first bytes of the last response came.
-        socket_closed: done when the socket is really closed.
-        session_lifetime_s: seconds after the opening at which the broker ends the SASL session;
-            infinity if it doesn't.
     """
 
     def __init__(
@@ -99,13 +85,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         protocol: ClientConnection | None = None,
     ) -> None:
         self.address = address
-        self.version = version
-        self.close_reason: str | None = None
-        self.has_responded = False
+        self.version = version  # what the broker supports
+        self.close_reason: str | None = None  # why the connection is closed; None while it is open
+        self.has_responded = False  # the broker has sent at least one response
+        # Called after data was received, once the waiters have all responses in it. May run any
+        # code, for example close the connection; must not raise.
         self.on_received: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
-        self.last_used = self._loop.time()
+        self.last_used = self._loop.time()  # loop time of the last request or response
+        # Loop time of the last data; of the opening before the first
         self.last_received = self.response_began = self.last_used
+        # Seconds after the opening at which the broker ends the SASL session; infinity if it
+        # doesn't
         self.session_lifetime_s = math.inf
         self._receiving = False  # a part of a response has come
         self._drain_reason: str | None = None  # why it is closed when nothing is in flight
@@ -121,6 +112,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._blocked_since: float | None = None  # loop time when the buffer became full
         self._write_lock = asyncio.Lock()  # FIFO: requests are written in order
         self._silence_timer: asyncio.TimerHandle | None = None
+        # Done when the socket is really closed
         self.socket_closed: asyncio.Future[None] = self._loop.create_future()
 
     def __repr__(self) -> str:

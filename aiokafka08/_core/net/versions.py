@@ -91,6 +91,8 @@ _APIS_0_10: Final = _APIS_0_9 | {
     ApiKey.SASL_AUTHENTICATE: range(2),
     ApiKey.DELETE_GROUPS: range(1),
 }
+# The releases that extended `_APIS_0_10`, with what the releases before them know. The latter of
+# two that extended an API comes first.
 _ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
     (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1), ApiKey.METADATA: range(2)},
     (0, 10, 2): {ApiKey.OFFSET_FETCH: range(2)},
@@ -98,8 +100,6 @@ _ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
     (2, 2): {ApiKey.SASL_AUTHENTICATE: range(1)},
     (1, 0): {ApiKey.SASL_HANDSHAKE: range(1), ApiKey.SASL_AUTHENTICATE: range(0)},
 }
-"""The releases that extended `_APIS_0_10`, with what the releases before them know. The
-latter of two that extended an API comes first."""
 
 LINE_APIS: Final[Mapping[BrokerLine, Mapping[ApiKey, range]]] = {
     BrokerLine.V0_8: _APIS_0_8_0,
@@ -115,17 +115,12 @@ are of its newest release; what an older one lacks is known from its ApiVersions
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersion:
-    """The line of one broker and the API versions that it and this client share.
-
-    Attributes:
-        line: the line.
-        apis: per API the versions that both sides support.
-        release: the release, as far as the broker's responses show it: "0.9", "3.5 or 3.6"; by
-            default that of the line.
-    """
+    """The line of one broker and the API versions that it and this client share."""
 
     line: BrokerLine
-    apis: Mapping[ApiKey, range]
+    apis: Mapping[ApiKey, range]  # per API the versions that both sides support
+    # The release, as far as the broker's responses show it: "0.9", "3.5 or 3.6"; by default that of
+    # the line
     release: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -221,11 +216,11 @@ def alive_request() -> ListOffsetsRequest:
     return ListOffsetsRequest(-1, [])
 
 
+# A group that never commits
 _PROBE_GROUP: Final = "aiokafka08-version-probe"
-"""A group that never commits."""
 
+# How many topics are enough that not all of them are deleted within a round trip
 _PROBE_TOPICS: Final = 10
-"""How many topics are enough that not all of them are deleted within a round trip."""
 
 
 def detect_version(exact: bool = False) -> Steps[BrokerVersion]:
@@ -397,6 +392,7 @@ def _from_api_versions(frame: memoryview) -> BrokerVersion:
     )
 
 
+# The releases, newest first, each with a version of an API that none before it had
 _RELEASES: Final[tuple[tuple[str, ApiKey, int], ...]] = (
     ("3.9", ApiKey.FETCH, 17),
     ("3.8", ApiKey.PRODUCE, 11),
@@ -418,7 +414,6 @@ _RELEASES: Final[tuple[tuple[str, ApiKey, int], ...]] = (
     ("0.10.2", ApiKey.OFFSET_FETCH, 2),
     ("0.10.1", ApiKey.FETCH, 3),
 )
-"""The releases, newest first, each with a version of an API that none before it had."""
 
 
 def release_of(max_versions: Mapping[int, int]) -> str:

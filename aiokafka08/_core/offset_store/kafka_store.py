@@ -33,8 +33,8 @@ from aiokafka08.structs import TopicPartition
 
 R = TypeVar("R", bound=Response)
 
+# A time before any retention; -1 would mean the broker's clock
 _LONG_AGO_MS: Final = 1
-"""A time before any retention; -1 would mean the broker's clock."""
 
 
 class KafkaOffsetStore:

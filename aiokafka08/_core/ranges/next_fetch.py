@@ -85,9 +85,10 @@ READ_TRIES: Final = 3
 
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 
+# How many of the entries that were dropped are compared with those that come next
 _COMPARED: Final = 2
-"""How many of the entries that were dropped are compared with those that come next."""
 
+# Why brokers refuse a fetch of one partition for good, and what to set
 _REFUSALS: Final = {  # docs/brokers.md 7.17
     UnsupportedVersionError.errno: (
         "the topic refuses to convert its messages for a protocol this old "
@@ -100,7 +101,6 @@ _REFUSALS: Final = {  # docs/brokers.md 7.17
         "seek() past it"
     ),
 }
-"""Why brokers refuse a fetch of one partition for good, and what to set."""
 
 
 class FetchStep(enum.Enum):
@@ -118,17 +118,16 @@ class FetchFinding(NamedTuple):
     """A step with its details."""
 
     step: FetchStep
+    # TOO_LARGE: the size that the message states, if the response shows it
     message_bytes: int | None = None
-    """TOO_LARGE: the size that the message states, if the response shows it."""
-    message_set: Buffer | None = None
-    """DATA: the part of the response to use; usually all of it."""
+    message_set: Buffer | None = None  # DATA: the part of the response to use; usually all of it
+    # CORRUPT: the offset of the next message, if it is known. It is the fetch offset if the damage
+    # stands in front of that.
     next_offset: int | None = None
-    """CORRUPT: the offset of the next message, if it is known. It is the fetch offset if the damage
-    stands in front of that."""
 
 
+# Offset and checksum of an entry
 _Identity = tuple[int, bytes]
-"""Offset and checksum of an entry."""
 
 
 class _Entry(NamedTuple):
@@ -137,8 +136,7 @@ class _Entry(NamedTuple):
     begin: int
     stop: int
     offset: int
-    checksum: bytes
-    """Its size and CRC."""
+    checksum: bytes  # its size and CRC
 
     @property
     def identity(self) -> _Identity:
@@ -154,9 +152,6 @@ class NextFetch:
     """Offset and size of the next fetch of one partition; see the module.
 
     Attributes:
-        offset: the next offset to fetch.
-        size_bytes: the size to which the fetch has grown; 0: it hasn't, use the usual size.
-        alone: whether the next request must contain this partition only.
         meets_damage: whether the last messages that came were followed by bytes that are no
             message, or by damaged offsets. These stand at `offset`, and the broker may fail to
             read over them (docs/brokers.md 7.19).
@@ -176,8 +171,10 @@ class NextFetch:
     )
 
     def __init__(self, offset: int) -> None:
-        self.offset = offset
+        self.offset = offset  # the next offset to fetch
+        # The size to which the fetch has grown; 0: it hasn't, use the usual size
         self.size_bytes = 0
+        # Whether the next request must contain this partition only
         self.alone = self.meets_damage = False
         self._was_damaged = False  # no message of the last response could be used
         self._dropped: list[_Identity] = []  # of the first entries behind what was used last

@@ -33,8 +33,8 @@ _log = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.5
 """How long a broker may wait for data that are fetched alone."""
+# An event loop that stood still for longer (as between two Spark batches) hides a wait
 _PAUSE_S: Final = 0.05
-"""An event loop that stood still for longer (as between two Spark batches) hides a wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,13 +50,10 @@ class _DueFetch:
 
 
 class RangeFetches:
-    """The fetches of bounded reads through one router.
-
-    Attributes:
-        large: held by the one reader that fetches more than its usual size, for a large message.
-    """
+    """The fetches of bounded reads through one router."""
 
     def __init__(self, router: Router) -> None:
+        # Held by the one reader that fetches more than its usual size, for a large message
         self.large = asyncio.Lock()
         self._router = router
         self._leaders: dict[int, _LeaderFetches] = {}

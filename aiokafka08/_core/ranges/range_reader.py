@@ -69,23 +69,23 @@ from aiokafka08.structs import TopicPartition
 
 DEFAULT_FETCH_BYTES: Final = 1048576
 _MIN_FETCH_BYTES: Final = 65536
+# After a timeout: how many smaller fetches have data until their size is doubled
 _FETCHES_OF_A_SIZE: Final = 8
-"""After a timeout: how many smaller fetches have data until their size is doubled."""
 MAX_IN_FLIGHT: Final = 3
 
+# A broker that responds after this share of the wait counts as having waited to the end: the two
+# clocks may run at different speeds
 _WAITED_SHARE: Final = 0.8
-"""A broker that responds after this share of the wait counts as having waited to the end: the two
-clocks may run at different speeds."""
 
+# From how many recent sets the next offsets are guessed
 _SPANS: Final = 8
-"""From how many recent sets the next offsets are guessed."""
 
+# How many wrong guesses are allowed at first. One more is allowed for every _WRONG_GUESSES guesses
+# made, which is a quarter of them. Beyond that, there is one request at a time.
 _WRONG_GUESSES: Final = 4
-"""How many wrong guesses are allowed at first. One more is allowed for every _WRONG_GUESSES guesses
-made, which is a quarter of them. Beyond that, there is one request at a time."""
 
+# Added to the estimated size of a gap
 _SPARE_BYTES: Final = 16 * 1024
-"""Added to the estimated size of a gap."""
 
 
 class RawSet(NamedTuple):
@@ -97,8 +97,7 @@ class RawSet(NamedTuple):
 
     message_set: Buffer
     fetch_offset: int
-    end_offset: int
-    """The offset after the set, but at most the end of the range."""
+    end_offset: int  # the offset after the set, but at most the end of the range
 
     def reader(
         self,

@@ -31,14 +31,10 @@ class FailureKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaslFailure:
-    """What an error about an authentication has in its `args`.
+    """What an error about an authentication has in its `args`."""
 
-    Attributes:
-        kind: what is missing or wrong.
-        remedy: what to do about it; the error's text ends with it. "": the text says nothing.
-    """
-
-    kind: FailureKind
+    kind: FailureKind  # what is missing or wrong
+    # What to do about it; the error's text ends with it. "": the text says nothing.
     remedy: str = ""
 
     def described(self, reason: str) -> str:

@@ -52,8 +52,8 @@ _BROKERS: Final = "/brokers/ids"
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
 BROKER: Final = 'a broker such as {"version":1,"host":"kafka1","port":9092}'
 """What the node of a broker holds, for errors."""
+# How many brokers an error names
 _SHOWN: Final = 10
-"""How many brokers an error names."""
 
 Resolve = Callable[[str], Iterable[str]]
 """Returns the addresses of a host's name."""
@@ -69,18 +69,13 @@ class Agreement(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
-    """What identifies a cluster.
+    """What identifies a cluster."""
 
-    Attributes:
-        brokers: node id → endpoints.
-        cluster_id: None if it isn't known, or the brokers have none.
-        bootstrap: endpoints of some of the brokers, whose node ids aren't known.
-        unread: the errors about nodes of other brokers, whose endpoints aren't known.
-    """
-
-    brokers: Mapping[int, Collection[Address]]
-    cluster_id: str | None = None
+    brokers: Mapping[int, Collection[Address]]  # node id → endpoints
+    cluster_id: str | None = None  # None if it isn't known, or the brokers have none
+    # Endpoints of some of the brokers, whose node ids aren't known
     bootstrap: Collection[Address] = ()
+    # The errors about nodes of other brokers, whose endpoints aren't known
     unread: Sequence[KafkaError] = ()
 
     def __str__(self) -> str:
@@ -228,15 +223,9 @@ class ClusterZookeeper:
         connect: "host:port,host:port/chroot".
         check: "refuse" or "warn", as `zookeeper_check`; None stands for "refuse".
         security: how sessions authenticate.
-
-    Attributes:
-        connect, security: as given.
-        shown: the address and the identity, for errors.
-        mismatch: what the last `verify` found that only warned of other brokers; "" if it found
-            none.
-        refused_at: when all servers last refused a connection, by `environment.monotonic()`.
     """
 
+    # When all servers last refused a connection, by `environment.monotonic()`
     refused_at: float | None = None
 
     def __init__(
@@ -246,10 +235,11 @@ class ClusterZookeeper:
         check: str | None,
         security: ZookeeperSecurity = OPEN,
     ) -> None:
-        self.connect = connect
+        self.connect = connect  # `connect`, `security`: as given
         self.security = security
         who = "" if security.identity is None else f" as {security.identity}"
-        self.shown = f"{connect}{who}"
+        self.shown = f"{connect}{who}"  # the address and the identity, for errors
+        # What the last `verify` found that only warned of other brokers; "" if it found none
         self.mismatch = ""
         self._router = router
         self._only_warns = check == "warn"

@@ -53,52 +53,42 @@ if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
 _ROOT: Final = "/consumers"
+# What the Scala consumer appends to its id to name a thread
 _THREAD: Final = re.compile(r"-[0-9]+\Z")
-"""What the Scala consumer appends to its id to name a thread."""
+# The name of the node of a partition
 _PARTITION: Final = re.compile(f"({NUMBER.pattern})")
-"""The name of the node of a partition."""
+# The node of a member whose id is <host>:<uuid>: of pykafka, or of a Go consumer
 _PYKAFKA: Final = re.compile(r"/ids/[^/]+:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-"""The node of a member whose id is <host>:<uuid>: of pykafka, or of a Go consumer."""
+# The name of the node of a partition's owner; pykafka writes <leader>-<partition>
 _OWNED: Final = re.compile(f"(?:(?:{NUMBER.pattern})-)?({NUMBER.pattern})")
-"""The name of the node of a partition's owner; pykafka writes <leader>-<partition>."""
+# The name that pykafka gives to the node of a topic, with Python 3
 _BYTES: Final = re.compile("b'(.*)'")
-"""The name that pykafka gives to the node of a topic, with Python 3."""
 _MEMBER: Final = (
     'a registration such as {"version":1,"subscription":{"orders":1},"pattern":"static"}'
 )
+# How many nodes are deleted at a time
 _AT_ONCE: Final = 500
-"""How many nodes are deleted at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
-    """A group with its members.
+    """A group with its members."""
 
-    Attributes:
-        described: the group; without members if `error` isn't None.
-        errors: nodes of it that can't be read.
-        error: the list of its members can't be read; None if it was.
-    """
-
-    described: DescribedGroup
-    errors: Sequence[KafkaError] = ()
-    error: KafkaError | None = None
+    described: DescribedGroup  # the group; without members if `error` isn't None
+    errors: Sequence[KafkaError] = ()  # nodes of it that can't be read
+    error: KafkaError | None = None  # the list of its members can't be read; None if it was
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsets:
-    """The committed offsets of a group.
-
-    Attributes:
-        offsets: what could be read.
-        errors: partitions whose node can't be read.
-        others: other nodes that can't be read, where partitions may be missing.
-        texts: what the nodes hold that hold no offset, whole.
-    """
+    """The committed offsets of a group."""
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    # Partitions whose node can't be read
     errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    # Other nodes that can't be read, where partitions may be missing
     others: list[KafkaError] = field(default_factory=list)
+    # What the nodes hold that hold no offset, whole
     texts: dict[TopicPartition, bytes] = field(default_factory=dict)
 
 

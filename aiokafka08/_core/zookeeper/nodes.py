@@ -37,6 +37,7 @@ NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 _PARTITION_STATE: Final = "/brokers/topics/[^/]+/partitions/[^/]+/state"
 # What harms a running cluster, or makes an offset look as if there had never been one, is never
 # advised: brokers and consumers hold ephemeral nodes, and the others have no copy.
+# What to do about a node that can't be read, by the first pattern that matches its path
 _REMEDIES: Final = (
     (
         f"/consumers/[^/]+/offsets/[^/]+/(?:{NUMBER.pattern})",
@@ -95,11 +96,10 @@ _REMEDIES: Final = (
     ),
     (".*", "Find out what wrote it before you change it"),
 )
-"""What to do about a node that can't be read, by the first pattern that matches its path."""
+# How many nodes are requested at a time
 _IN_FLIGHT: Final = 1000
-"""How many nodes are requested at a time."""
+# How many bytes of a node an error shows
 _SHOWN: Final = 100
-"""How many bytes of a node an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +192,10 @@ class NodeReader:
         client: of an open session.
         connect: the address of ZooKeeper, for errors.
         timeout_s: seconds to wait for the responses to a thousand requests.
-
-    Attributes:
-        connect: as given.
-        errors: the nodes that can't be read, by path, each with its error.
     """
 
     def __init__(self, client: KazooClient, connect: str, timeout_s: float) -> None:
+        # The nodes that can't be read, by path, each with its error
         self.errors: dict[str, KafkaError] = {}
         self._client = client
         self.connect = connect

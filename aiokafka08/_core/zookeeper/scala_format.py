@@ -24,8 +24,8 @@ MAX_THREADS: Final = 100_000
 `MemberRegistration.threads` makes a name for each thread."""
 
 _WILDCARDS: Final = ("white_list", "black_list")
+# The largest map of Scala that keeps the order in which its keys were added
 _ORDERED_KEYS: Final = 4
-"""The largest map of Scala that keeps the order in which its keys were added."""
 _32_BITS: Final = 0xFFFFFFFF
 
 
@@ -52,18 +52,13 @@ def encode_registration(topics: Iterable[str], now_ms: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MemberRegistration:
-    """What a member has registered.
+    """What a member has registered."""
 
-    Attributes:
-        member: the member's id.
-        subscription: topic → number of threads; with a pattern, regular expression → number of
-            threads for each topic that it selects, of which Scala takes the map's first entry.
-        pattern: "white_list", "black_list", or any other text, which means "static".
-    """
-
-    member: str
+    member: str  # the member's id
+    # Topic → number of threads; with a pattern, regular expression → number of threads for each
+    # topic that it selects, of which Scala takes the map's first entry
     subscription: Mapping[str, int]
-    pattern: str
+    pattern: str  # "white_list", "black_list", or any other text, which means "static"
 
     @property
     def is_wildcard(self) -> bool:

@@ -42,14 +42,10 @@ _log: Final = logging.getLogger("aiokafka08.consumer")
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group at one moment.
+    """A group at one moment."""
 
-    Attributes:
-        threads: topic → the threads of all members.
-        partitions: topic → the ids of its partitions, for the topics of this member's subscription.
-    """
-
-    threads: Mapping[str, Sequence[str]]
+    threads: Mapping[str, Sequence[str]]  # topic → the threads of all members
+    # Topic → the ids of its partitions, for the topics of this member's subscription
     partitions: Mapping[str, Sequence[int]]
 
 
@@ -62,10 +58,6 @@ class ScalaRegistry:
         timeout_s: seconds that one call here may take.
         on_change: called in a kazoo thread when something that `register_and_read` read changes.
         verify: `ZookeeperSession.verify`.
-
-    Attributes:
-        member: the registered id, or an id that may be registered because a response got lost; ""
-            if none.
     """
 
     def __init__(
@@ -78,6 +70,7 @@ class ScalaRegistry:
         client_id: str,
         verify: Callable[[KazooClient, float], object],
     ) -> None:
+        # The registered id, or an id that may be registered because a response got lost; "" if none
         self.member = ""
         self._client = client
         self._connect = connect

@@ -42,22 +42,22 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
 
+# For how long a temporary session is tried if no server accepts connections: a restart may pass, a
+# wrong port doesn't. kazoo has no option for it: it tries until the whole time is over.
 _REFUSED_S: Final = 2.0
-"""For how long a temporary session is tried if no server accepts connections: a restart may pass,
-a wrong port doesn't. kazoo has no option for it: it tries until the whole time is over."""
 
+# For how long a session that all servers refuse isn't tried again for as long: a command opens one
+# session after the other
 _REFUSED_LATELY_S: Final = 10.0
-"""For how long a session that all servers refuse isn't tried again for as long: a command opens one
-session after the other."""
 
+# How long a server may take to accept a connection that only finds out why there is no session
 _PROBE_S: Final = 1.0
-"""How long a server may take to accept a connection that only finds out why there is no session."""
 
+# What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first of its
+# releases allow a character more at the ends of each range; blanks of all kinds are allowed.
 _NOT_IN_NAMES: Final = re.compile(
     "[/\0-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]"
 )
-"""What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first of its
-releases allow a character more at the ends of each range; blanks of all kinds are allowed."""
 
 
 class MissingChrootError(KafkaUnavailableError):

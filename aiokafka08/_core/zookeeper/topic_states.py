@@ -51,50 +51,31 @@ SETTINGS: Final = 'settings such as {"version":1,"config":{"retention.ms":"1000"
 
 @dataclass(frozen=True, slots=True)
 class PartitionNode:
-    """What ZooKeeper has of a partition.
+    """What ZooKeeper has of a partition."""
 
-    Attributes:
-        replicas: node ids, the preferred leader first.
-        leader: node id; None without a leader, or while the first one is being elected.
-        isr: node ids of the in-sync replicas; None if they aren't known, as of a node that can't
-            be read.
-    """
-
-    replicas: tuple[int, ...]
-    leader: int | None
+    replicas: tuple[int, ...]  # node ids, the preferred leader first
+    leader: int | None  # node id; None without a leader, or while the first one is being elected
+    # Node ids of the in-sync replicas; None if they aren't known, as of a node that can't be read
     isr: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """What ZooKeeper has of a topic.
+    """What ZooKeeper has of a topic."""
 
-    Attributes:
-        partitions: by number; empty if the topic's node can't be read.
-        config: its own settings by name; None if they can't be read.
-        errors: the nodes of the topic that can't be read.
-        is_marked: whether it is marked for deletion.
-        moving: the partitions that are being reassigned, each with the node ids that are to have
-            its replicas.
-    """
-
-    partitions: Mapping[int, PartitionNode]
-    config: Mapping[str, str] | None
-    errors: Sequence[KafkaError] = ()
-    is_marked: bool = False
+    partitions: Mapping[int, PartitionNode]  # by number; empty if the topic's node can't be read
+    config: Mapping[str, str] | None  # its own settings by name; None if they can't be read
+    errors: Sequence[KafkaError] = ()  # the nodes of the topic that can't be read
+    is_marked: bool = False  # whether it is marked for deletion
+    # The partitions that are being reassigned, each with the node ids that are to have its replicas
     moving: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 class ClusterNodes(NamedTuple):
-    """What ZooKeeper has of a cluster.
+    """What ZooKeeper has of a cluster."""
 
-    Attributes:
-        topics: by name.
-        errors: the nodes that can't be read and belong to no topic.
-    """
-
-    topics: dict[str, TopicNode]
-    errors: list[KafkaError]
+    topics: dict[str, TopicNode]  # by name
+    errors: list[KafkaError]  # the nodes that can't be read and belong to no topic
 
 
 def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> ClusterNodes:
@@ -200,16 +181,13 @@ def _topic_of(path: str) -> str | None:
 
 
 class TopicCreations(NamedTuple):
-    """When ZooKeeper's nodes of topics were created.
+    """When ZooKeeper's nodes of topics were created."""
 
-    Attributes:
-        parent: the transaction that created the parent of all topics, and its time; it is another
-            one in another ZooKeeper, or chroot.
-        topics: by topic, the id of the transaction that created it (czxid). It stays the same as
-            long as the topic lives; a topic that was deleted and created again has a larger one.
-    """
-
+    # The transaction that created the parent of all topics, and its time; it is another one in
+    # another ZooKeeper, or chroot
     parent: str
+    # By topic, the id of the transaction that created it (czxid). It stays the same as long as the
+    # topic lives; a topic that was deleted and created again has a larger one.
     topics: dict[str, int]
 
 

@@ -55,23 +55,14 @@ def next_step(code: int) -> NextStep:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation of the group that this member has joined.
+    """A generation of the group that this member has joined."""
 
-    Attributes:
-        number: the generation's number, which the coordinator counts up.
-        member: the id of this member.
-        protocol: the name of the assignor that the coordinator chose.
-        is_leader: True if this member assigns the partitions.
-        subscription_number: `Subscription.number` when the member joined.
-        topics: the topics of that subscription at that time.
-    """
-
-    number: int
-    member: str
-    protocol: str
-    is_leader: bool
-    subscription_number: int
-    topics: frozenset[str]
+    number: int  # the generation's number, which the coordinator counts up
+    member: str  # the id of this member
+    protocol: str  # the name of the assignor that the coordinator chose
+    is_leader: bool  # True if this member assigns the partitions
+    subscription_number: int  # `Subscription.number` when the member joined
+    topics: frozenset[str]  # the topics of that subscription at that time
 
 
 def join_error(

@@ -22,8 +22,8 @@ SOON_LOOKS: Final = 10
 LONG_PAUSE_S: Final = 5.0
 """The pause between the requests after these. Before the first one, a warning names the topics."""
 
+# How many missing topics have a warning
 _MOST_WARNINGS: Final = 10
-"""How many missing topics have a warning."""
 
 
 class TopicSearch:
