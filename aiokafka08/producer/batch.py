@@ -1,7 +1,6 @@
 """The state of one batch (`Batch`) and of one partition's queue of batches (`PartitionQueue`).
 
-Plain data. `accumulator` creates both and is the only module that moves a batch
-between states; `sink` encodes the batches that it sends, and `outcome` counts their retries.
+Plain data; only `accumulator` moves a batch between states.
 
 Invariant: the slots that the compiled twin (`_producer_c`) reads and writes directly are always
 set (though `open_batch` may be None), and neither class has subclasses. These slots are `builder`,
@@ -41,7 +40,6 @@ class Batch:
     last_error: KafkaError | None = None  # the reason of the last retry
 
     def accepts(self, size: int, magic: int) -> bool:
-        """Whether a message of this size and format still fits in."""
         builder = self.builder
         return builder.magic == magic and builder.size_bytes + size <= self.limit_bytes
 

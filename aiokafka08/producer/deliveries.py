@@ -1,11 +1,7 @@
 """The result of a `send_many()` call, from which the caller reads the outcome of each message.
 
-A `send_many()` call appends runs of messages to batches. `Deliveries` is what the caller gets and
-awaits. It keeps one `DeliveryGroup` per run and no object per message. A group says which messages
-of the call the run has, in which batch they are, and at which index of the batch the run begins.
-`Acknowledged` is what awaiting it returns: a sequence that makes a message's `RecordMetadata` when
-the caller reads that item. `intake` makes the groups, `AIOKafkaProducer` makes the `Deliveries`;
-the outcomes of the batches are `batch_delivery.BatchDelivery` objects.
+`Deliveries` keeps one `DeliveryGroup` per run of messages that were appended to one batch, and no
+object per message. `Acknowledged` makes a message's `RecordMetadata` when the caller reads it.
 
 Invariant: awaiting a `Deliveries` checks after every 64 groups whether to yield to the event loop.
 Reading an item of `Acknowledged` looks at no group that comes later in the list than the item's.
@@ -95,10 +91,7 @@ class Deliveries:
         return counts
 
     def add_done_callback(self, fn: Callable[[Deliveries], object]) -> None:
-        """Call `fn` with this object, in the event loop, once each message is done.
-
-        A message is done when it is acknowledged or has failed.
-        """
+        """Call `fn` with this object, in the event loop, once each message is done."""
         asyncio.get_running_loop().call_soon(self._call_when_done, fn, 0)
 
     def _call_when_done(
@@ -106,7 +99,7 @@ class Deliveries:
     ) -> None:
         """Call `fn` now, or when the groups from group `first` on are done.
 
-        `done` is the future whose callback this is (default None).
+        `done` is the future whose callback this is.
         """
         for number in range(first, len(self._groups)):
             for part in self._groups[number].delivery.parts():

@@ -1,9 +1,5 @@
 """Apply the option `headers` of the producer to the messages that it sends.
 
-`AIOKafkaProducer` runs `HeaderPolicy.apply_all` for the messages of `send_many` and `apply_arrow`
-for the rows of `send_arrow`. It handles one message itself, since the fast path leaves messages
-with headers to it. `BatchBuilder` reads the mode.
-
 Invariant: messages whose headers are dropped are counted, and the first one of each topic is
 logged: one message and a batch when they are buffered, those of `send_many` and `send_arrow` when
 all are checked, before they are buffered.
@@ -124,7 +120,7 @@ class HeaderPolicy:
 
 
 def no_headers(where: str = "") -> UnsupportedVersionError:
-    """Return the error for headers; `where` is the message that has them, if there are several."""
+    """Return the error for headers; `where` names the message among several."""
     return UnsupportedVersionError(
         f"{where}: "
         * bool(where)

@@ -1,7 +1,4 @@
-"""Parse and check the producer's own options.
-
-`AIOKafkaProducer` calls `producer_options` at construction; the options of the network are checked
-by `_core.net.config`. All other modules of this package only read the resulting `ProducerOptions`.
+"""Parse and check the producer's own options; `_core.net.config` checks those of the network.
 
 Invariant: a wrong value raises at construction, with the option, the value and what is expected. An
 option that this client's protocol can't serve is refused there too, with the broker version that it
@@ -92,10 +89,7 @@ class ProducerOptions:
         )
 
     def unsupported_line(self, version: BrokerVersion, broker: str) -> KafkaError:
-        """Return the error for a broker whose line isn't among `supported_lines`.
-
-        `broker`: how the text names the broker.
-        """
+        """Return the error for a broker (named `broker`) whose line isn't supported."""
         if self.codec is Codec.LZ4 and version.line < BrokerLine.V0_8_2:
             return UnsupportedCodecError(
                 f"compression_type='lz4' needs brokers from 0.8.2 on; {broker} is of the "
@@ -149,6 +143,7 @@ def producer_options(
     check_one_of("compression_type", compression_type, list(_CODECS))
     codec = _CODECS[compression_type]  # type: ignore[index]
     try:
+        # Fails now, not at the first batch, if the codec's library isn't installed.
         compress(codec, b"")
     except ModuleNotFoundError as error:
         raise KafkaConfigurationError(f"compression_type={compression_type!r}: {error}") from error
@@ -180,11 +175,7 @@ def _required_acks(acks: object) -> int:
 
 
 def check_duration(option: str, value: object) -> float:
-    """Return `value` if it is a number from 0 to 2**63 - 1; fractions are allowed.
-
-    Raises:
-        IllegalArgumentError: it isn't.
-    """
+    """Return `value` if it is a number from 0 to 2**63 - 1; else raise IllegalArgumentError."""
     number = as_number(value)
     if number is None or not 0 <= number <= MAX_INT64:
         raise IllegalArgumentError(f"{option}={shortened(value)}: expected a finite number >= 0")
