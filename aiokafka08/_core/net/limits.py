@@ -1,7 +1,6 @@
 """The limits of the network layer that no option sets: `NetConfig.limits` has them.
 
-Invariant: a client keeps the limits with which its `NetConfig` was made. All clients use the
-defaults; a test makes a client with shorter ones.
+Invariant: a client keeps the limits with which its `NetConfig` was made.
 """
 
 from __future__ import annotations

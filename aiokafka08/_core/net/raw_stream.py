@@ -1,8 +1,5 @@
 """A new connection, on which raw frames are sent and read before a client's protocol takes it over.
 
-`probe` sends its requests on it, `authentication` the tokens of SASL; `transport` then hands it
-over to a `BrokerConnection`.
-
 Invariant: a frame that is larger than its reader allows isn't read. If a frame doesn't begin with a
 possible size, the error says what its first bytes look like.
 """
@@ -85,7 +82,6 @@ class RawStream(asyncio.StreamReaderProtocol):
 
 
 async def connect_raw(ip: str, address: Address, config: NetConfig) -> RawStream:
-    """Connect to an IP address of a host, with TLS if the client uses it."""
     _, stream = await asyncio.get_running_loop().create_connection(
         RawStream,
         ip,
