@@ -1,8 +1,7 @@
 """Check the consumer's options once, when `AIOKafkaConsumer` is made.
 
-`_core.net.config` checks the options of the network, `membership.choose` the assignors. Invariant:
-every wrong value raises an error that names the option, the value and what is expected; an option
-that needs a newer protocol raises `UnsupportedVersionError`, which names the request that it needs.
+Invariant: every wrong value raises an error that names the option, the value and what is expected;
+an option that needs a newer protocol raises `UnsupportedVersionError`, which names the request.
 """
 
 from __future__ import annotations
@@ -98,8 +97,6 @@ def consumer_config(
 ) -> ConsumerConfig:
     """Check the options and convert their units.
 
-    `rebalance_timeout_ms` and `consumer_timeout_ms` are only checked; they have no effect.
-
     Raises:
         IllegalArgumentError: an option has a wrong value.
         UnsupportedVersionError: an option needs a newer protocol than 0.8.
@@ -159,6 +156,7 @@ def consumer_config(
         raise IllegalArgumentError(
             f"partition_assignment_strategy={partition_assignment_strategy!r}: expected a list"
         )
+    # Only checked: it has no effect.
     check_not_negative("consumer_timeout_ms", consumer_timeout_ms)
     if max_poll_records is not None:
         max_poll_records = check_positive("max_poll_records", max_poll_records)

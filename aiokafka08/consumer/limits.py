@@ -1,7 +1,6 @@
 """The limits of a consumer that no option sets: `ConsumerEngine` takes them.
 
-Invariant: a consumer keeps the limits with which its engine was made. All consumers use the
-defaults; a test makes one with others.
+Invariant: a consumer keeps the limits with which its engine was made.
 """
 
 from __future__ import annotations
