@@ -63,7 +63,7 @@ class Accumulator:
         self.batch_bytes = min(batch_bytes, max_request_bytes)  # size at which a batch is full
         self.delivery_timeout_s = delivery_timeout_s
         # A batch accepts messages for `linger_s` after its first one, within these limits. So each
-        # message has at least the rest of `delivery_timeout_s`, although its batch has one deadline.
+        # message has at least the rest of `delivery_timeout_s`, though its batch has one deadline.
         least_s, most_s = (share * delivery_timeout_s for share in _OPEN_SHARES)
         self._least_time_s = delivery_timeout_s - max(least_s, min(linger_s, most_s))
         self._max_request_bytes = max_request_bytes

@@ -19,5 +19,4 @@ class MetricFamily:
     series: list[tuple[Labels, float]] = field(default_factory=list)
 
     def add(self, value: float, *labels: str) -> None:
-        """Add a series."""
         self.series.append((labels, value))
