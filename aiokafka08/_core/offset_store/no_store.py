@@ -1,4 +1,4 @@
-"""The offset store of a consumer without a group: nothing is committed, and commits raise an error."""
+"""The offset store of a consumer without a group: nothing is committed; commits raise an error."""
 
 from __future__ import annotations
 
