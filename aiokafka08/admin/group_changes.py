@@ -54,8 +54,8 @@ from aiokafka08.errors import (
 from aiokafka08.structs import TopicPartition
 
 DeletionOutcome = Literal["deleted", "expiring", "missing"]
-"""The outcome of a deletion: the group is gone; its coordinator removes the offsets at its
-next check, within `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
+"""The outcome of a deletion: the group is gone; its coordinator removes the offsets at its next
+check, within `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
 
 # How many groups one error names
 _SHOWN: Final = 20
