@@ -1,10 +1,7 @@
 """The pure twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
 
-`MessageSetReader.read_columns` appends messages to a `Columns`. `aiokafka08._core.arrow` wraps the
-buffers of a `Columns` in pyarrow arrays; only that module imports pyarrow. `consumer.record_buffer`
-calls `extend` with records that are already decoded. This module is the reference for the compiled
-twin (`_columns_c.pxi`, which takes constants and errors from here). Other modules use it by way of
-`message_set`.
+The reference for the compiled twin (`_columns_c.pxi`, which takes constants and errors from here).
+Other modules use it by way of `message_set`.
 
 Invariant: each buffer is in native byte order and in the layout of Arrow's format (validity bits
 from the lowest on; for n messages n + 1 int32 value offsets), so Arrow needs no copy of it.

@@ -1,10 +1,6 @@
-"""The pure twins of `summarize_set` and `MessageSetReader`; `message_format` has the layout they
-read.
+"""The pure twins of `summarize_set` and `MessageSetReader`; `message_format` has their layout.
 
-This module is the reference for the compiled twins (`_reader_c.pxi`, which takes `SetSummary` from
-here). `_core.ranges.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers,
-`_core.ranges.next_fetch` and `_core.ranges.range_reader` call `summarize_set`, all by way of
-`message_set`.
+The reference for the compiled twins (`_reader_c.pxi`, which takes `SetSummary` from here).
 
 Invariants: whatever the bytes are, reading them returns messages or raises
 `CorruptRecordException`. A set that was fetched may be cut off; the one inside a wrapper is whole,

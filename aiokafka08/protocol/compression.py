@@ -1,14 +1,8 @@
 """Compression of message sets: gzip, snappy (xerial and raw) and lz4, in Kafka's framings.
 
-The builders `compress` a message set into the value of a wrapper message; the readers `decompress`
-that value. The builders and readers (see `message_set`), not this module, handle wrappers, offsets
-and CRCs, and turn the errors of this module into public ones. `decompress` accepts what the
-Java consumer accepts. `record_batch` compresses and decompresses the records of a batch by the same
-codecs and zstd, which wrappers don't have: `compress_records_behind`, `decompress_records`.
-
-Both may run in any thread, and hold the GIL for less than a millisecond at a time: the libraries
-release it, and the results grow in place (`_Output`), in steps of at most 256 KiB, without a second
-copy. docs/performance.md has the measurements.
+`decompress` accepts the same bytes as the Java consumer. Both directions may run in any thread, and
+hold the GIL for less than a millisecond at a time: the libraries release it, and the results grow
+in place (`_Output`).
 
 Invariants: whatever the compressed bytes are, `decompress` allocates at most about twice its
 `limit` (for lz4 4 MiB more), since it checks each length before it allocates. The bytes cause no

@@ -1,16 +1,11 @@
 """Cut a byte stream into size-prefixed frames, however it is chunked.
 
 `FrameReader` owns the receive buffers. It copies small frames out of one reused buffer. A large
-frame gets a buffer of its own: the bytes that came with its size are copied into it, and the socket
-writes the rest there directly. Callers can pass on views of a frame.
+frame gets a buffer of its own, which the socket fills directly.
 
 Invariants: memory is spent on bytes that have arrived, not on a size that the peer has announced.
 A size is checked against the limit first. The buffer of a large frame then grows in `_STEPS` as it
-fills, and its pages become resident when bytes are written to them. Memory is reused only when no
-view of it is left.
-
-`connection` (the client) and the embedded cluster (`testing`) read frames; `api` decodes them.
-`consumer.fetcher` calls `held_bytes` to account for memory.
+fills. Memory is reused only when no view of it is left.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Encode and decode Produce for one partition, the usual case of a producer that doesn't batch.
 
-`connection` asks this module first. It declares no struct and handles no error: for anything but
-one topic with one partition, and for bytes or values that don't fit, it returns None, and `api`
-encodes or decodes by its declarations.
+For anything but one topic with one partition, and for bytes or values that don't fit, the functions
+return None, and `api` encodes or decodes by its declarations.
 
 Invariant: the bytes and the values are those of `api.encode_request` and `api.decode_response`.
-Compared with these, it takes a quarter of the time, which one message at a time pays per message.
 """
 
 from __future__ import annotations

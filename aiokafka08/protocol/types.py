@@ -1,13 +1,11 @@
 """Wire types, and the compiler from declared structs to readers and writers.
 
-A struct is a dataclass whose fields are annotated with the wire types below. `requests`,
-`coordinator.protocol` and the sticky assignor declare structs; `compiled(struct, version)` compiles
-each once per version. Neighbouring fixed-width fields become one `struct.Struct`.
+A struct is a dataclass whose fields are annotated with the wire types below;
+`compiled(struct, version)` compiles it once per version.
 
 Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are.
 Before a reader allocates memory, it checks that the remaining bytes can hold the stated length (for
-an array: the stated count, times the minimum size of an item). `read_limited` bounds the number of
-items as well, for the embedded cluster's brokers. A `StepReader` yields at least once
+an array: the stated count, times the minimum size of an item). A `StepReader` yields at least once
 in `STEP_BYTES` and an item, however long its arrays are.
 """
 

@@ -1,7 +1,4 @@
-"""Why an authentication failed, as a value beside the text: the doctor makes findings of it.
-
-Pure. `authentication` and the mechanisms put a `SaslFailure` into the `args` of their errors; the
-layers above keep it when they join the errors of several addresses.
+"""Why an authentication failed, as a value beside the text: the doctor makes findings of it. Pure.
 
 Invariant: the text of an error with a remedy ends with it, as `described()` makes it.
 """

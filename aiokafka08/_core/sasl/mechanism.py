@@ -1,4 +1,4 @@
-"""The interface of the mechanisms: `_core.net.authentication` uses it, and `choose` makes them."""
+"""The interface of the SASL mechanisms."""
 
 from __future__ import annotations
 
