@@ -79,7 +79,7 @@ def unknown_option(
 ) -> IllegalArgumentError:
     """Return the error for an unknown option, with the most similar known name, or all.
 
-    `prefix` is what all known names begin with, `other` text about what else is expected.
+    All known names begin with `prefix`; `other` ends the expected names.
     """
     # Imports asyncio, which the checks of the options do without.
     from aiokafka08._core.concurrency.loop_yield import finish_steps

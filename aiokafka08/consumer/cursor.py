@@ -163,7 +163,7 @@ class Cursor:
         # How to find the position; None once it is known
         self.start: StartPosition | None = StartPosition.STORED
         self.paused = False  # the user has paused the partition; what is buffered stays
-        # What calls have taken and not returned yet; empty after the position was moved
+        # Messages that calls have taken and not returned yet; empty after the position was moved
         self.unreturned: list[TakenRecords] = []
         # The partition is being revoked; its messages aren't returned any more
         self.revoked = False
@@ -174,7 +174,7 @@ class Cursor:
         self.polled_at_ms: int | None = None
         self.not_before = 0.0  # loop time at which the back-off ends
         self.in_flight: PartitionFetch | None = None  # the fetch that counts, or None
-        # What the requested fetches that don't count any more may still bring
+        # Bytes that the superseded fetches may still bring
         self.superseded_bytes = 0
         self.growth = 1  # how many shares of the memory a fetch requests (`fetch_memory`)
         # Fetch the partition now, beside a long poll that is in flight without it: the log may have
@@ -182,8 +182,7 @@ class Cursor:
         # back after an error, from another leader or after a wait for memory; False once it has
         # caught up with the log, or joined a long poll.
         self.urgent = False
-        # What `fetch_memory` has granted beyond the partition's share, for a message larger than
-        # the share
+        # Bytes that `fetch_memory` has granted beyond the partition's share, for a larger message
         self.borrowed_bytes = 0
         # The partition's part of the memory when its last fetch began (`fetch_memory`)
         self.part_bytes = 0

@@ -214,7 +214,7 @@ class ConsumerEngine:
         )
 
     async def finish(self) -> None:
-        """End the calls that take messages, and commit what they have returned."""
+        """End the calls that take messages, and commit the positions behind their messages."""
         # Before the membership ends: other members read the partitions after that.
         self.collector.close()
         await self.commits.stop()
@@ -310,7 +310,7 @@ class ConsumerEngine:
 
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Continue at `offset`, for the user."""
-        # What calls have taken doesn't count any more.
+        # Messages that calls have taken don't count any more.
         cursor.unreturned.clear()
         cursor.seek(offset)
         self.rewind(cursor, offset)
@@ -318,7 +318,7 @@ class ConsumerEngine:
     def rewind(self, cursor: Cursor, offset: int) -> None:
         """Continue at `offset`, which a call has taken and doesn't return."""
         self.collector.remove(cursor)
-        # What other calls have taken before `offset` and not returned still counts.
+        # Messages that other calls have taken before `offset` and not returned still count.
         cursor.unreturned = [taken for taken in cursor.unreturned if taken.position < offset]
         cursor.put_back(offset)
         self._cursor_changed(cursor)

@@ -103,7 +103,7 @@ class Fetcher:
         self.request_failures = 0  # how many of them failed as a whole
         self.fetched_bytes = 0  # bytes of all message sets that came
         self._router = router
-        self.memory = memory  # what the cursors may buffer and request
+        self.memory = memory  # limits the bytes that cursors buffer and request
         self._observer = observer
         self._min_bytes = min_bytes
         self._max_wait_s = max_wait_s
@@ -194,7 +194,7 @@ class Fetcher:
             for cursor in self.memory.idle_borrowers(wanted):
                 if cursor.position is not None:
                     cursor.drop_buffer()  # the messages are fetched again later
-                    self.update(cursor)  # returns what it has borrowed
+                    self.update(cursor)  # returns the borrowed bytes
 
     def report_damage(self, cursor: Cursor) -> None:
         text = "the next message is damaged or too large; fetching it again, from offset"

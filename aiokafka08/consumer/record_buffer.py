@@ -203,7 +203,7 @@ class RecordBuffer:
         # Bytes charged for the sets that aren't decoded to their ends
         # `decompressed_bytes`: bytes that the last decoding step has decompressed.
         self.buffered_bytes = self.decompressed_bytes = 0
-        # Iterator over the records of the current slice that weren't returned yet
+        # Iterator over the records of the current slice that weren't returned yet.
         # The collector and the public consumer step it directly, one step per message. The progress
         # is read from it (`length_hint`); nothing is counted per message.
         self.remaining: Iterator[Record] = iter(self._current)

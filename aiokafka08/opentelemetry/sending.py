@@ -175,7 +175,7 @@ async def _send_all(
 # The producer of each prepared batch that has no message yet
 _owners: WeakKeyDictionary[BatchBuilder, AIOKafkaProducer] = WeakKeyDictionary()
 
-# For each prepared batch what puts the context of its span `create` in, and that context
+# Per prepared batch the injector of the context of its span `create`, and that context
 _injectors: WeakKeyDictionary[BatchBuilder, tuple[ContextInjector, SpanContext]] = (
     WeakKeyDictionary()
 )

@@ -61,7 +61,7 @@ class Outcome(enum.Enum):
 
 
 class BatchDecision(NamedTuple):
-    """The outcome of a batch, and what else the response calls for."""
+    """The outcome of a batch, and further consequences of the response."""
 
     outcome: Outcome  # what happens to the batch
     error: KafkaError | None = None  # the reason; None if the batch is stored

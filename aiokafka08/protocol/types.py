@@ -497,7 +497,7 @@ def _sized_field_reader(
 
 
 def _builder(cls: Any, absent: list[tuple[str, Any]]) -> Callable[[list[Any]], Any] | None:
-    """Return what makes a value of its read fields; None if they are the arguments of the class."""
+    """Return the function that makes a value of its read fields; None for the class itself."""
     others = dict(absent)
     fields = [field for field in dataclasses.fields(cls) if field.name not in others]
     names = tuple(field.name for field in fields)

@@ -64,7 +64,8 @@ class CoordinatorLookup:
         self.group = group
         self._router = router
         self._node_id = node_id
-        self._advertised: tuple[int, Address, Address] | None = None  # node, its address, by whom
+        # The node, its address, and the broker that named it
+        self._advertised: tuple[int, Address, Address] | None = None
         self._lock = asyncio.Lock()
 
     async def node_id(self, *, timeout_s: float | None = None) -> int:

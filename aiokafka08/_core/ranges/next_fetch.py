@@ -107,7 +107,7 @@ class _Entry(NamedTuple):
 
     @property
     def identity(self) -> _Identity:
-        """What distinguishes it from other entries of the log."""
+        """Offset, size and CRC, which differ from those of other entries of the log."""
         return self.offset, self.checksum
 
 

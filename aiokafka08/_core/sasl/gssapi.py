@@ -414,7 +414,7 @@ def _cache_name() -> str:
 
 
 def _identity(file: str) -> object:
-    """Return what tells a file from one that replaces it."""
+    """Return the identity of a file, which differs from that of its replacement."""
     try:
         found = os.stat(file)
     except OSError:

@@ -22,18 +22,18 @@ class Mechanism(ABC):
     """A mechanism with its credentials, for all connections of a client."""
 
     name: str  # the name that SaslHandshake sends
-    description: str  # who authenticates, for errors; without secrets
+    description: str  # mechanism and user, for errors; without secrets
     starts_raw: bool  # brokers from 0.8.2 (HDP) to 3.9 accept its tokens without SaslHandshake
     thread: DaemonThread | None = None  # runs the steps, which may take long; None: they don't
     # What a timeout says while the client's next token isn't ready
     wait: str = "the client's token isn't ready"
     wait_kind: FailureKind | None = None  # the same by what is missing; None: that is the program's
     hint: str  # what to check if the broker refuses without a reason
-    refusal_hint: str = ""  # what follows the broker's reason, if that says little
+    refusal_hint: str = ""  # for the error, behind the broker's reason, if that says little
 
     @property
     def principal(self) -> str | None:
-        """Who the broker takes the client for, as far as the client knows."""
+        """The client's principal at the broker, as far as the client knows it."""
         return None
 
     @abstractmethod

@@ -33,9 +33,9 @@ V = TypeVar("V")
 NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 """The name of a node of a partition or a broker."""
 _PARTITION_STATE: Final = "/brokers/topics/[^/]+/partitions/[^/]+/state"
-# What harms a running cluster, or makes an offset look as if there had never been one, is never
-# advised: brokers and consumers hold ephemeral nodes, and the others have no copy.
-# What to do about a node that can't be read, by the first pattern that matches its path
+# The remedy for an unreadable node, by the first pattern that matches its path. No remedy harms a
+# running cluster, or makes an offset look as if it had never been there: brokers and consumers hold
+# ephemeral nodes, and the others have no copy.
 _REMEDIES: Final = (
     (
         f"/consumers/[^/]+/offsets/[^/]+/(?:{NUMBER.pattern})",

@@ -243,7 +243,7 @@ class ScalaRegistry:
         return f"{self._root}/owners/{tp.topic}/{tp.partition}"
 
     def _current_session_id(self) -> int:
-        """Return the session's id, which nobody knows without a connection."""
+        """Return the session's id; raise KazooTimeoutError without a connection."""
         from kazoo.handlers.threading import KazooTimeoutError
 
         client_id = self._client.client_id

@@ -57,7 +57,7 @@ PROPERTIES: Final = tuple(PREFIX + name for name in _PROPERTIES)
 class ZookeeperSecurity:
     """How sessions of ZooKeeper authenticate, and how their nodes are protected."""
 
-    # Whom errors name, such as "digest user 'alice'"; None: the client doesn't authenticate
+    # The identity in errors, such as "digest user 'alice'"; None: no authentication
     identity: str | None = None
     # Whether new nodes may be changed by this identity only, and read by all
     sets_acl: bool = False

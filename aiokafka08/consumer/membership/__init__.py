@@ -63,7 +63,7 @@ class Membership(Protocol):
 
     @property
     def is_joined(self) -> bool:
-        """Whether this consumer reads what it was assigned last; needs no running event loop."""
+        """Whether this consumer reads its last assignment; needs no running event loop."""
 
     async def start(self) -> None:
         """Start; with a subscription, return after the first assignment."""
