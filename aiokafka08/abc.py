@@ -1,7 +1,4 @@
-"""The base classes that users derive from. Names and signatures are those of aiokafka 0.14.
-
-`consumer.engine` calls the methods of the user's listener.
-"""
+"""The base classes that users derive from. Names and signatures are those of aiokafka 0.14."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`AIOKafkaClient`, the type of `producer.client` and `consumer._client`, for annotations.
 
-In aiokafka it is the network layer, which programs can construct too. Here `net` is that layer, and
-`_core.net.client_attributes` makes the only instances.
+In aiokafka it is the network layer, which programs can construct too. Here it can't be constructed.
 """
 
 from __future__ import annotations

@@ -4,21 +4,7 @@
     aiokafka08.compat.install()      # before the first import of the framework
     from faststream.kafka import KafkaBroker
 
-or, for a program that stays as it is:
-
-    python -m aiokafka08.compat -m faststream run app:app
-    python -m aiokafka08.compat service.py --its-arguments
-
-`install()` adds a finder to `sys.meta_path`: `aiokafka` and its modules become other names of
-`aiokafka08` and its modules, so classes are the same objects under both names. Nothing is written
-to disk, and the distribution aiokafka may be installed or not: programs that ask for its version
-(FastStream, OpenTelemetry's instrumentor) get that of the release whose interface this package has.
-
-Options that a framework doesn't pass get defaults from environment variables while this is
-installed: AIOKAFKA08_ZOOKEEPER_CONNECT is `zookeeper_connect` of consumers and admin clients,
-AIOKAFKA08_ZOOKEEPER_CHECK is their `zookeeper_check`, and AIOKAFKA08_OFFSETS_STORAGE is
-`offsets_storage` of consumers with a group. AIOKAFKA08_HEADERS, the default of `headers`, holds
-without `install()`, too.
+or, for a program that stays as it is: `python -m aiokafka08.compat -m faststream run app:app`.
 
 Invariant: importing this module changes nothing, and `uninstall()` restores what `install()` has
 changed. Modules that were imported in between keep the classes that they have.
@@ -43,23 +29,21 @@ if TYPE_CHECKING:  # a client imports this module for `default_of`, and none of 
 
 _REAL: Final = "aiokafka"
 _OURS: Final = "aiokafka08"
+# The release of aiokafka whose names and signatures this package has
 _VERSION: Final = "0.14.0"
-"""The release of aiokafka whose names and signatures this package has."""
+# For options that a framework doesn't pass. AIOKAFKA08_HEADERS, the default of `headers`, holds
+# without `install()`, too.
 _VARIABLES: Final = {
     "zookeeper_connect": "AIOKAFKA08_ZOOKEEPER_CONNECT",
     "zookeeper_check": "AIOKAFKA08_ZOOKEEPER_CHECK",
     "offsets_storage": "AIOKAFKA08_OFFSETS_STORAGE",
 }
+# The defaults by option, while this is installed
 _defaults: dict[str, str] = {}
-"""The defaults by option, while this is installed."""
 
 
 def default_of(option: str, given: str | None) -> str | None:
-    """Return `given`, or the default of the option if that is None; None if there is no default.
-
-    Consumer and admin client call it for an option that a framework may not pass. The default of
-    `headers` is always that of the environment, see `embedded_headers`.
-    """
+    """Return `given`, or the default of the option if that is None."""
     return _defaults.get(option) if given is None else given
 
 
@@ -86,6 +70,8 @@ class AliasFinder:
     ) -> Iterator[Distribution]:
         """Return the distribution aiokafka if it is the one looked for, before one on disk."""
         if context is not None and context.name is not None and context.name.lower() == _REAL:
+            # Programs ask for aiokafka's version (FastStream, OpenTelemetry's instrumentor). It may
+            # not be installed.
             yield _alias_distribution()
 
 
@@ -109,6 +95,11 @@ def _alias_distribution() -> Distribution:
 def install() -> None:
     """Make `import aiokafka` mean this package, until `uninstall()`. The second call does nothing.
 
+    Options that a framework doesn't pass then get defaults from environment variables:
+    AIOKAFKA08_ZOOKEEPER_CONNECT is `zookeeper_connect` of consumers and admin clients,
+    AIOKAFKA08_ZOOKEEPER_CHECK their `zookeeper_check`, and AIOKAFKA08_OFFSETS_STORAGE
+    `offsets_storage` of consumers with a group.
+
     Raises:
         IllegalStateError: aiokafka itself was imported before, so that some modules would have its
             classes and others those of this package.
@@ -125,6 +116,8 @@ def install() -> None:
     _defaults.update(
         {name: os.environ[key] for name, key in _VARIABLES.items() if os.environ.get(key)}
     )
+    # `aiokafka` and its modules become other names of this package's modules, so classes are the
+    # same objects under both names. Nothing is written to disk.
     sys.meta_path.insert(0, AliasFinder)
 
 
@@ -149,8 +142,7 @@ def _own_name(name: str) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Call `install()`, and run a module (`-m name`) or a script with the rest of the arguments.
 
-    Raises:
-        SystemExit: there is no such module or script; or as the program.
+    Raises SystemExit if there is no such module or script, else as the program.
     """
     is_module = arguments[:1] == ["-m"]
     program = arguments[is_module:][:1]
@@ -174,7 +166,6 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _module_problem(name: str) -> str | None:
-    """Return why no module of this name can be run; None if it can."""
     try:
         spec = find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:

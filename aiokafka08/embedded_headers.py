@@ -6,23 +6,8 @@ before the payload, in an envelope that `EmbeddedHeaderUtils` of spring-cloud-st
     0xff, number of headers (1 byte), for each header: length of the name (1 byte), name (UTF-8),
     length of the value (4 bytes, signed, big-endian), value (JSON, UTF-8); then the payload
 
-`embed` writes an envelope, `extract` reads one. `headers_mode` checks the option `headers` of
-producer, consumer and Spark. The producer (`producer/headers.py`), the consumer's `record_buffer`
-and `arrow` call them.
-
-Rules:
-
-- A value that doesn't begin with 0xff is no envelope. `extract` returns it as it is.
-- `embed` puts a value that begins with 0xff into an envelope even if there are no headers, so what
-  `embed` has written is always read back unchanged.
-- A null value stays null, since an envelope would undo a deletion in a compacted topic. So it can't
-  have headers.
-- A header value is text in UTF-8, and becomes a JSON string. Another JSON value that Spring has
-  written (a number, say) is read as its JSON text.
-- A header whose value is None or the JSON null is left out, as Spring does.
-
-Invariant: `extract` returns or raises EmbeddedHeadersError, whatever the bytes; each length is
-checked before it is used.
+Invariants: `extract` returns or raises EmbeddedHeadersError, whatever the bytes; each length is
+checked before it is used. What `embed` has written is always read back unchanged.
 """
 
 from __future__ import annotations
@@ -54,12 +39,7 @@ _MAX_NAME_BYTES: Final = 255
 def headers_mode(given: object, environ: Mapping[str, str] | None = None) -> HeadersMode:
     """Return the mode: `given`, else that of `AIOKAFKA08_HEADERS`, else "refuse".
 
-    Args:
-        given: the option `headers`; None if it isn't given.
-        environ: the environment; None for that of the process (default None).
-
-    Raises:
-        IllegalArgumentError: it is no mode; names the option or the variable.
+    Raises IllegalArgumentError if it is no mode; names the option or the variable.
     """
     name = "headers"
     if given is None:
@@ -71,23 +51,23 @@ def headers_mode(given: object, environ: Mapping[str, str] | None = None) -> Hea
 
 
 def embed(value: bytes | None, headers: Headers | None) -> bytes | None:
-    """Return the value with its headers in an envelope.
-
-    Without headers the value is returned as it is, unless it begins with 0xff. A null value is
-    returned without the headers.
+    """Return the value with its headers in an envelope; a null value loses them.
 
     Raises:
         TypeError: `headers` isn't a list of pairs (str, bytes or None).
         IllegalArgumentError: the envelope can't have these headers; says why.
     """
+    # An envelope would undo a deletion in a compacted topic. So a null value has no headers.
     if value is None:
         return None
     if not headers:
+        # Without headers too, or the value would be read as an envelope.
         return _ESCAPE + value if value[:1] == b"\xff" else value
     count = 0
     parts: list[bytes] = []
     for header in headers:
         name, text = _encode(header)
+        # Spring leaves out a header whose value is null.
         if text is not None:
             count += 1
             parts += (len(name).to_bytes(1), name, len(text).to_bytes(4), text)
@@ -106,7 +86,6 @@ def _json_encoder() -> Callable[[str], str]:
 
 
 def _encode(header: Any) -> tuple[bytes, bytes | None]:
-    """Return the name of a header in UTF-8, and its value as JSON; None for a null value."""
     if not (isinstance(header, list | tuple) and len(header) == 2 and isinstance(header[0], str)):
         raise TypeError(f"headers: {header!r}; expected pairs of a name (str) and a value (bytes)")
     name, value = header
@@ -131,10 +110,9 @@ def _encode(header: Any) -> tuple[bytes, bytes | None]:
 
 
 def extract(value: bytes) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
-    """Return the payload and the headers of a value.
+    """Return the payload and the headers of a value; without an envelope the value itself.
 
-    Raises:
-        EmbeddedHeadersError: the value begins with 0xff, but is no whole envelope; says why.
+    Raises EmbeddedHeadersError if the value begins with 0xff, but is no whole envelope.
     """
     if value[:1] != b"\xff":
         return value, ()
@@ -199,4 +177,5 @@ def _decode(text: bytes) -> bytes | None:
     parsed = _json_decoder()(text.decode())
     if isinstance(parsed, str):
         return parsed.encode()
+    # Another JSON value that Spring has written (a number, say) is read as its JSON text.
     return None if parsed is None else text

@@ -1,13 +1,8 @@
-"""What client and embedded cluster take from the process: randomness, clocks, ids, threads.
+"""The replaceable environment of client and embedded cluster: randomness, clocks, ids, threads.
 
 They use these names in place of `random`, `time`, `uuid`, executors and `asyncio.to_thread`, so
-that a simulation (`testing.simulation`) can replace them all at once. The event loop's time isn't
-here: `loop.time()` is replaced with the loop. `cli`, `monitoring` and `spark` are outside: they are
-programs and servers with threads and clocks of their own, which no simulation runs.
-
-A replacement holds for the whole process, so that a use costs one read of a name. What runs in
-other threads would see it too. So clients and clusters register at their start (`enter()`), and
-neither begins while the other is there.
+that a simulation (`testing.simulation`) can replace them all at once. `loop.time()` isn't here: it
+is replaced with the loop. The programs and servers (`cli`, `monitoring`, `spark`) are outside.
 
 Invariant: a caller reads a name at each use (`environment.wall_time()`) and never keeps what it
 refers to. Only `replace()` assigns to them. State that Python code can't read at each use, such as
@@ -128,25 +123,20 @@ def wall_time_ms() -> int:
 
 
 def on_replace(listener: Callable[[], object]) -> None:
-    """Call `listener` now, and at each beginning and end of a replacement.
-
-    For state that is derived from the environment and can't be read at each use.
-    """
+    """Call `listener` now, and at each beginning and end of a replacement."""
     _listeners.append(listener)
     listener()
 
 
 def enter(user: str) -> None:
-    """Register that a client or cluster starts in the running event loop.
+    """Register that a client or cluster (`user`) starts in the running event loop.
 
-    Args:
-        user: its name, for errors.
-
-    Raises:
-        RuntimeError: a simulation is in force in another thread.
+    Raises RuntimeError if a simulation is in force in another thread.
     """
     thread = threading.current_thread()
     with _lock:
+        # A replacement holds for the whole process, so that a use costs one read of a name. Other
+        # threads would see it too.
         if not is_real and thread.ident != _replacing_thread:
             raise RuntimeError(
                 f"{user} in thread {thread.name!r}: a simulation in another thread has replaced "
@@ -175,9 +165,6 @@ def _refuse_replacement() -> None:
 def replace(**names: Any) -> Iterator[None]:
     """Replace functions of this module for one block.
 
-    Args:
-        names: the new values by the names that they replace.
-
     Raises:
         RuntimeError: a replacement is in force, or a client or cluster was started in another
             thread whose event loop runs: there is one environment per process.
@@ -203,7 +190,7 @@ def replace(**names: Any) -> Iterator[None]:
 
 
 def _begin_after_fork() -> None:
-    """Forget the loops of threads that the child doesn't have, and a lock that they may hold."""
+    """Forget the loops of threads that the child lacks, and a lock that they may hold."""
     global _lock  # noqa: PLW0603
     _lock = threading.Lock()
     _users.clear()

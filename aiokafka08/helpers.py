@@ -1,7 +1,4 @@
-"""Helpers for users, with aiokafka's names. `spark` uses them too.
-
-Their only I/O is reading certificate files.
-"""
+"""Helpers for users, with aiokafka's names. Their only I/O is reading certificate files."""
 
 from __future__ import annotations
 
@@ -65,10 +62,8 @@ def create_ssl_context(
 
 
 def _key_problem(keyfile: _Path, *, has_password: bool) -> str | None:
-    """Return why a private key can't be read, as text; None if its file doesn't show it.
-
-    OpenSSL says "PEM lib" for all of this.
-    """
+    """Return why a private key can't be read, as text; None if its file doesn't show it."""
+    # OpenSSL says "PEM lib" for all of this.
     with open(keyfile, "rb") as file:
         pem = file.read()
     if b"PRIVATE KEY" not in pem:

@@ -1,10 +1,7 @@
 """Partitioners: choose the partition of a message.
 
-A partitioner is called as in aiokafka: `partitioner(key_bytes, all_partitions, available)`.
-`all_partitions` are all partitions of the topic, ascending; `available` are those with a leader.
-`producer.topics.TopicRoute.choose` calls it, with the partitions from the metadata. A partitioner
-of this module has state about one topic, so each topic gets its own instance
-(`partitioner_factory`). `DefaultPartitioner` and `murmur2` have aiokafka's names.
+A partitioner is called as in aiokafka: `partitioner(key_bytes, all_partitions, available)`. One of
+this module has state about one topic, so each topic gets its own instance (`partitioner_factory`).
 
 Invariant: a key's partition depends only on the key and `all_partitions`, so it doesn't change
 while a partition has no leader.
@@ -108,7 +105,6 @@ class _Partitioner:
     def __call__(
         self, key_bytes: bytes | None, all_partitions: Sequence[int], available: Sequence[int], /
     ) -> int:
-        """See `Partitioner`."""
         if key_bytes is None:
             return self._without_key(available or all_partitions)
         return all_partitions[self._positive_hash(key_bytes) % len(all_partitions)]
@@ -141,6 +137,7 @@ class RoundRobinPartitioner(_Partitioner):
     __slots__ = ("_counter",)
 
     def __init__(self) -> None:
+        # Random, so that producers don't all begin with the same partition.
         self._counter = environment.random.getrandbits(31)
 
     def _without_key(self, candidates: Sequence[int]) -> int:
@@ -163,13 +160,14 @@ class StickyPartitioner(_Partitioner):
         self._previous: int | None = None
 
     def on_new_batch(self, partition: int) -> None:
-        """See `BatchAware`. Batches of other partitions than the current one are ignored."""
+        # Batches of other partitions than the current one are ignored.
         if partition == self._current:
             self._current = None
             self._previous = partition
 
     def _without_key(self, candidates: Sequence[int]) -> int:
         current = self._current
+        # Also if the partition has lost its leader.
         if current is None or current not in candidates:
             others = [partition for partition in candidates if partition != self._previous]
             current = self._current = environment.random.choice(others or candidates)
@@ -240,6 +238,7 @@ class ScalaPartitioner082(_ScalaPartitioner):
 
     def _positive_hash(self, key: bytes) -> int:
         hash_code = self._hash_code(key)
+        # The lowest hash code has no positive counterpart (KAFKA-1469).
         return 0 if hash_code == _MIN_INT else abs(hash_code)
 
 
@@ -319,8 +318,6 @@ def partitioner_factory(
 
 
 def without_step(partitioner: Partitioner) -> Partitioner:
-    """Return a copy of a partitioner of this module, whose calls don't change the original.
-
-    Any other partitioner is returned itself.
-    """
+    """Return a copy of a partitioner of this module; any other one is returned itself."""
+    # The copy's calls don't change the original.
     return copy.copy(partitioner) if isinstance(partitioner, _Partitioner) else partitioner

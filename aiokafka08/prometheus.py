@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 Client = AIOKafkaProducer | AIOKafkaConsumer
 
+# How long to wait for the event loop of a client
 _HELD_S: Final = 1.0
-"""How long to wait for the event loop of a client."""
 
 
 class ClientMetric(NamedTuple):
@@ -156,7 +156,7 @@ class _ClientCollector(Collector):
 
 
 def _metrics(client: Client) -> dict[str, float]:
-    """Return what `metrics()` returns in the client's event loop."""
+    """Return the result of `metrics()` in the client's event loop."""
     loop = client._lifecycle.loop
     if loop is None or not loop.is_running() or loop is asyncio._get_running_loop():
         return client.metrics()
@@ -164,10 +164,12 @@ def _metrics(client: Client) -> dict[str, float]:
     async def metrics() -> dict[str, float]:
         return client.metrics()
 
+    # The registry may be scraped in a thread.
     future = asyncio.run_coroutine_threadsafe(metrics(), loop)
     try:
         return future.result(_HELD_S)
     except TimeoutError:
+        # No series of this client in this scrape: its event loop is held up.
         future.cancel()
         return {}
 
@@ -193,7 +195,6 @@ def _add(
     key: str,
     value: float,
 ) -> None:
-    """Add one value of `metrics()` to its family."""
     labels = {"client_id": client_id}
     partition = _PARTITION_LAG.fullmatch(key)
     if partition is not None:

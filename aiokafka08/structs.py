@@ -1,7 +1,6 @@
-"""The small values of the public API: partitions, offsets, records. All packages use them.
+"""The small values of the public API: partitions, offsets, records.
 
-Names, fields and their order are those of aiokafka 0.14. The structs of the wire protocol are in
-`protocol.api`.
+Names, fields and their order are those of aiokafka 0.14.
 
 Invariant: this module holds plain data without behaviour. It imports no module of this package.
 """
@@ -92,7 +91,7 @@ class RecordMetadata(NamedTuple):
 
 
 class _Extensible:
-    """Gives instances of a class with slots a `__dict__` for the attributes that others set."""
+    """Gives instances of a class with slots a `__dict__` for attributes set from outside."""
 
     __slots__ = ("__dict__",)
 

@@ -1,13 +1,7 @@
 """Report what the client does: typed events, counters, log lines.
 
-An event is a small frozen dataclass. Each client creates one `Telemetry`. All parts of the client
-call its `emit()`, which counts the event, logs it and passes it to the user's `on_event` hook.
-`metrics()` of producer and consumer return the counters, together with gauges that their owners
-compute.
-
-Invariant: of events that compare equal, at most one in 30 s is logged above DEBUG. One exception
-limits the memory: after about 1,000 different events `Telemetry` forgets what it has logged, and an
-equal event may be logged again. Events and log lines never contain keys or values of messages.
+Invariant: of events that compare equal, at most one in 30 s is logged above DEBUG, unless about
+1,000 different ones come in between. Events and log lines never contain keys or values of messages.
 """
 
 from __future__ import annotations
@@ -27,8 +21,8 @@ REPEAT_SECONDS: Final = 30.0
 The same holds for exceptions of one type that the `on_event` hook raises.
 """
 
+# How many partitions or brokers a log line names
 _MAX_LISTED: Final = 20
-"""How many partitions or brokers a log line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +327,6 @@ def _name(partition: TopicPartition) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return the count with its noun, such as "1 message" or "2 messages"."""
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
@@ -382,6 +375,7 @@ class Telemetry:
         if self._on_event is not None:
             try:
                 self._on_event(event)
+            # A failing hook has no other effect.
             except Exception as error:
                 logging.getLogger("aiokafka08").log(
                     self._level(("hook", type(error).__name__), logging.ERROR),

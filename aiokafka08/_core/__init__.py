@@ -1,1 +1,1 @@
-"""What public packages share; none of it is public."""
+"""Private code that the public packages share."""

@@ -1,19 +1,12 @@
-"""Convert between messages and Arrow record batches.
+"""Convert between messages and Arrow record batches; only this module and `spark` import pyarrow.
 
 Owns the Arrow schema of received messages (`schema`), the batches built from decoded columns
 (`record_batch`), and the columns of a batch to be produced (`ArrowRows`). The column names are
 those of Spark's Kafka source; columns are found by name, never by place.
 
 Invariant: keys and values are not copied and become no Python objects, in either direction, unless
-a column has to be cast or its rows have to be sorted by partition.
-
-Called by the consumer (`getmany_arrow`), the producer (`producer/messages.py`) and `spark/`.
-`protocol.message_set` fills the buffers of received columns. pyarrow, the extra
-`aiokafka08[arrow]`, is imported at the first use, for `getmany_arrow` in a thread; outside `spark/`
-only this module imports it. No column of a received batch is made from Python objects: for these,
-pyarrow imports pandas where it is installed. Nor does a column to be produced become one from
-Python objects, and compute functions get scalars of `scalar()`, for the same reason.
-`arrow_headers` gets pyarrow from here.
+a column has to be cast or its rows have to be sorted by partition. No column and no scalar is made
+from Python objects either: for these, pyarrow imports pandas where it is installed.
 """
 
 from __future__ import annotations
@@ -44,11 +37,7 @@ _imported = threading.Event()  # set when the import of pyarrow has ended
 
 
 def require_pyarrow() -> Any:
-    """Return the module pyarrow.
-
-    Raises:
-        KafkaConfigurationError: pyarrow is not installed.
-    """
+    """Return the module pyarrow; raise KafkaConfigurationError if it isn't installed."""
     try:
         import pyarrow
     except ImportError as error:
@@ -60,11 +49,9 @@ def require_pyarrow() -> Any:
 
 
 async def import_pyarrow(offload: Offload) -> None:
-    """Do what `require_pyarrow` does, in a thread if pyarrow isn't imported yet.
-
-    The first import takes up to half a second, which would hold the event loop. In a simulation it
-    takes no time, so that a run doesn't depend on what the process has imported before.
-    """
+    """Do what `require_pyarrow` does, in a thread if pyarrow isn't imported yet."""
+    # The first import would hold the event loop for long. In a simulation it takes no time, so that
+    # a run doesn't depend on what the process has imported before.
     if _imported.is_set() or not environment.is_real:
         require_pyarrow()
     else:
@@ -78,11 +65,9 @@ async def import_pyarrow(offload: Offload) -> None:
 def schema() -> pa.Schema:
     """Return the schema of received messages.
 
-    The columns are key, value, topic, partition, offset, timestamp and timestampType.
-
     `timestamp` is in microseconds (UTC), though Kafka's timestamps are in milliseconds. `timestamp`
     and `timestampType` are null in message format 0, which has no timestamps. `timestamp` is also
-    null where it is negative, or beyond the range of microseconds in int64 (the year 294247).
+    null where it is negative, or beyond the range of microseconds in int64.
     """
     pa = require_pyarrow()
     return pa.schema(
@@ -101,11 +86,8 @@ def schema() -> pa.Schema:
 def record_batch(runs: Sequence[tuple[TopicPartition, int]], columns: Columns) -> pa.RecordBatch:
     """Build one record batch from decoded columns, whose buffers it takes over without a copy.
 
-    Args:
-        runs: the partition of each message, as pairs of a partition and a number of consecutive
-            messages.
-        columns: filled by `MessageSetReader.read_columns`. Don't append to them afterwards: the
-            batch uses their buffers.
+    `runs` are pairs of a partition and a number of consecutive messages. Don't append to `columns`
+    afterwards.
     """
     pa = require_pyarrow()
     fields = schema()
@@ -143,7 +125,6 @@ def _array(pa: Any, type_: pa.DataType, count: int, column: Column) -> pa.Array:
 
 
 def _topic_array(pa: Any, runs: Sequence[tuple[TopicPartition, int]]) -> pa.Array:
-    """Return the topic of each message."""
     parts = []
     for topic, its_runs in groupby(runs, key=lambda run: run[0].topic):
         count = sum(rows for _, rows in its_runs)
@@ -155,10 +136,7 @@ def _topic_array(pa: Any, runs: Sequence[tuple[TopicPartition, int]]) -> pa.Arra
 
 @lru_cache(maxsize=8)
 def _repeat_topic(topic: str, rows: int) -> pa.Array:
-    """Return an array of a topic's name, from buffers: `pa.scalar` would import pandas.
-
-    Batches share parts of it.
-    """
+    """Return an array of a topic's name, from buffers; batches share parts of it."""
     pa = require_pyarrow()
     name = topic.encode()
     names = pa.Array.from_buffers(
@@ -168,7 +146,7 @@ def _repeat_topic(topic: str, rows: int) -> pa.Array:
 
 
 def scalar(value: int) -> Any:
-    """Return an int64 scalar, from a buffer: `pa.scalar` would import pandas."""
+    """Return an int64 scalar, from a buffer."""
     pa = require_pyarrow()
     return pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(array("q", [value]))])[0]
 
@@ -177,29 +155,22 @@ def scalar(value: int) -> Any:
 
 
 class ArrowRows:
-    """Columns of a record batch to be produced: a whole batch, or some of its rows.
-
-    The attributes refer to Arrow's own buffers.
-
-    Attributes:
-        indices: the index of each row in the batch that the caller passed.
-        values: the values of all rows.
-        keys: the keys of all rows, or None if no row has a key.
-        timestamps_ms: the timestamps of all rows, or None if no row has a timestamp.
-        has_partitions: True if at least one row of the caller's batch names its partition.
-    """
+    """Columns of a record batch to be produced: a whole batch, or some of its rows."""
 
     __slots__ = ("_batch", "has_partitions", "indices", "keys", "timestamps_ms", "values")
 
     def __init__(self, batch: pa.RecordBatch, indices: Sequence[int]) -> None:
         names = batch.schema.names
         self._batch = batch
-        self.indices = indices
-        self.values = as_binary_column(batch.column("value"))
+        self.indices = indices  # the index of each row in the batch that the caller passed
+        self.values = as_binary_column(batch.column("value"))  # the values of all rows
+        # The keys of all rows, or None if no row has a key
         self.keys = as_binary_column(batch.column("key")) if "key" in names else None
+        # The timestamps of all rows, or None if no row has a timestamp
         self.timestamps_ms = (
             _int64_values(batch.column("timestamp")) if "timestamp" in names else None
         )
+        # True if at least one row of the caller's batch names its partition
         self.has_partitions = "partition" in names
 
     @classmethod
@@ -247,7 +218,6 @@ class ArrowRows:
 
     @property
     def average_row_bytes(self) -> int:
-        """Average size of a row in bytes, at least 1."""
         return max(int(self._batch.nbytes) // max(len(self.values), 1), 1)
 
     def named_partitions(self) -> list[int]:
@@ -279,9 +249,7 @@ class ArrowRows:
     ) -> list[tuple[int, ArrowRows]]:
         """Return the rows of each partition, in their order.
 
-        A row goes to the partition that it names, else to the partition of its key, else to the
-        partition that `choose` returns. These rows must be consecutive in the caller's batch
-        (the returned ones may not be): `indices` is computed from the first.
+        These rows must be consecutive in the caller's batch (the returned ones may not be).
 
         Args:
             by_key: the partition of each row's key, -1 for a row without a key. None if keys don't
@@ -314,6 +282,7 @@ class ArrowRows:
             return [(sizes[0][0], self)]
         order = pc.sort_indices(column)  # a stable sort: the order within a partition stays
         batch = self._batch.take(order)
+        # Computed from the first index, so the rows must be consecutive.
         indices = _int64_values(pc.add(order.cast("int64"), scalar(self.indices[0])))
         parts, start = [], 0
         for partition, size in sizes:
@@ -333,7 +302,6 @@ def as_binary_column(column: Any) -> BinaryColumn:
 
 
 def count_filled_lists(column: Any) -> int:
-    """Return how many rows of a column of lists are neither null nor empty."""
     import pyarrow.compute as pc
 
     count: int | None = pc.sum(pc.greater(pc.list_value_length(column), scalar(0))).as_py()
@@ -356,7 +324,6 @@ def count_rows_by_partition(batch: Any) -> Counter[TopicPartition]:
 
 
 def _int64_values(column: Any) -> memoryview[int]:
-    """Return the values of an int64 column without nulls."""
     values = memoryview(column.buffers()[1]).cast("B").cast("q")
     return values[column.offset : column.offset + len(column)]
 
@@ -381,7 +348,6 @@ _CASTABLE_TO_BINARY: Final = {
 
 
 def _partition_column(pa: Any, batch: Any, name: str) -> Any:
-    """Return a column as int32."""
     column = batch.column(name)
     if pa.types.is_integer(column.type) or pa.types.is_null(column.type):
         return _cast(pa, column, name, pa.int32(), "integers of 32 bits")

@@ -1,9 +1,6 @@
 """Read and write the envelopes of headers (`embedded_headers`) of whole Arrow batches.
 
-Owns the Arrow type of the column `headers`, which is that of Spark's Kafka source. The consumer's
-`getmany_arrow` and Spark's reader call `extract_rows`, the producer (`producer/headers.py`) calls
-`embed_rows` and `count_rows_with_headers`, `opentelemetry` calls `read_headers` and
-`change_headers`.
+Owns the Arrow type of the column `headers`, which is that of Spark's Kafka source.
 
 Invariant: as in `arrow`, no column is made from Python objects, and a batch that has no envelope,
 or needs none, keeps its columns uncopied.
@@ -31,11 +28,11 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import Array, DataType, RecordBatch
 
+# Rows that one step of `embed_rows` or `change_headers` handles
 _PER_STEP: Final = 256
-"""Rows that one step of `embed_rows` or `change_headers` handles."""
 
+# A step of `extract_rows` ends when it has read this many headers
 _HEADERS_PER_STEP: Final = 256
-"""A step of `extract_rows` ends when it has read this many headers."""
 
 
 @cache
@@ -53,15 +50,8 @@ def extract_rows(
 ) -> Generator[None, None, tuple[RecordBatch, list[int], EmbeddedHeadersError | None]]:
     """Return a received batch with payloads as values, and the column `headers`, in steps.
 
-    Each run of rows ends before its first row whose envelope is damaged.
-
-    Args:
-        batch: has the columns of `arrow.schema`.
-        counts: how many rows each run has, in the order of the rows.
-        extract: reads an envelope.
-
-    Returns:
-        The batch, how many rows each run has kept, and the error of the first damaged row or None.
+    Each run of rows ends before its first row whose envelope is damaged. `counts` has the number
+    of rows of each run. Also returns how many rows each run has kept, and the first error or None.
     """
     pa = require_pyarrow()
     values = as_binary_column(batch.column("value"))
@@ -113,11 +103,7 @@ def _located(error: EmbeddedHeadersError, batch: RecordBatch, row: int) -> Embed
 
 
 def count_rows_with_headers(batch: RecordBatch) -> int:
-    """Return how many rows of a batch to be produced have headers.
-
-    Raises:
-        TypeError: the column `headers` has a wrong type.
-    """
+    """Return how many rows have headers; TypeError if the column has a wrong type."""
     pa = require_pyarrow()
     if "headers" not in batch.schema.names:
         return 0
@@ -142,6 +128,7 @@ def embed_rows(batch: RecordBatch) -> Generator[None, None, tuple[RecordBatch, i
     values = as_binary_column(column)
     made: dict[int, bytes | None] = {}
     dropped = 0
+    # A value that begins like an envelope needs one, or it would be read as one.
     for row in _marked_rows(column):
         made[row] = embed(values[row], None)
     for start in range(0, batch.num_rows, _PER_STEP):
@@ -169,14 +156,8 @@ def change_headers(
 ) -> Generator[None, None, RecordBatch]:
     """Return a batch with the column `headers` changed, or added, in steps.
 
-    A batch with a null header or a null name is returned as it is: `embed_rows` refuses it.
-
-    Args:
-        batch: has a column `value`.
-        change: returns the headers of a row, from whether it has a value, and its headers.
-
-    Raises:
-        TypeError: the column `headers` has a wrong type.
+    `change` returns the headers of a row, from whether it has a value, and its headers. Raises
+    TypeError if the column `headers` has a wrong type.
     """
     pa = require_pyarrow()
     filled = batch.column("value").is_valid().to_pylist()
@@ -216,11 +197,7 @@ def _marked_rows(column: Any) -> list[int]:
 
 
 def read_headers(batch: RecordBatch, start: int, stop: int) -> Sequence[Headers | None]:
-    """Return the headers of the rows from `start` to before `stop`.
-
-    Raises:
-        TypeError: the column `headers` has a wrong type.
-    """
+    """Return the headers of the rows from `start` to before `stop`; TypeError as above."""
     if "headers" not in batch.schema.names:
         return [None] * (stop - start)
     column = batch.column("headers")
@@ -271,7 +248,6 @@ def _headers_array(pa: Any, headers: Sequence[Headers]) -> Generator[None, None,
 
 
 def _binary_array(pa: Any, type_: DataType, items: Sequence[bytes | None]) -> Array:
-    """Return an array of items, made from buffers."""
     offsets = array("q" if str(type_).startswith("large_") else "i", [0])
     total = 0
     for item in items:

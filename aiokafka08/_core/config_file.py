@@ -1,12 +1,8 @@
 """Read a configuration file of TOML: sections, keys, their checks and defaults.
 
     SECTIONS = {"": {"name": Key(a_text, is_required=True)}, "copy": {"rate": Key(a_rate)}}
-    text = read_file(path, "the TOML file of a bridge")
-    with named(path):
-        values = check_sections(text, SECTIONS)
 
-The section "" has the keys in front of the first section. The bridge and the gateway read their
-files so.
+The section "" has the keys in front of the first section.
 
 Invariants: a key that isn't in the sections is an error that names similar ones. An error names the
 file, the key, the value (unless it may be a secret) and what is expected.
@@ -46,14 +42,12 @@ def a_text(value: object) -> str:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """Check a list of texts."""
     if not isinstance(value, list) or not all(isinstance(text, str) and text for text in value):
         raise ValueError("a list of non-empty strings")
     return tuple(value)
 
 
 def a_boolean(value: object) -> bool:
-    """Check a boolean."""
     if not isinstance(value, bool):
         raise ValueError("true or false")
     return value
@@ -83,8 +77,6 @@ def seconds(least: float, most: float) -> Callable[[object], float]:
 
 
 def one_of(*values: str) -> Callable[[object], str]:
-    """Return the check of a choice."""
-
     def check(value: object) -> str:
         if not isinstance(value, str) or value not in values:
             raise ValueError(expected_one_of(values))
@@ -161,16 +153,13 @@ def _value(name: str, key: Key, value: object) -> Any:
     try:
         return key.check(value)
     except ValueError as error:
+        # A table of properties may have a secret.
         shown = name if key.check is a_table else f"{name}={shorten(value)}"
         raise IllegalArgumentError(f"{shown}: expected {error}") from None
 
 
 def read_file(path: Path, expected: str) -> str:
-    """Return the text of a file.
-
-    Raises:
-        IllegalArgumentError: it can't be read; names it, and what is expected.
-    """
+    """Return the text of a file; IllegalArgumentError names it, and what is expected."""
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -182,8 +171,7 @@ def read_file(path: Path, expected: str) -> str:
 def named(path: Path) -> Iterator[None]:
     """Put the file's name in front of errors while the block reads it.
 
-    Raises:
-        IllegalArgumentError: in place of each error of the block, and of TOML.
+    Each error of the block, and of TOML, becomes an IllegalArgumentError.
     """
     try:
         yield

@@ -1,6 +1,7 @@
-"""Leave objects out of garbage collections that live on anyway; for programs, not for clients.
+"""Keep full garbage collections short in programs with many long-lived objects.
 
-A full collection visits each object, those of imports too, and holds the event loop meanwhile.
+A full collection visits each object, those of imports too, and holds the event loop meanwhile. Only
+the package's own programs use this: a client must not change the garbage collection of its process.
 """
 
 from __future__ import annotations
@@ -10,38 +11,36 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+# More frozen objects than an interpreter has at its start: Python 3.12.1 has 375, others none
 _FROZEN_BY_PYTHON: Final = 1000
-"""More frozen objects than an interpreter has at its start: Python 3.12.1 has 375, others none."""
 
 
 @contextmanager
 def older_objects_left_out() -> Iterator[None]:
     """Let no garbage collection visit the objects that exist now, while the block runs.
 
-    Young garbage is collected first. Garbage that has survived two collections is left out, too: to
-    find it takes a full collection, which is what holds the event loop.
-    Of blocks that overlap, the end of the first one ends it for all. If the program had frozen
-    objects before (`gc.freeze`), all stay frozen: nobody can tell whose they are.
+    If such blocks overlap, the end of the first one ends it for all.
     """
     has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
+    # Garbage that has survived two collections is left out too: only a full collection would find
+    # it, and that holds the event loop.
     gc.collect(1)
     gc.freeze()
     try:
         yield
     finally:
+        # If the program has frozen objects itself (`gc.freeze`), all stay frozen: Python doesn't
+        # tell them apart.
         if not has_frozen:
             gc.unfreeze()
 
 
 @contextmanager
 def rare_full_collections(clock: Callable[[], float], interval_s: float = 3600.0) -> Iterator[None]:
-    """Let a full garbage collection visit old objects only once in a while, while the block runs.
+    """Let a full garbage collection visit old objects only once in `interval_s`, in the block.
 
-    For a program that keeps hundreds of thousands of objects, such as samples of a large cluster: a
-    full collection of these takes a tenth of a second or more. Others than the first one in
-    `interval_s` seconds leave out what exists at their begin. Young garbage is collected as always,
-    and reference counts free most of the rest; what is left waits for that time. It is for programs
-    that serve: one that ends after its work, such as the doctor, keeps no client waiting.
+    For a program that serves and keeps hundreds of thousands of objects, such as the samples of a
+    large cluster.
     """
     has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
     visited_at = clock()
@@ -51,6 +50,8 @@ def rare_full_collections(clock: Callable[[], float], interval_s: float = 3600.0
         if phase != "start" or info["generation"] < 2:
             return
         if clock() - visited_at < interval_s:
+            # Young garbage is collected as always, and reference counts free most of the rest; what
+            # is left waits for the next full collection.
             gc.freeze()
         elif not has_frozen:
             visited_at = clock()

@@ -1,15 +1,10 @@
 """Import the public names of a package on first use (PEP 562).
 
-`aiokafka08` and `aiokafka08.testing` use it. pytest imports both in every session of an environment
-where they are installed, because of `testing.pytest_plugin`; most sessions need neither.
+pytest imports `aiokafka08.testing` in every session of an environment where it is installed,
+because of its plugin; most sessions need nothing of it.
 
 Invariant: after `import aiokafka08`, the only modules of `aiokafka08` in `sys.modules` are
 `aiokafka08`, `_core` and this one; after `import aiokafka08.testing`, also that one.
-
-Each of the two packages lists its public names once, as imports under `if TYPE_CHECKING`. Type
-checkers, editors and import-linter read them there. Python compiles the block and doesn't run it:
-`import_when_used()` reads the names and their modules from the compiled code, which is there
-without the source too. Python 3.15's `lazy from` can replace this module.
 """
 
 from __future__ import annotations
@@ -21,15 +16,13 @@ from functools import cache
 
 
 def import_when_used(package: str) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """Return the `__getattr__` and `__dir__` of the package that calls this.
+    """Return the `__getattr__` and `__dir__` of the package `package`, which calls this.
 
-    Type checkers must not see the call: with a `__getattr__` they would accept misspelt names. So
-    it stands in the `else` of the block with the imports. `__all__` has the names that the package
-    imports from its modules; what it imports from itself are public modules.
-
-    Args:
-        package: Its `__name__`.
+    The package lists its public names once, as imports under `if TYPE_CHECKING`. Call this in the
+    `else` of that block: a type checker that saw a `__getattr__` would accept misspelt names.
     """
+    # Python compiles the block of imports and doesn't run it. The compiled code has the names and
+    # their modules, also where the source is missing.
     code = sys._getframe(1).f_code
 
     @cache
@@ -64,5 +57,5 @@ def import_when_used(package: str) -> tuple[Callable[[str], object], Callable[[]
 
 
 def _is_in(module: str, package: str) -> bool:
-    """Return whether the module is the package or in it; not for this module, a mere tool."""
+    """Return whether the module is in the package, without this module."""
     return f"{module}.".startswith(f"{package}.") and module != __name__

@@ -1,7 +1,7 @@
-"""`LimitedLog`: log what others cause, and nothing that goes on in a loop can fill the disk.
+"""Log events that other parties cause, so that no endless repetition fills the disk.
 
-What happens first is logged at once. What repeats within a minute is counted, and the count is
-logged at the minute's end. What has repeated goes on being counted in the next minute.
+The first event of a key is logged at once. Repetitions within a minute are counted, and the count
+is logged at the minute's end; counting then goes on in the next minute.
 
 Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines, each twice at most, of at
 most `MAX_CHARACTERS` each, whatever is in the texts.
@@ -32,12 +32,11 @@ Later = Callable[[float, Callable[[], object]], _Timer]
 
 
 def later_in_loop(delay_s: float, call: Callable[[], object]) -> asyncio.TimerHandle:
-    """Call it in the running event loop."""
+    """Call it in the running event loop after the delay."""
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 
 def later_in_thread(delay_s: float, call: Callable[[], object]) -> threading.Timer:
-    """Call it in a thread of its own."""
     timer = threading.Timer(delay_s, call)
     timer.daemon = True
     timer.start()
@@ -45,12 +44,7 @@ def later_in_thread(delay_s: float, call: Callable[[], object]) -> threading.Tim
 
 
 class LimitedLog:
-    """See the module; any thread may use it, if `later` can be called there.
-
-    Args:
-        logger: where it is logged, as warnings.
-        later: ends the periods.
-    """
+    """See the module; any thread may use it, if `later` can be called there."""
 
     def __init__(self, logger: logging.Logger, later: Later) -> None:
         self._logger = logger
@@ -76,7 +70,7 @@ class LimitedLog:
         self._logger.warning("%s", text)
 
     def close(self) -> None:
-        """Log what was counted, and begin anew with the next text."""
+        """Log the counts, and begin anew with the next text."""
         with self._lock:
             if self._timer is not None:
                 self._timer.cancel()

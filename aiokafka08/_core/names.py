@@ -1,9 +1,7 @@
 """How errors and warnings show names and patterns that are wrong. Pure.
 
-    >>> did_you_mean("ordrs", ["orders", "visits"])
-    ". Did you mean 'orders'?"
-
-Callers append the results to an error's text.
+>>> did_you_mean("ordrs", ["orders", "visits"])
+". Did you mean 'orders'?"
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from typing import Final
 
 from aiokafka08.errors import IllegalArgumentError
 
+# Comparing so many names takes half a second
 _MOST_COMPARED: Final = 20_000
-"""Comparing so many names takes half a second."""
 _COMPARED_AT_ONCE: Final = 100
 _MOST_NAMED: Final = 3
 _LIKE_A_GLOB: Final = re.compile(r"(?<![.\])}\\])(?<!\\.)\*")
@@ -26,11 +24,7 @@ _LIKE_A_GLOB: Final = re.compile(r"(?<![.\])}\\])(?<!\\.)\*")
 def similar_names(name: str, known: Iterable[str]) -> Generator[None, None, list[str]]:
     """Return at most three similar names, the most similar first, whatever their case.
 
-    It works in steps: run it with `finish_steps()`, or in an event loop with `run_in_steps()`.
-
-    Args:
-        name: what was given; it isn't similar to itself.
-        known: the names that exist; the first 20,000 are compared.
+    Works in steps (`finish_steps()`, `run_in_steps()`). `name` isn't similar to itself.
     """
     from difflib import get_close_matches
 
@@ -56,7 +50,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def visible(text: str) -> str:
-    """Return a text in which characters that can't be seen are escapes, as in `repr()`."""
+    """Return a text in which invisible characters are escapes, as in `repr()`."""
     if text.isprintable():
         return text
     return "".join(
@@ -66,10 +60,7 @@ def visible(text: str) -> str:
 
 
 def glob_hint(pattern: str) -> str:
-    """Return a sentence for an error if a regular expression looks like a pattern of a shell.
-
-    Returns "" for others.
-    """
+    """Return a sentence for an error if a regular expression looks like a glob; else ""."""
     if _LIKE_A_GLOB.search(pattern) is None:
         return ""
     meant = _LIKE_A_GLOB.sub(".*", pattern)
@@ -78,27 +69,22 @@ def glob_hint(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NamePatterns:
-    """Which names are meant: those that a pattern of `include` matches, and none of `exclude`.
+    """A choice of names: those that a pattern of `include` matches, and none of `exclude`.
 
-    A pattern is a regular expression that must match the whole name, so a plain name means itself.
+    Invariant: a regular expression must match the whole name, so a plain name selects itself.
     """
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...] = ()
 
     def includes(self, name: str) -> bool:
-        """Return whether a name is meant."""
         if any(pattern.fullmatch(name) for pattern in self.exclude):
             return False
         return any(pattern.fullmatch(name) for pattern in self.include)
 
 
 def compile_patterns(option: str, patterns: Sequence[str]) -> tuple[re.Pattern[str], ...]:
-    """Compile patterns.
-
-    Raises:
-        IllegalArgumentError: one isn't a regular expression; the text names the option.
-    """
+    """Compile patterns; IllegalArgumentError names the option."""
     return tuple(compile_pattern(option, pattern) for pattern in patterns)
 
 

@@ -1,11 +1,9 @@
 """Parse the properties of Kafka's Java clients, such as `linger.ms`, into arguments of this client.
 
-The tables map the name of a property to an argument and to the function that parses its text. The
-Spark data source (`kafka.*` options) and the command line (flags, profiles, configuration files)
-use them, and add their own names, reasons and defaults. This module also parses single values
-and words the errors about them, without showing secrets.
+The tables map the name of a property to an argument and to the function that parses its text.
 
-Pure: it opens no file, so that it can check TLS options on a machine that doesn't have the files.
+Invariant: pure; it opens no file, so that it can check TLS options on a machine that doesn't have
+the files. No error shows a secret.
 """
 
 from __future__ import annotations
@@ -27,17 +25,14 @@ PropertyTable = Mapping[str, tuple[str, ParseProperty]]
 
 @dataclass(frozen=True, slots=True)
 class TlsOptions:
-    """Paths and password for an SSL context, which is built where it is used.
+    """Paths and password for an SSL context, which is built where it is used."""
 
-    An SSL context can't be pickled, and so can't be sent to executors.
-    """
-
+    # Not the context itself, which can't be pickled for executors.
     cafile: str | None = None
     certfile: str | None = None
     password: str | None = field(default=None, repr=False)
     check_hostname: bool = True
-    keyfile: str | None = None
-    """None: the private key is in `certfile`."""
+    keyfile: str | None = None  # None: the private key is in `certfile`
     verify: bool = True
 
 
@@ -45,11 +40,7 @@ class TlsOptions:
 
 
 def integer(option: str, text: str, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Parse an integer.
-
-    Raises:
-        IllegalArgumentError: `text` is no integer, or out of bounds.
-    """
+    """Parse an integer; IllegalArgumentError if it is none, or out of bounds."""
     stripped = text.strip()
     if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
         return int(stripped)
@@ -58,21 +49,13 @@ def integer(option: str, text: str, least: int = 0, most: int = 2**63 - 1) -> in
 
 
 def parse_boolean(option: str, text: str) -> bool:
-    """Parse "true" or "false", in upper or lower case.
-
-    Raises:
-        IllegalArgumentError: `text` is neither.
-    """
+    """Parse "true" or "false" in any case, or raise IllegalArgumentError."""
     parsed: bool = choice(option, text, {"true": True, "false": False})
     return parsed
 
 
 def choice(option: str, text: str, values: Mapping[str, Any]) -> Any:
-    """Return the value of a keyword, in any case; errors list the keywords as `values` has them.
-
-    Raises:
-        IllegalArgumentError: `text` is none of the keywords.
-    """
+    """Return the value of a keyword, in any case, or raise IllegalArgumentError."""
     given = text.strip().lower()
     for keyword, value in values.items():
         if keyword.lower() == given:
@@ -94,15 +77,9 @@ def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalAr
 def unknown_option(
     option: str, known: Iterable[str], *, prefix: str = "", other: str = ""
 ) -> IllegalArgumentError:
-    """Return the error for an unknown option, without its value.
+    """Return the error for an unknown option, with the most similar known name, or all.
 
-    It has the name most like it, or all names if none is.
-
-    Args:
-        option: its name as given.
-        known: the names that exist.
-        prefix: what all these names begin with (default "").
-        other: text about what else is expected (default "").
+    All known names begin with `prefix`; `other` ends the expected names.
     """
     # Imports asyncio, which the checks of the options do without.
     from aiokafka08._core.concurrency.loop_yield import finish_steps
@@ -115,6 +92,7 @@ def unknown_option(
         if similar
         else f"; expected {expected_one_of(known)}{other}"
     )
+    # Without its value: a misspelt name may be a secret's.
     return IllegalArgumentError(f"{hide_value(option)}: unknown option{expected}")
 
 
@@ -124,12 +102,11 @@ def show_option(option: str, text: str) -> str:
 
 
 def hide_value(option: str) -> str:
-    """Return an unknown option for an error or a log line: a misspelt name may be a secret's."""
+    """Return an unknown option for an error or a log line, without its value."""
     return f"{visible(option)}=…"
 
 
 def is_secret(option: str) -> bool:
-    """Return True if the value of an option may be a secret."""
     return any(word in option.lower() for word in _SECRETS)
 
 
@@ -140,8 +117,8 @@ def shorten(value: object) -> str:
 
 
 _MAX_SHOWN: Final = 200
+# The value of an option with one of these words in its name appears in no error and no log
 _SECRETS: Final = ("password", "passphrase", "jaas", "secret", "token", "keystore.key", "key.pem")
-"""The value of an option with one of these words in its name appears in no error and no log."""
 
 
 # --- parsers of properties ------------------------------------------------------------------------
@@ -155,12 +132,10 @@ def nonempty(option: str, text: str) -> str:
 
 
 def parse_positive(option: str, text: str) -> int:
-    """Parse an integer from 1 to 2**31 - 1."""
     return integer(option, text, 1, 2**31 - 1)
 
 
 def parse_not_negative(option: str, text: str) -> int:
-    """Parse an integer from 0 to 2**31 - 1."""
     return integer(option, text, 0, 2**31 - 1)
 
 
@@ -318,12 +293,8 @@ def is_tls(properties: Mapping[str, str]) -> bool:
 def tls_options(properties: Mapping[str, str], prefix: str = "") -> TlsOptions:
     """Return the TLS options among these properties: Java's names, and librdkafka's for PEM files.
 
-    Args:
-        properties: the properties, without a prefix.
-        prefix: what errors put before a property's name (default "").
-
-    Raises:
-        IllegalArgumentError: a file isn't PEM, or an option has a wrong value.
+    `prefix` precedes a property's name in errors. Raises IllegalArgumentError if a file isn't PEM,
+    or an option has a wrong value.
     """
     for kind in ("truststore", "keystore"):
         location, type_ = (

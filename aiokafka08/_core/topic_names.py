@@ -1,6 +1,6 @@
-"""What names topics have, and which ones may be created. Pure.
+"""The rules for names of topics, existing and new. Pure.
 
-Invariant: all that create topics use `check_new_topic_name` or `NewTopicNames`.
+Invariant: all code that creates topics uses `check_new_topic_name` or `NewTopicNames`.
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ _TOPIC_NAME: Final = rf"[a-zA-Z0-9._-]{{1,{_MAX_NAME}}}"
 
 
 def is_topic_name(name: str) -> bool:
-    """Return True if a topic can have this name."""
     return re.fullmatch(_TOPIC_NAME, name) is not None and name not in (".", "..")
 
 
 def check_topic_name(topic: object, longest: int = _MAX_NAME) -> str:
     """Return `topic` if it is a valid topic name.
 
-    Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
-
-    Raises:
-        InvalidTopicError: it isn't 1 to 255 letters, digits, ".", "_", "-", or it is "." or "..".
+    Raises InvalidTopicError unless it is 1 to 255 letters, digits, ".", "_", "-", and not "." or
+    "..".
     """
+    # Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
     if not isinstance(topic, str) or not is_topic_name(topic):
         raise InvalidTopicError(
             f"invalid topic name {shortened(topic)}: expected 1 to {longest} characters of "
@@ -48,14 +46,7 @@ def may_be_new(topic: str) -> bool:
 
 
 def check_new_topic_name(topic: object) -> str:
-    """Return `topic` if a topic of this name may be created in a cluster without other topics.
-
-    The rule of all that create topics; `NewTopicNames` adds the other topics. A topic that a first
-    request would create is checked by `metadata_fetcher`.
-
-    Raises:
-        InvalidTopicError: it isn't a valid name, or has more than `MAX_NEW_NAME` characters.
-    """
+    """Return `topic` if it can name a new topic; else raise InvalidTopicError."""
     name = check_topic_name(topic, MAX_NEW_NAME)
     if not may_be_new(name):
         raise InvalidTopicError(f"topic {name!r} can't be created: {too_long_text(name)}")
@@ -65,11 +56,7 @@ def check_new_topic_name(topic: object) -> str:
 class NewTopicNames:
     """The names of topics that may be created in a cluster, one after the other.
 
-    In the names of metrics brokers write "_" for ".", so Kafka's tools from 0.9 on refuse a name
-    that differs from another one in these characters only. Old brokers don't check it.
-
-    Args:
-        existing: the names of the cluster's topics.
+    `existing`: the names of the cluster's topics.
     """
 
     def __init__(self, existing: Iterable[str] = ()) -> None:
@@ -80,15 +67,13 @@ class NewTopicNames:
         return name in self._names
 
     def add(self, topic: object) -> str:
-        """Return `topic` if it exists, or may be created; later names are compared with it too.
-
-        Raises:
-            InvalidTopicError: as `check_new_topic_name`, or the name collides with another one.
-        """
+        """Return `topic` if it exists or may be created; else raise InvalidTopicError."""
         if topic in self._names:
             return check_topic_name(topic)
         name = check_new_topic_name(topic)
         other = self._by_metric.setdefault(_metric_name(name), name)
+        # In the names of metrics brokers write "_" for ".", so Kafka's tools from 0.9 on refuse a
+        # name that differs from another one in these characters only. Old brokers don't check it.
         if other != name:
             raise InvalidTopicError(
                 f"topic {name!r} can't be created: it collides with {other!r}. Names of metrics "
@@ -104,11 +89,9 @@ def _metric_name(topic: str) -> str:
 
 
 def missing_topics_text(topics: Collection[str]) -> str:
-    """Return that brokers don't list these topics.
-
-    They leave out one that the principal may not describe; some answer as if it didn't exist
-    (docs/brokers.md 14.9).
-    """
+    """Return that brokers don't list these topics."""
+    # Brokers leave out a topic that the principal may not describe; some answer as if it didn't
+    # exist (docs/brokers.md 14.9).
     names = ", ".join(map(repr, topics))
     if len(topics) == 1:
         return f"topic {names} doesn't exist, or this principal may not describe it"
@@ -116,7 +99,6 @@ def missing_topics_text(topics: Collection[str]) -> str:
 
 
 def too_long_text(topic: str) -> str:
-    """Return why a topic of this name can't be created."""
     return (
         f"its name has {len(topic)} characters: expected at most {MAX_NEW_NAME} for a new topic. "
         "With more, brokers up to 0.9 can't open the folders of its partitions after a restart"
@@ -124,7 +106,7 @@ def too_long_text(topic: str) -> str:
 
 
 def shortened(value: object) -> str:
-    """Return what an error shows of a wrong value."""
+    """Return a wrong value as an error shows it."""
     try:
         text = repr(value)
     except ValueError:  # an integer of more than 4,300 digits
@@ -133,7 +115,7 @@ def shortened(value: object) -> str:
 
 
 def check_topic_names(topics: Iterable[object]) -> list[str]:
-    """Return the topics if all names are valid. A single string is an error: it isn't a list."""
+    """Return the topics if all names are valid and they aren't a single string."""
     if isinstance(topics, str):
         raise InvalidTopicError(
             f"topics={shortened(topics)}: expected a list of topics, not a string"

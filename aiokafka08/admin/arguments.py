@@ -18,22 +18,14 @@ _HIGHEST_NODE: Final = 2**31 - 1
 
 
 def check_mapping(name: str, value: object, expected: str) -> Mapping[Any, Any]:
-    """Return `value` if it is a mapping; `expected` says of what.
-
-    Raises:
-        TypeError: it isn't.
-    """
+    """Return `value` if it is a mapping; `expected` is for the TypeError."""
     if not isinstance(value, Mapping):
         raise TypeError(f"{name}={shortened(value)}: expected {expected}")
     return value
 
 
 def check_items(name: str, value: object, kind: type[T], expected: str) -> list[T]:
-    """Return the items of an iterable, other than a string or a mapping, if all are of a class.
-
-    Raises:
-        TypeError: it isn't one, or an item is something else; `expected` says of what.
-    """
+    """Return the items of a list-like value if all are of a class, or raise TypeError."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise TypeError(f"{name}={shortened(value)}: expected {expected}")
     items = list(value)
@@ -44,23 +36,14 @@ def check_items(name: str, value: object, kind: type[T], expected: str) -> list[
 
 
 def check_node_ids(name: str, value: object) -> Collection[int]:
-    """Return the ids of brokers.
-
-    Raises:
-        TypeError: it isn't a list of integers.
-        IllegalArgumentError: one is no id.
-    """
+    """Return the ids of brokers; TypeError if it isn't a list; see `check_node_id`."""
     return [
         check_node_id(name, item) for item in check_items(name, value, object, "a list of node ids")
     ]
 
 
 def check_node_id(name: str, value: object) -> int:
-    """Return the id of a broker.
-
-    Raises:
-        IllegalArgumentError: it isn't an integer from 0 to 2**31 - 1.
-    """
+    """Return the id of a broker; IllegalArgumentError unless it is from 0 to 2**31 - 1."""
     number = as_integer(value)
     if number is None or not 0 <= number <= _HIGHEST_NODE:
         raise IllegalArgumentError(

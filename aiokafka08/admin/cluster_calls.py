@@ -1,7 +1,6 @@
 """The calls of `AIOKafkaAdminClient` that describe brokers, topics and positions in logs.
 
-`ClusterCalls` has them; the client's methods of the same names document arguments and errors.
-`_core.zookeeper.topic_states` reads what ZooKeeper knows about topics.
+The client's methods of the same names document arguments and errors.
 
 Invariant: no call changes anything. No call creates a topic: the metadata of a topic is never
 requested by its name, since on 0.8 that would create it. A broker that doesn't respond hides no
@@ -43,22 +42,17 @@ _POSITIONS: Final = "a mapping of TopicPartition(topic, partition) to positions"
 
 
 class ClusterCalls:
-    """The calls about the cluster as a whole.
-
-    Args:
-        connection: the cluster.
-    """
+    """The calls about the cluster as a whole."""
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
         self._router = connection.router
 
     async def list_topics(self) -> list[str]:
-        """Return the names of all topics; one that was just created may be missing."""
+        # A topic that was just created may be missing.
         return [state.topic for state in await self._all_topics()]
 
     async def describe_topics(self, topics: list[str] | None) -> list[TopicDescription]:
-        """Return topics as dicts."""
         states = {state.topic: state for state in await self._all_topics()}
         wanted = list(states) if topics is None else check_topic_names(topics)
         unknown = UnknownTopicOrPartitionError.errno
@@ -69,7 +63,6 @@ class ClusterCalls:
         ]
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Return `{"brokers": [{node_id, host, port, rack}, …], "controller_id": …}`."""
         self._connection.check()
         response = await self._connection.fetch_metadata()
         return {
@@ -80,7 +73,6 @@ class ClusterCalls:
     async def list_offsets(
         self, positions: Mapping[TopicPartition, OffsetPosition]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the offsets of positions in the logs of partitions."""
         await self._all_topics()
         checked = {
             tp: check_position(tp, position)
@@ -93,19 +85,16 @@ class ClusterCalls:
         return await find_positions(self._router, checked)
 
     async def broker_releases(self) -> dict[int, str | None]:
-        """Return the release of each broker by its node id."""
         described = await self.describe_cluster()
         nodes = [broker["node_id"] for broker in described["brokers"]]
         releases = await asyncio.gather(*map(self._release, nodes))
         return dict(zip(nodes, releases, strict=True))
 
     async def ping(self, timeout_s: float) -> None:
-        """Return when some broker has responded."""
         self._connection.check()
         await self._router.ping(timeout_s)
 
     async def ping_brokers(self) -> dict[int, BrokerVersion | KafkaError]:
-        """Return for each broker, by node id, its version if it responds, or else its error."""
         self._connection.check()
 
         async def ping(node_id: int) -> BrokerVersion | KafkaError:
@@ -120,7 +109,6 @@ class ClusterCalls:
         return dict(zip(nodes, await asyncio.gather(*map(ping, nodes)), strict=True))
 
     async def describe_cluster_nodes(self) -> ClusterNodes:
-        """Return what ZooKeeper has of all topics, and what can't be read there."""
         self._connection.check()
         if self._connection.zookeeper is None:
             raise UnsupportedVersionError(
@@ -148,7 +136,7 @@ class ClusterCalls:
 
 
 def _description(state: TopicState) -> TopicDescription:
-    """Return a topic as dicts; `dataclasses.asdict` takes ten times as long."""
+    # By hand: `dataclasses.asdict` takes ten times as long.
     return {
         "error_code": topic_code(state.error_code),
         "topic": state.topic,

@@ -1,8 +1,4 @@
-"""The types of the dicts that `describe_topics` and `describe_cluster` return.
-
-The keys are aiokafka's. `client` makes the dicts of the structs of a Metadata response, whose
-fields have the same names.
-"""
+"""The types of the dicts of `describe_topics` and `describe_cluster`; their keys are aiokafka's."""
 
 from __future__ import annotations
 

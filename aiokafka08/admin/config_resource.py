@@ -1,7 +1,4 @@
-"""What aiokafka's `describe_configs` and `alter_configs` take.
-
-Programs construct these values; `admin.client` refuses the calls.
-"""
+"""The arguments of aiokafka's `describe_configs` and `alter_configs`, which the client refuses."""
 
 from __future__ import annotations
 

@@ -1,8 +1,5 @@
 """`AdminConnection`: the cluster of an admin client, as all parts of the client share it.
 
-`client` creates it. `cluster_calls`, `topic_changes`, `groups`, `stored_groups` and `group_changes`
-have a class each that takes it.
-
 Invariant: nothing here looks up a coordinator, since the first lookup would create
 `__consumer_offsets` (docs/brokers.md 8.9).
 """
@@ -49,15 +46,7 @@ T = TypeVar("T")
 class AdminConnection:
     """The brokers of a cluster, and its ZooKeeper if it is known.
 
-    Args:
-        router: sends the requests.
-        lifecycle: the client's.
-        request_timeout_ms: the timeout of a call that has none of its own.
-        zookeeper: that of `zookeeper_connect`; None without it.
-
-    Attributes:
-        topic_nodes, group_nodes: topics and groups in ZooKeeper, for `run_on_zookeeper`; None
-            without `zookeeper_connect`.
+    `request_timeout_ms`: the timeout of a call that has none of its own.
     """
 
     def __init__(
@@ -70,6 +59,8 @@ class AdminConnection:
         self.router = router
         self.request_timeout_ms = request_timeout_ms
         self.zookeeper = zookeeper
+        # `topic_nodes`, `group_nodes`: topics and groups in ZooKeeper, for `run_on_zookeeper`; None
+        # without `zookeeper_connect`
         self.topic_nodes: TopicNodes | None = None
         self.group_nodes: GroupNodes | None = None
         self._lifecycle = lifecycle
@@ -95,7 +86,6 @@ class AdminConnection:
         return await self.zookeeper.run(run, self.router.config.request_timeout_s)
 
     def has_coordinators(self) -> bool:
-        """Return True if the brokers coordinate groups."""
         version = self.router.version()
         return version is not None and version.line >= BrokerLine.V0_9
 
@@ -113,11 +103,7 @@ class AdminConnection:
             _shared.reset(token)
 
     async def fetch_metadata(self) -> MetadataResponse:
-        """Return the metadata of all topics, that of the block inside of `same_metadata()`.
-
-        Raises:
-            NoBrokersAvailable: no broker responded.
-        """
+        """Return the metadata of all topics, that of the block in `same_metadata()`."""
         shared = _shared.get()
         if shared is None or shared.connection is not self:
             return await self.router.metadata.fetch_all()
@@ -133,6 +119,7 @@ class AdminConnection:
         if shared is not None and is_shared and shared.partitions is not None:
             return shared.partitions
         partitions: dict[TopicPartition, None] = {}
+        # In steps: a cluster may have very many partitions.
         async for topic in in_steps(response.topics, lambda topic: len(topic.partitions)):
             for partition in topic.partitions:
                 partitions[TopicPartition(topic.topic, partition.partition)] = None
@@ -141,11 +128,7 @@ class AdminConnection:
         return partitions
 
     def require_group_nodes(self, call: str) -> GroupNodes:
-        """Return the groups in ZooKeeper.
-
-        Raises:
-            UnsupportedVersionError: there is no `zookeeper_connect`, which `call` needs.
-        """
+        """Return the groups in ZooKeeper, or raise UnsupportedVersionError for `call`."""
         if self.group_nodes is None:
             raise UnsupportedVersionError(
                 f"{call}: brokers of 0.8 don't know their groups, ZooKeeper does. Give "
@@ -155,5 +138,4 @@ class AdminConnection:
 
 
 def names_offsets_topic(metadata: MetadataResponse) -> bool:
-    """Return True if `__consumer_offsets` is among the topics of a Metadata response."""
     return any(topic.topic in INTERNAL_TOPICS for topic in metadata.topics)

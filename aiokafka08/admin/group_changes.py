@@ -1,9 +1,6 @@
 """The calls of `AIOKafkaAdminClient` that change groups: reset offsets, plan it, delete a group.
 
-`GroupChanges` has them; the client's methods of the same names document arguments and errors.
-`offset_reset` computes the offsets of a reset. Groups are deleted by a request (`group_requests`),
-by the expiry of their offsets (`_core.offset_store.kafka_store`), or in ZooKeeper
-(`_core.zookeeper.group_nodes`).
+The client's methods of the same names document arguments and errors.
 
 Invariant: no group is reset or deleted if a member of it is found. The calls ask the coordinator on
 brokers from 0.9 on, and ZooKeeper if `zookeeper_connect` is given; a change on 0.8, or of offsets
@@ -57,13 +54,13 @@ from aiokafka08.errors import (
 from aiokafka08.structs import TopicPartition
 
 DeletionOutcome = Literal["deleted", "expiring", "missing"]
-"""What became of a group: it is gone; its coordinator removes the offsets at its next check, within
-`offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
+"""The outcome of a deletion: the group is gone; its coordinator removes the offsets at its next
+check, within `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
 
+# How many groups one error names
 _SHOWN: Final = 20
-"""How many groups one error names."""
+# How many groups in Kafka are deleted at a time
 _AT_ONCE: Final = 32
-"""How many groups in Kafka are deleted at a time."""
 
 _TARGETS: Final = "a mapping of TopicPartition(topic, partition) to targets"
 
@@ -77,12 +74,7 @@ class GroupDeletion(NamedTuple):
 
 
 class GroupChanges:
-    """The calls that change groups, or tell whether that would be refused.
-
-    Args:
-        connection: the cluster.
-        stored_groups: reads the members of groups, and the offsets that a plan begins with.
-    """
+    """The calls that change groups, or check whether a change would be refused."""
 
     def __init__(self, connection: AdminConnection, stored_groups: StoredGroupCalls) -> None:
         self._connection = connection
@@ -96,7 +88,6 @@ class GroupChanges:
         *,
         offsets_storage: OffsetsStorage | None,
     ) -> dict[TopicPartition, int]:
-        """Move the offsets of a group whose consumers are all stopped."""
         self._connection.check()
         targets = {
             tp: check_target(tp, target)
@@ -124,7 +115,6 @@ class GroupChanges:
     async def plan_group_reset(
         self, group: StoredGroup, targets: Mapping[TopicPartition, PlanTarget]
     ) -> list[PlannedOffset]:
-        """Return what a reset of a group would commit, ordered; change nothing."""
         self._connection.check()
         check_stored_group(group)
         checked = {
@@ -147,7 +137,6 @@ class GroupChanges:
         return await plan_offsets(self._router, checked, stored.offsets, stored.errors)
 
     async def check_group_changes(self, groups: Iterable[StoredGroup]) -> None:
-        """Raise if a reset or the deletion of a group would be refused now; change nothing."""
         self._connection.check()
         wanted = _checked(groups)
         for group in wanted:
@@ -157,11 +146,11 @@ class GroupChanges:
     async def delete_stored_groups(
         self, groups: Iterable[StoredGroup]
     ) -> list[GroupDeletion | KafkaError]:
-        """Delete groups without members, each from one store, with their committed offsets."""
         self._connection.check()
         wanted = _checked(groups)
         for group in wanted:
             self._require_members_known(group.group, group.store)
+        # All groups are checked before the first one is deleted.
         members = await self._known_members(dict.fromkeys(group.group for group in wanted))
         results: dict[StoredGroup, GroupDeletion | KafkaError] = {}
         for group in wanted:
@@ -243,17 +232,11 @@ class GroupChanges:
         return "expiring"
 
     def _require_members_known(self, group: str, storage: str | None) -> None:
-        """Raise if nobody can be asked who the members of a group are.
-
-        On brokers from 0.9 on only groups that have offsets in ZooKeeper need `zookeeper_connect`:
-        their members may be Scala consumers, which no broker knows.
-
-        Args:
-            group: the group.
-            storage: the storage whose offsets are about to change; None for the brokers' default.
-        """
+        """Raise if neither brokers nor ZooKeeper can be asked for a group's members."""
         if not self._connection.has_coordinators():
             self._connection.require_group_nodes("a change of a group")
+        # The members of a group with offsets in ZooKeeper may be Scala consumers, which no broker
+        # knows.
         elif storage in ("zookeeper", "dual") and self._connection.group_nodes is None:
             raise UnsupportedVersionError(
                 "a change of a group's offsets in ZooKeeper: only ZooKeeper knows whether the "
@@ -303,7 +286,6 @@ def _and_more(number: int) -> str:
 
 
 def _live_error(group: str, members: list[str] | KafkaError) -> KafkaError | None:
-    """Return why a group can't be changed; None if it can."""
     if isinstance(members, KafkaError):
         return members
     if not members:

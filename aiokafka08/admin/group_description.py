@@ -1,7 +1,6 @@
-"""`GroupDescriptions`: what `describe_consumer_groups` returns.
+"""`GroupDescriptions`, the result of `describe_consumer_groups`.
 
-Groups and members are tuples in the order of aiokafka's, and have names besides. `groups` makes
-them of the responses of brokers, and of what `_core.zookeeper.group_nodes` has read.
+Groups and members are tuples in the order of aiokafka's, and have names besides.
 """
 
 from __future__ import annotations
@@ -17,13 +16,11 @@ from aiokafka08.structs import TopicPartition
 
 
 def assigned_partitions(assignment: bytes) -> list[TopicPartition]:
-    """Return the partitions of a member's assignment; an unreadable one counts as none.
-
-    The members of other protocols than that of consumers have assignments of another form.
-    """
+    """Return the partitions of a member's assignment; an unreadable one counts as none."""
     try:
         return ConsumerProtocolMemberAssignment.decode(assignment).partitions()
     except KafkaProtocolError:
+        # The members of other protocols than that of consumers have another form.
         return []
 
 

@@ -1,7 +1,5 @@
 """Where groups are, what they have committed, and how far behind they are: values, and lag rows.
-
-Pure. `admin.stored_groups` reads the parts from brokers and ZooKeeper; `lag_rows` puts them
-together. The command line, the exporter and the doctor print the rows.
+Pure.
 
 Invariant: a row says in which store its offset is. The stores don't see each other's commits, so a
 group that is in both has a row per store for the same partition.
@@ -38,15 +36,12 @@ class StoredGroup(NamedTuple):
 
 
 def check_stored_group(group: object) -> StoredGroup:
-    """Return `group` if it is a group in one store.
-
-    Raises:
-        IllegalArgumentError: it isn't, such as a name: a group may be in both stores.
-    """
+    """Return `group` if it is a `StoredGroup`; else raise IllegalArgumentError."""
     if isinstance(group, StoredGroup):
         check_any_group_id(group.group)
         check_one_of("store", group.store, ["kafka", "zookeeper"])
         return group
+    # A name isn't enough: a group may be in both stores.
     name = repr(group)[:100] if isinstance(group, str) else '"billing"'
     raise IllegalArgumentError(
         f"group={shortened(group)[:100]}: expected a StoredGroup, which names the store too, such "
@@ -56,12 +51,7 @@ def check_stored_group(group: object) -> StoredGroup:
 
 
 def check_stored_groups(groups: object) -> list[StoredGroup]:
-    """Return the groups if each is one in one store.
-
-    Raises:
-        TypeError: it isn't a list.
-        IllegalArgumentError: as `check_stored_group`.
-    """
+    """Return the groups; TypeError if it isn't a list; see `check_stored_group`."""
     if isinstance(groups, StoredGroup):  # it is a tuple
         raise TypeError(f"groups={groups!r}: expected a list of groups")
     return [
@@ -108,7 +98,7 @@ class StoredOffsets:
 
     Attributes:
         errors: partitions whose offset can't be read, such as a node of ZooKeeper that holds
-            something else: the group may have committed there, nobody knows what.
+            something else: the group may have committed there.
         others: what else couldn't be read, where partitions may be missing.
         texts: what the nodes of ZooKeeper in `errors` hold, whole; those that couldn't be read at
             all are left out.
@@ -207,14 +197,8 @@ class GroupLags(NamedTuple):
 def uncommitted(
     committed: Collection[TopicPartition], by_topic: Mapping[str, Iterable[TopicPartition]]
 ) -> list[TopicPartition]:
-    """Return the partitions of which a group has committed nothing, though of others of the topic.
-
-    There it begins as its `auto_offset_reset` says.
-
-    Args:
-        committed: those with an offset of the group.
-        by_topic: the partitions of each topic; topics may be missing.
-    """
+    """Return the partitions without a commit of a group, in topics where it has committed."""
+    # There the group begins as its `auto_offset_reset` says.
     topics = sorted({tp.topic for tp in committed})
     return [tp for topic in topics for tp in by_topic.get(topic, ()) if tp not in committed]
 
@@ -222,7 +206,6 @@ def uncommitted(
 def partitions_by_topic(
     partitions: Iterable[TopicPartition],
 ) -> dict[str, list[TopicPartition]]:
-    """Return the partitions of each topic, in their order."""
     by_topic: dict[str, list[TopicPartition]] = {}
     for tp in partitions:
         by_topic.setdefault(tp.topic, []).append(tp)

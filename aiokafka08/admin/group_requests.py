@@ -1,8 +1,6 @@
 """Send ListGroups, DescribeGroups and DeleteGroups to the brokers that coordinate groups.
 
-`admin.groups`, `admin.stored_groups` and `admin.group_changes` call these functions. Brokers from
-0.9 on coordinate groups, and those from 1.1 on delete them. Groups of 0.8 are in ZooKeeper:
-`_core.zookeeper.group_nodes`.
+Brokers from 0.9 on coordinate groups, and those from 1.1 on delete them.
 
 Invariant: a retriable error is retried until `request_timeout_ms` is over, any other is raised at
 once. A response without the group is a retriable error, not a dead group.
@@ -35,11 +33,7 @@ T = TypeVar("T")
 
 
 async def list_groups(router: Router, node_id: int) -> list[tuple[str, str]]:
-    """Return name and protocol type of each group that this broker coordinates.
-
-    Raises:
-        KafkaError: the broker doesn't respond in time, or refuses.
-    """
+    """Return name and protocol type of each group that this broker coordinates."""
 
     async def attempt(timeout_s: float) -> list[tuple[str, str]] | KafkaError:
         response = await router.request(ListGroupsRequest(), node_id=node_id, timeout_s=timeout_s)
@@ -53,11 +47,7 @@ async def list_groups(router: Router, node_id: int) -> list[tuple[str, str]]:
 async def describe_group(
     router: Router, coordinator: CoordinatorLookup
 ) -> tuple[int, DescribedGroup]:
-    """Return the node id of a group's coordinator, and the group with its members.
-
-    Raises:
-        KafkaError: the coordinator doesn't respond in time, or refuses.
-    """
+    """Return the node id of a group's coordinator, and the group with its members."""
     group = coordinator.group
 
     async def attempt(timeout_s: float) -> tuple[int, DescribedGroup] | KafkaError:
@@ -81,15 +71,10 @@ async def describe_group(
 
 
 async def delete_group(router: Router, coordinator: CoordinatorLookup) -> bool | None:
-    """Delete a group without members, with its offsets.
+    """Delete a group without members, with its offsets; return False if there was none.
 
-    Returns:
-        True if it was deleted, False if there was none, None if the coordinator is older than 1.1:
-        then it has no request for it.
-
-    Raises:
-        NonEmptyGroup: the group has members.
-        KafkaError: the coordinator doesn't respond in time, or refuses.
+    Returns None if the coordinator is older than 1.1 and has no request for it. Raises
+    NonEmptyGroup if the group has members.
     """
     group = coordinator.group
 

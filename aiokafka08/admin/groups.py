@@ -1,9 +1,6 @@
 """The calls of `AIOKafkaAdminClient` that read groups: members, committed offsets, lag.
 
-`GroupCalls` has them; the client's methods of the same names document arguments and errors. Brokers
-from 0.9 on coordinate groups (`group_requests`); the groups of 0.8 are in ZooKeeper
-(`_core.zookeeper.group_nodes`). `offset_store` knows where offsets are kept. `group_changes`
-changes them.
+The client's methods of the same names document arguments and errors.
 
 Invariant: no call creates a group, or changes one.
 """
@@ -36,18 +33,13 @@ _NOTHING: Final = OffsetAndMetadata(-1, "")
 
 
 class GroupCalls:
-    """The calls that read one store of groups: the one that the brokers' line uses, or a named one.
-
-    Args:
-        connection: the cluster.
-    """
+    """The calls that read one store of groups: the default of the brokers' line, or a named one."""
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
         self._router = connection.router
 
     async def find_coordinator(self, group_id: str, coordinator_type: int) -> int:
-        """Return the node id of a group's coordinator (brokers from 0.8.2 on)."""
         self._connection.check()
         if coordinator_type != 0:
             raise UnsupportedVersionError(
@@ -57,7 +49,6 @@ class GroupCalls:
         return await CoordinatorLookup(self._router, check_any_group_id(group_id)).node_id()
 
     async def list_consumer_groups(self, broker_ids: list[int] | None) -> list[tuple[str, str]]:
-        """Return name and protocol type of all groups."""
         self._connection.check()
         node_ids = None if broker_ids is None else check_node_ids("broker_ids", broker_ids)
         if not self._connection.has_coordinators():
@@ -77,7 +68,7 @@ class GroupCalls:
         group_coordinator_id: int | None,
         include_authorized_operations: bool,
     ) -> list[GroupDescriptions]:
-        """Return state, members and assignments of the groups, in one item per coordinator."""
+        """Return state, members and assignments, in one item per coordinator."""
         self._connection.check()
         if include_authorized_operations:
             raise UnsupportedVersionError(
@@ -92,10 +83,7 @@ class GroupCalls:
     async def describe(
         self, groups: Collection[str], coordinator_id: int | None
     ) -> dict[int | None, list[DescribedGroup]]:
-        """Return the groups by coordinator; None stands for ZooKeeper.
-
-        No coordinator is looked up unless `__consumer_offsets` exists.
-        """
+        """Return the groups by coordinator; None stands for ZooKeeper."""
         if not self._connection.has_coordinators():
             nodes = self._connection.require_group_nodes("describe_consumer_groups")
             for group in groups:
@@ -106,6 +94,7 @@ class GroupCalls:
                     raise one.error
             return {None: [one.described for one in read]}
         # The metadata also tells the router the addresses of the nodes.
+        # A lookup of the coordinator would create the topic.
         if not await self._connection.has_offsets_topic():
             return {None: [DescribedGroup(0, group, "Dead", "", "", []) for group in groups]}
         described: dict[int | None, list[DescribedGroup]] = {}
@@ -126,7 +115,6 @@ class GroupCalls:
         *,
         offsets_storage: OffsetsStorage | None,
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets that a group has committed."""
         self._connection.check()
         async with open_offset_store(
             self._connection, group_id, offsets_storage, group_coordinator_id
@@ -148,7 +136,6 @@ class GroupCalls:
         *,
         offsets_storage: OffsetsStorage | None,
     ) -> dict[TopicPartition, int | None]:
-        """Return how many offsets a group is behind the end of each partition."""
         committed = await self.list_consumer_group_offsets(
             group_id, None, partitions, offsets_storage=offsets_storage
         )
@@ -178,11 +165,7 @@ async def open_offset_store(
 ) -> AsyncIterator[OffsetStore]:
     """Open the store of a group's offsets for the time of a `with` block.
 
-    Args:
-        connection: the cluster.
-        group_id: the group.
-        storage: "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
-        coordinator_id: the node id of its coordinator; None finds it.
+    `storage` is "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
     """
     check_one_of("offsets_storage", storage, [None, "kafka", "zookeeper", "dual"])
     if coordinator_id is not None:
@@ -200,11 +183,7 @@ async def open_offset_store(
 
 
 def check_group_ids(groups: object) -> list[str]:
-    """Return the names of groups.
-
-    Raises:
-        IllegalArgumentError: it isn't a list of names.
-    """
+    """Return the names of groups, or raise IllegalArgumentError."""
     if isinstance(groups, str) or not isinstance(groups, Iterable):
         raise IllegalArgumentError(f"group_ids={shortened(groups)}: expected a list of names")
     return [check_any_group_id(group) for group in groups]

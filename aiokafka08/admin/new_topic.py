@@ -1,8 +1,7 @@
-"""Check the topics that a caller wants to create, and place their replicas.
+"""Check the topics that a caller wants to create, and place their replicas. Pure.
 
-Pure. Class names and arguments are aiokafka's, whose own objects are accepted: a program that moves
-may still make them. `topic_changes` calls these functions and then
-writes the result with `_core.zookeeper.topic_nodes`.
+Class names and arguments are aiokafka's, whose own objects are accepted: a program that moves may
+still make them.
 
 Invariant: each partition of a returned assignment has the same number of replicas, on different
 live brokers.
@@ -25,8 +24,8 @@ from aiokafka08.errors import (
     InvalidReplicationFactorError,
 )
 
+# The assignment of more doesn't fit into a node of ZooKeeper, which has at most 1 MB
 _MOST_PARTITIONS: Final = 100_000
-"""The assignment of more doesn't fit into a node of ZooKeeper, which has at most 1 MB."""
 _ASSIGNMENTS: Final = "a mapping of partitions to lists of node ids"
 
 
@@ -99,9 +98,7 @@ class NewPartitions:
 def new_topics(value: object) -> list[NewTopic]:
     """Return the topics of an argument; objects with the attributes of `NewTopic` count as such.
 
-    Raises:
-        TypeError: it isn't a list of them.
-        IllegalArgumentError: as `NewTopic`.
+    Raises TypeError if it isn't a list of them, else as `NewTopic`.
     """
     expected = "a list of NewTopic"
     return [
@@ -126,9 +123,7 @@ def _new_topic(value: Any, expected: str) -> NewTopic:
 def new_partitions(value: object) -> dict[str, NewPartitions]:
     """Return the new partitions by topic; objects with the attributes of `NewPartitions` count.
 
-    Raises:
-        TypeError: it isn't a mapping of topics to them.
-        IllegalArgumentError: as `NewPartitions`, or a name isn't one of a topic.
+    Raises TypeError if it isn't a mapping of topics to them, else as `NewPartitions`.
     """
     name, expected = "topic_partitions", "NewPartitions"
     wanted = check_mapping(name, value, f"a mapping of topics to {expected}")
@@ -146,16 +141,10 @@ def new_partitions(value: object) -> dict[str, NewPartitions]:
 def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> ReplicaAssignment:
     """Return the replica assignment of a new topic.
 
-    Args:
-        topic: the topic, with numbers or an assignment of its own.
-        node_ids: the live brokers.
-        start: index of the broker that leads partition 0; callers draw it at random, to spread the
-            load.
+    `start`: index of the broker that leads partition 0, drawn at random to spread the load.
 
-    Raises:
-        InvalidPartitionsError, InvalidReplicationFactorError, InvalidReplicationAssignmentError:
-            the number of partitions, the replication factor or the assignment isn't valid for
-            these brokers.
+    Raises InvalidPartitionsError, InvalidReplicationFactorError or
+    InvalidReplicationAssignmentError if the topic isn't valid for these brokers.
     """
     if topic.replica_assignments:
         return checked_assignment(topic.name, topic.replica_assignments, node_ids)
@@ -166,11 +155,7 @@ def assign_replicas(topic: NewTopic, node_ids: Collection[int], start: int) -> R
 
 
 def check_partition_count(name: str, option: str, count: int) -> None:
-    """Check the number of partitions that a topic is to have.
-
-    Raises:
-        InvalidPartitionsError: it is less than 1, or more than ZooKeeper can store.
-    """
+    """Raise InvalidPartitionsError if there are no or too many partitions."""
     if not 1 <= count <= _MOST_PARTITIONS:
         raise InvalidPartitionsError(
             f"topic {name!r}: {option}={shortened(count)}; expected 1 to {_MOST_PARTITIONS}"
@@ -180,13 +165,7 @@ def check_partition_count(name: str, option: str, count: int) -> None:
 def spread(
     name: str, partitions: range, factor: int, node_ids: Collection[int], start: int
 ) -> ReplicaAssignment:
-    """Place the replicas by round robin, as Kafka's tools do.
-
-    The leaders of consecutive partitions go round the sorted brokers; a round is as many partitions
-    as there are brokers. In the first round the followers of a partition are the brokers right
-    after its leader; in each further round they are one broker further from it. So the partitions
-    of one leader have different followers, which share the load if the leader dies.
-    """
+    """Place the replicas by round robin, as Kafka's tools do."""
     nodes = sorted(node_ids)
     if not 1 <= factor <= len(nodes):
         raise InvalidReplicationFactorError(
@@ -196,6 +175,9 @@ def spread(
     assignment: ReplicaAssignment = {}
     for partition in partitions:
         first = start + partition
+        # The leaders of consecutive partitions go round the sorted brokers. In each further round,
+        # followers are one broker further from their leader: the partitions of one leader have
+        # different followers, which share the load if the leader dies.
         shift = partition // len(nodes)
         others = len(nodes) - 1
         assignment[partition] = [nodes[first % len(nodes)]] + [
@@ -210,10 +192,8 @@ def checked_assignment(
 ) -> ReplicaAssignment:
     """Return the caller's assignment if it is valid for these brokers.
 
-    Raises:
-        InvalidReplicationAssignmentError: the partition numbers have gaps; or partitions have
-            different numbers of replicas, repeated replicas, or replicas on brokers that aren't
-            alive.
+    Raises InvalidReplicationAssignmentError if numbers have gaps, or partitions have different
+    numbers of replicas, repeated replicas, or replicas on brokers that aren't alive.
     """
     if sorted(wanted) != list(range(len(wanted))):
         raise InvalidReplicationAssignmentError(

@@ -1,7 +1,4 @@
-"""Find the offsets of positions in logs: their beginning, their end, or a time.
-
-`client.list_offsets` calls it.
-"""
+"""Find the offsets of positions in logs: their beginning, their end, or a time."""
 
 from __future__ import annotations
 
@@ -23,11 +20,7 @@ _ENDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 
 def check_position(tp: object, position: object) -> OffsetPosition:
-    """Return a position if it is valid.
-
-    Raises:
-        IllegalArgumentError: it is something else than an `OffsetPosition`.
-    """
+    """Return a position if it is valid; else raise IllegalArgumentError."""
     if isinstance(position, datetime.datetime):
         return position
     if position == "earliest":

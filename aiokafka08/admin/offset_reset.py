@@ -1,6 +1,5 @@
-"""Compute the offsets that a reset of a group commits, from what the caller named.
+"""Compute the offsets that a reset of a group commits, from the caller's targets.
 
-`admin.group_changes` calls `check_target` for each target, then `find_offsets` or `plan_offsets`.
 `find_offsets` refuses an offset outside the log, `plan_offsets` moves it to the nearest offset
 inside, as Kafka's own tool does, and says so.
 
@@ -73,11 +72,7 @@ class _Logs(NamedTuple):
 
 
 def check_target(tp: object, target: object) -> ResetTarget:
-    """Return the target of a partition if it is valid.
-
-    Raises:
-        IllegalArgumentError: it is something else than a `ResetTarget`, or a negative offset.
-    """
+    """Return a valid target of a partition, or raise IllegalArgumentError."""
     if isinstance(target, datetime.datetime):
         return target
     if isinstance(target, OffsetAndMetadata):
@@ -95,11 +90,7 @@ def check_target(tp: object, target: object) -> ResetTarget:
 
 
 def check_plan_target(tp: object, target: object) -> PlanTarget:
-    """Return the target of a partition if it is valid.
-
-    Raises:
-        IllegalArgumentError: it isn't a `PlanTarget`.
-    """
+    """Return a valid target of a plan, or raise IllegalArgumentError."""
     if isinstance(target, ShiftBy):
         return target
     return "current" if target == "current" else check_target(tp, target)
@@ -108,7 +99,7 @@ def check_plan_target(tp: object, target: object) -> PlanTarget:
 async def find_offsets(
     router: Router, targets: Mapping[TopicPartition, ResetTarget]
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return what each target means now.
+    """Return the offset of each target now.
 
     Raises:
         IllegalArgumentError: an offset is outside the log; names each such partition.
@@ -140,12 +131,8 @@ async def plan_offsets(
 ) -> list[PlannedOffset]:
     """Return the plan of a reset, in the order of topics and partitions.
 
-    Args:
-        router: sends the requests.
-        targets: where each partition's offset is moved to. "current" without a committed offset
-            means "latest".
-        committed: what is committed now.
-        errors: partitions whose committed offset can't be read.
+    "current" without a committed offset means "latest". `errors` has the partitions whose committed
+    offset can't be read.
 
     Raises:
         IllegalArgumentError: nothing is committed for a partition that is to be shifted; names each
@@ -173,11 +160,8 @@ async def plan_offsets(
 
 
 async def _read_logs(router: Router, targets: Mapping[TopicPartition, PlanTarget]) -> _Logs:
-    """Return what the leaders know; without creating a topic, as a request by its name might.
-
-    Raises:
-        UnknownTopicOrPartitionError: a partition doesn't exist.
-    """
+    """Return the bounds of the logs; raise UnknownTopicOrPartitionError."""
+    # All topics: a request by a topic's name might create it.
     await router.metadata.fetch_all()
     for topic, partition in targets:
         partitions = sorted(router.metadata.snapshot.partitions(topic))

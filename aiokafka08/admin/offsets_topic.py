@@ -1,17 +1,12 @@
 """Read `__consumer_offsets` as any topic, to find groups and commits that no request lists.
 
-Brokers of 0.8.2 list no groups, and those of 0.9 and 0.10.0 list only groups with members: an idle
-group is found only here. `OffsetsTopicReader` reads the topic through the leaders of its partitions
-and keeps the last value of each key; a later `read()` continues where the last one ended. The admin
-client owns one; `protocol.offsets_topic` decodes keys and values.
+Brokers of 0.8.2 list no groups, and those of 0.9 and 0.10.0 list only groups with members.
 
-Invariant: what `read()` returns has, of each key, the last value below the high watermarks that the
-leaders reported after the call began; where that isn't so, the partition has an error in the
-result. A partition whose log no longer has the position where the last read ended is read again
-from its start. Nothing is created: without the topic the result is empty.
-
-On brokers from 0.11 on the topic also holds the offsets of transactions that were aborted, which
-requests of 0.8 can't tell from committed ones.
+Invariant: the result has, of each key, the last value below the high watermarks that the leaders
+reported after the call began; where that isn't so, the partition has an error in the result. A
+partition whose log no longer has the position where the last read ended is read again from its
+start. Nothing is created: without the topic the result is empty. From 0.11 on it also has the
+offsets of aborted transactions, which requests of 0.8 can't tell from committed ones.
 """
 
 from __future__ import annotations
@@ -46,27 +41,24 @@ _log: Final = logging.getLogger("aiokafka08.admin")
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
 
+# How many partitions are read at a time
 _AT_ONCE: Final = 4
-"""How many partitions are read at a time."""
 _FETCH_BYTES: Final = 512 * 1024
+# How many records are decoded at a time
 _RECORDS: Final = 4096
-"""How many records are decoded at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetsTopic:
-    """The contents of `__consumer_offsets`: the last value of each key.
+    """The contents of `__consumer_offsets`: the last value of each key."""
 
-    Attributes:
-        offsets: the committed offsets of each group that has any.
-        groups: the groups that brokers have coordinated (from 0.9 on), as of their last rebalance.
-            A group without members may still be listed.
-        errors: why a partition of `__consumer_offsets` isn't in the result, or not all of it: it
-            can't be read (what was read of it before is in the result), or has a corrupt message.
-    """
-
+    # The committed offsets of each group that has any
     offsets: Mapping[str, Mapping[TopicPartition, OffsetRecord]]
+    # The groups that brokers have coordinated (from 0.9 on), as of their last rebalance. A group
+    # without members may still be listed.
     groups: Mapping[str, GroupRecord]
+    # Why a partition of `__consumer_offsets` isn't in the result, or not all of it: it can't be
+    # read (what was read of it before is in the result), or has a corrupt message
     errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
 
 
@@ -75,9 +67,9 @@ _Record = tuple[OffsetRecordKey, OffsetRecord] | tuple[GroupRecordKey, GroupReco
 
 @dataclass(slots=True)
 class _ReadPartition:
-    """What was read of one partition, up to `position`: the last value of each key, decoded.
+    """The contents of one partition up to `position`: the last value of each key, decoded.
 
-    `damage` is about the first corrupt message, which was skipped; None without one.
+    `damage` is about the first corrupt message, which was skipped.
     """
 
     position: int
@@ -85,7 +77,7 @@ class _ReadPartition:
     damage: KafkaError | None = None
 
     def apply(self, records: Iterable[ConsumerRecord], client_id: str) -> None:
-        """Apply some records. Only what they mean is kept, and nothing of unknown versions."""
+        """Apply some records; keep their decoded values, none of unknown versions."""
         for key, value in {message.key: message.value for message in records}.items():
             if key is None:
                 continue  # brokers write no such record
@@ -109,8 +101,7 @@ class _ReadPartition:
 class OffsetsTopicReader:
     """Read `__consumer_offsets`, and continue with each further call.
 
-    Args:
-        router: a started router whose fetch lanes no consumer uses.
+    No consumer may use the fetch lanes of the started `router`.
     """
 
     def __init__(self, router: Router) -> None:
@@ -121,9 +112,8 @@ class OffsetsTopicReader:
     async def read(self) -> OffsetsTopic:
         """Return the present contents of the topic.
 
-        Raises:
-            KafkaError: no broker responds, or none of the partitions can be read within
-                `request_timeout_ms`.
+        Raises KafkaError if no broker responds, or no partition can be read in
+        `request_timeout_ms`.
         """
         async with self._lock:
             response = await self._router.metadata.fetch_all()
@@ -245,10 +235,7 @@ def _contents(
 
 
 def _decode(key_bytes: bytes, value_bytes: bytes, client_id: str) -> _Record | None:
-    """Decode a record; None if this client doesn't know its version, or it can't be decoded.
-
-    The latter is logged.
-    """
+    """Decode a record; None if its version is unknown, or (logged) it can't be decoded."""
     try:
         key = decode_record_key(key_bytes)
         if isinstance(key, OffsetRecordKey):

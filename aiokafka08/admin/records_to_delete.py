@@ -1,7 +1,4 @@
-"""What aiokafka's `delete_records` takes.
-
-Programs construct it; `admin.client` refuses the call.
-"""
+"""The argument of aiokafka's `delete_records`, which the client refuses."""
 
 from __future__ import annotations
 

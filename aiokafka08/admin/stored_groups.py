@@ -1,10 +1,7 @@
 """The calls of `AIOKafkaAdminClient` about all groups, in Kafka and in ZooKeeper, and their lag.
 
-`StoredGroupCalls` has them; the client's methods of the same names document arguments and errors.
-A group may be in both stores: a Scala group of 0.8.2 may commit to either, and a group that moves
-commits to both. `group_lag` has the values that the calls return,
-`_core.offset_store.group_offsets` fetches what a group has committed to Kafka,
-`_core.zookeeper.group_nodes` reads ZooKeeper, `offsets_topic` finds idle groups.
+The client's methods of the same names document arguments and errors. A group may be in both stores:
+a Scala group of 0.8.2 may commit to either, and a group that moves commits to both.
 
 Invariant: no call here creates or changes anything. No coordinator is looked up unless
 `__consumer_offsets` exists, since the first lookup would create it (docs/brokers.md 8.9). A group
@@ -73,22 +70,14 @@ _LEFT_OUT: Final = (
     "by default their offsets. Give zookeeper_connect='host:2181/chroot'"
 )
 _STORES: Final = ("kafka", "zookeeper")
+# How many groups are requested at a time; the requests to a coordinator are pipelined
 _AT_ONCE: Final = 32
-"""How many groups are requested at a time; the requests to a coordinator are pipelined."""
 _UNKNOWN: Final = LogBounds(None, None)
 _REFUSED: Final = RefusedLogBounds(None, None)
 
 
 class StoredGroupCalls:
-    """The calls that read both stores of groups.
-
-    A call that takes `StoredGroup`s reads each group in its one store. All names of groups are
-    those of `list_stored_groups()`, or the caller's own.
-
-    Args:
-        connection: the cluster.
-        groups: lists the groups that coordinators know.
-    """
+    """The calls that read both stores of groups."""
 
     def __init__(self, connection: AdminConnection, groups: GroupCalls) -> None:
         self._connection = connection
@@ -98,7 +87,6 @@ class StoredGroupCalls:
         self._offsets_topic: OffsetsTopicReader | None = None
 
     async def list_stored_groups(self) -> list[StoredGroup]:
-        """Return all groups of the cluster, ordered, each once per store that it is in."""
         listings = await asyncio.gather(
             self.list_groups_of_store("kafka"), self.list_groups_of_store("zookeeper")
         )
@@ -146,7 +134,6 @@ class StoredGroupCalls:
         ]
 
     async def list_stored_offsets(self, groups: Iterable[StoredGroup]) -> list[StoredOffsets]:
-        """Return what these groups have committed, in the same order."""
         self._connection.check()
         wanted = check_stored_groups(groups)
         metadata = await self._connection.fetch_metadata()
@@ -168,7 +155,6 @@ class StoredGroupCalls:
         ]
 
     async def list_group_lags(self, group_ids: Collection[str] | None) -> list[PartitionLag]:
-        """Return how far groups are behind, a row per partition and store, ordered."""
         rows, errors, _ = await self.read_group_lags(group_ids)
         if errors:
             raise errors[0]
@@ -210,11 +196,11 @@ class StoredGroupCalls:
     async def list_partition_owners(
         self, groups: Iterable[StoredGroup]
     ) -> dict[str, dict[TopicPartition, PartitionOwner]]:
-        """Return for each group with members which member reads which partition."""
         self._connection.check()
         described = await self._describe_stored(groups)
         for result in described.values():
             if result.error is not None:
+                # The caller named the group.
                 raise result.error
         return _owners(described)
 
@@ -239,16 +225,14 @@ class StoredGroupCalls:
     async def list_log_bounds(
         self, partitions: Collection[TopicPartition] | None, *, starts: bool
     ) -> dict[TopicPartition, LogBounds]:
-        """Return first and next offset of partitions, by one request per 500 of a broker's.
-
-        The last of a log's offsets is where its first segment begins, so one request has both.
-        """
+        """Return first and next offset of partitions, in few requests per broker."""
         self._connection.check()
         named = None
         if partitions is not None:
             named = [tp async for some in in_chunks(iter_partitions(partitions)) for tp in some]
         known = await self._connection.partitions_of(await self._connection.fetch_metadata())
         wanted = known if named is None else [tp for tp in named if tp in known]
+        # The last of a log's offsets is where its first segment begins, so one request has both.
         listed = await list_reachable_offsets(
             self._router, wanted, LATEST, ALL_SEGMENTS if starts else 1
         )
@@ -264,7 +248,6 @@ class StoredGroupCalls:
         return bounds
 
     async def read_offsets_topic(self) -> OffsetsTopic:
-        """Read the topic `__consumer_offsets`: all commits and groups, with their times."""
         self._connection.check()
         if self._offsets_topic is None:
             # Imported on first use: most programs don't need the reader of ranges.
@@ -451,7 +434,6 @@ def _undescribed(group: str, error: KafkaError) -> ReadGroup:
 
 
 def _owned(group: DescribedGroup) -> dict[TopicPartition, str]:
-    """Return the member that owns each partition."""
     owned: dict[TopicPartition, str] = {}
     for member in group.members:
         owned.update(dict.fromkeys(assigned_partitions(bytes(member.assignment)), member.member))

@@ -1,9 +1,7 @@
 """The calls of `AIOKafkaAdminClient` that change topics, through ZooKeeper.
 
-`TopicChanges` has them; the client's methods of the same names document arguments and errors. Of
-the releases that this client supports, none before 0.10.1 has requests for changes of topics.
-`new_topic` and `topic_config` check topics and configs, `_core.zookeeper.topic_nodes` writes the
-nodes.
+The client's methods of the same names document arguments and errors. No release before 0.10.1 has
+requests for changes of topics.
 
 Invariant: a `BrokerResponseError` (an error with a Kafka code) of one topic goes into the returned
 `TopicErrors`, and the call continues with the remaining topics. Any other error, and an error
@@ -50,18 +48,14 @@ from aiokafka08.telemetry import count_text, join_names
 CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""
 
+# The pause between two checks whether a topic has its leaders, or is gone
 _POLL_S: Final = 0.05
-"""The pause between two checks whether a topic has its leaders, or is gone."""
 
 _CHANGES: Final = "a mapping of configs to values"
 
 
 class TopicChanges:
-    """The calls that change topics, or read what ZooKeeper says of their configs.
-
-    Args:
-        connection: the cluster.
-    """
+    """The calls that change topics, or read their configs in ZooKeeper."""
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
@@ -73,7 +67,6 @@ class TopicChanges:
         timeout_ms: int | None,
         validate_only: bool,
     ) -> TopicErrors:
-        """Create topics and wait until each partition has a leader."""
         nodes = self._require_topic_nodes("create_topics")
         limit_ms = self._limit_ms(timeout_ms)
         wanted = new_topics(topics)
@@ -85,6 +78,7 @@ class TopicChanges:
         async def create(topic: NewTopic) -> None:
             if validate_only and topic.name in names:
                 raise TopicAlreadyExistsError(f"topic {topic.name!r} exists already")
+            # Also in a dry run, so that collisions within the list are found.
             names.add(topic.name)
             check_configs(topic.name, topic.topic_configs, line)
             assignment = assign_replicas(
@@ -106,7 +100,6 @@ class TopicChanges:
         timeout_ms: int | None,
         validate_only: bool,
     ) -> TopicErrors:
-        """Add partitions to topics and wait for their leaders."""
         nodes = self._require_topic_nodes("create_partitions")
         limit_ms = self._limit_ms(timeout_ms)
         topics = new_partitions(topic_partitions)
@@ -146,7 +139,6 @@ class TopicChanges:
         return TopicErrors(await _per_topic(work))
 
     async def delete_topics(self, topics: list[str], timeout_ms: int | None) -> DeletionErrors:
-        """Delete topics and wait until they are gone."""
         nodes = self._require_topic_nodes("delete_topics")
         limit_ms = self._limit_ms(timeout_ms)
         names = check_topic_names(topics)
@@ -167,6 +159,7 @@ class TopicChanges:
                         )
                         if not exists:
                             return
+                        # The controller has removed the request without the topic.
                         if not is_requested:
                             raise UnsupportedVersionError(
                                 f"topic {topic!r} not deleted: the brokers refuse. Set "
@@ -183,14 +176,12 @@ class TopicChanges:
         return DeletionErrors(await _per_topic(work))
 
     async def list_topic_overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the configs that topics have of their own, by topic; brokers have the defaults."""
         nodes = self._require_topic_nodes("list_topic_overrides")
         return await self._connection.run_on_zookeeper(nodes.overrides, check_topic_names(topics))
 
     async def alter_topic_overrides(
         self, topic: str, changes: Mapping[str, object | None]
     ) -> dict[str, str]:
-        """Change configs of a topic; return all that it has of its own now."""
         nodes = self._require_topic_nodes("alter_topic_overrides")
         check_topic_name(topic)
         check_items("changes", check_mapping("changes", changes, _CHANGES).keys(), str, _CHANGES)
@@ -220,19 +211,14 @@ class TopicChanges:
         return check_positive("timeout_ms", timeout_ms)
 
     async def _wait_leaders(self, topic: str, partitions: range, limit_ms: int, done: str) -> None:
-        """Wait until the metadata shows a leader for each of these partitions.
-
-        `done` says for an error what was done to the topic.
-
-        It requests the metadata of all topics, not of this one by name. After a request by name,
-        each later refresh would name the topic too, and after the topic's deletion a refresh would
-        auto-create it.
-        """
+        """Wait until the metadata shows a leader for each of these partitions."""
         metadata = self._router.metadata
         wanted = [TopicPartition(topic, partition) for partition in partitions]
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 while True:
+                    # Not this topic by name: each later refresh would name it too, and after the
+                    # topic's deletion a refresh would auto-create it.
                     await metadata.fetch_all(limit_ms / 1000)
                     if all(metadata.snapshot.leader(tp) is not None for tp in wanted):
                         return

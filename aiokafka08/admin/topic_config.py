@@ -1,7 +1,7 @@
-"""Check topic configs before they are written to ZooKeeper. Pure; `topic_changes` calls it.
+"""Check topic configs before they are written to ZooKeeper. Pure.
 
-Nobody else checks them: brokers read what is in ZooKeeper. One that can't parse a value doesn't
-start any more, on any release (docs/brokers.md 11.5). A name that it doesn't know it ignores.
+No broker checks them: brokers read what is in ZooKeeper. One that can't parse a value doesn't start
+any more, on any release (docs/brokers.md 11.5). A name that it doesn't know it ignores.
 
 Invariant: below 0.10, all brokers of the line can parse a config that passes, and none of them
 deletes what was meant to be kept for ever. From 0.10 on the first is so for the names that this
@@ -19,7 +19,7 @@ from aiokafka08.errors import InvalidConfigurationError, UnsupportedVersionError
 
 
 class _Kind(NamedTuple):
-    """A kind of value: whether a text is one, and what is expected, for errors."""
+    """A kind of value: its check, and the expected values for errors."""
 
     accepts: Callable[[str], object]
     expected: str
@@ -112,7 +112,6 @@ before the first topic, 0.8.1 and 0.8.2 can't be told apart, and both get the co
 
 
 def config_texts(configs: Mapping[str, object]) -> dict[str, str]:
-    """Return configs as texts, booleans as Java writes them."""
     return {
         name: str(value).lower() if isinstance(value, bool) else str(value)
         for name, value in configs.items()
@@ -122,9 +121,8 @@ def config_texts(configs: Mapping[str, object]) -> dict[str, str]:
 def check_configs(topic: str, configs: Mapping[str, str], line: BrokerLine) -> None:
     """Check that brokers of this line know the configs of a topic, and can parse their values.
 
-    Raises:
-        UnsupportedVersionError: the line is 0.8.0, which has no topic configs.
-        InvalidConfigurationError: the line doesn't know a name; or a value isn't valid.
+    Raises UnsupportedVersionError on 0.8.0, which has no topic configs, and
+    InvalidConfigurationError for an unknown name or a wrong value.
     """
     if line is BrokerLine.V0_8_0 and configs:
         raise UnsupportedVersionError(

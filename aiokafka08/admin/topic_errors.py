@@ -1,7 +1,4 @@
-"""The results of the admin client's calls that change topics, in the forms of aiokafka's responses.
-
-`client` makes them; applications read them.
-"""
+"""The results of the admin client's calls that change topics, as aiokafka returns them."""
 
 from __future__ import annotations
 

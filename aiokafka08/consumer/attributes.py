@@ -9,23 +9,16 @@ from typing import NamedTuple
 
 
 class CoordinatorAttributes(NamedTuple):
-    """`consumer._coordinator`: this member of the group.
+    """`consumer._coordinator`: this member of the group."""
 
-    Attributes:
-        member_id: the member id that a broker gave; "" without a group, and before the first join.
-        generation: the generation that this member joined last; -1 without a broker's group, and
-            before the first join.
-    """
-
+    # The member id that a broker gave; "" without a group, and before the first join
     member_id: str
+    # The generation that this member joined last; -1 without a broker's group, and before the first
+    # join
     generation: int
 
 
 class SubscriptionAttributes(NamedTuple):
-    """`consumer._subscription`: what `consumer.subscription()` returns.
+    """`consumer._subscription`: what `consumer.subscription()` returns."""
 
-    Attributes:
-        topics: the subscribed topics, or those that match the pattern now.
-    """
-
-    topics: frozenset[str]
+    topics: frozenset[str]  # the subscribed topics, or those that match the pattern now

@@ -1,29 +1,10 @@
 """Return buffered messages to the calls that take them: getone, getmany, getmany_arrow, async for.
 
-The `Collector` owns the order in which partitions are served, and decodes their buffers in slices.
-The public consumer calls it; the engine adds and removes cursors; it reports to the engine through
-`observer`.
-
-Invariants:
-
-- A message counts as taken when the call (or a step of `remaining`) returns it. Nothing is awaited
-  between taking a message and returning it, so a cancelled call has taken nothing.
-- A call that names no partitions serves all in turn. `get_one` passes on to the next partition
-  after each slice (SLICE_RECORDS). `get_many` and `get_columns` take up to their limit from one
-  partition, then the rest from the next. A partition from which messages were taken comes last in
-  the next call. A call that names partitions serves them in the order of the names.
-- A call that decodes much yields to the event loop between its slices; `get_columns` returns early
-  instead. Compressed messages that take long to open are opened in a thread, while the call waits.
-  A partition that is paused, revoked or moved meanwhile (it isn't in `_ready`) is neither decoded
-  nor raised by that call.
-- The error of a partition is raised by the next call that reads the partition, after the messages
-  before it were returned, and before the call takes messages of other partitions. Those stay in
-  their buffers. Then the partition is tried again: fetched, or its next message deserialized. If
-  that fails in the same way (`Cursor.is_new`), the error is raised again only by a call that gets
-  no messages within its timeout (`get_one`: within KNOWN_ERROR_WAIT_S), so that a caller that goes
-  on after an error doesn't spin. A damaged message is an error only after its second fetch.
-- A call that begins after the consumer was stopped raises `ConsumerStoppedError`. Of the pending
-  calls only `get_one` raises it: `get_many` and `get_columns` return nothing, as in aiokafka.
+Invariants: a message counts as taken when the call (or a step of `remaining`) returns it. Nothing
+is awaited between taking a message and returning it, so a cancelled call has taken nothing. The
+error of a partition is raised by the next call that reads the partition, after the messages before
+it were returned, and before the call takes messages of other partitions. Of the calls pending at
+the stop only `get_one` raises `ConsumerStoppedError`; the others return nothing.
 """
 
 from __future__ import annotations
@@ -70,28 +51,13 @@ class CollectedColumns(NamedTuple):
     """Messages as columns, partition by partition."""
 
     columns: Columns
+    # The partitions in the order of the rows, with their numbers of rows
     runs: list[tuple[TopicPartition, int]]
-    """The partitions in the order of the rows, with their numbers of rows."""
-    positions: dict[TopicPartition, int]
-    """The position of each partition before the call."""
+    positions: dict[TopicPartition, int]  # the position of each partition before the call
 
 
 class Collector:
-    """Serve calls from the buffers of the assigned cursors; see the module.
-
-    Args:
-        call_decompressed_bytes: see `ConsumerLimits`.
-        new_slice: makes the slices of event-loop time.
-
-    Attributes:
-        changed: notified when a waiting call should check again.
-        call_count: how many calls have taken messages; steps of `remaining` don't count.
-        waiting_calls: how many calls wait now.
-        remaining: iterator over the messages of the slice that `get_one` is returning; exhausted if
-            there is none. It is also the `remaining` of that cursor's buffer. The public consumer
-            steps it before it calls `get_one`, and each step takes one message. It is replaced at a
-            `seek()`, and when the cursor is paused or revoked.
-    """
+    """Serve calls from the buffers of the assigned cursors; see the module."""
 
     __slots__ = (
         "_call_decompressed_bytes",
@@ -118,9 +84,13 @@ class Collector:
         call_decompressed_bytes: int = CONSUMER_LIMITS.call_decompressed_bytes,
         new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
-        self.changed = Notifier()
-        self.call_count = 0
+        self.changed = Notifier()  # notified when a waiting call should check again
+        self.call_count = 0  # how many calls have taken messages; steps of `remaining` don't count
         self.waiting_calls = 0
+        # Iterator over the messages of the slice that `get_one` is returning; exhausted if there is
+        # none. It is also the `remaining` of that cursor's buffer. The public consumer steps it
+        # before it calls `get_one`, and each step takes one message. It is replaced at a `seek()`,
+        # and when the cursor is paused or revoked.
         self.remaining: Iterator[Record] = iter(())
         self._column_memory = ColumnMemory()
         self._cursors = cursors
@@ -134,14 +104,10 @@ class Collector:
         self._new_slice = new_slice
 
     def start(self) -> None:
-        """Begin to serve calls."""
         self._slice = self._new_slice()
 
     def close(self) -> None:
-        """Drop `remaining`, and wake the waiting calls.
-
-        The consumer counts as stopped by now: `ConsumerObserver.check` raises from now on.
-        """
+        """Drop `remaining`, and wake the waiting calls; `check` raises from now on."""
         self._stop_serving()
         self.changed.notify()
 
@@ -180,6 +146,7 @@ class Collector:
                 await self._open_next(partitions)
                 continue
             if loop.time() >= deadline:
+                # Only now, so that a caller that goes on after an error doesn't spin.
                 self._raise_known(known)
             self._observer.call_starved(self._wanted(partitions))
             await self._wait_for_change(deadline if known else None)
@@ -187,8 +154,7 @@ class Collector:
     async def get_many(
         self, partitions: Collection[TopicPartition], timeout_s: float, limit: int | None
     ) -> RecordsByPartition:
-        """Return the messages that are buffered, at most `limit`; wait up to `timeout_s` for the
-        first ones, or until the consumer is stopped."""
+        """Return buffered messages, at most `limit`; wait up to `timeout_s` for the first ones."""
         self._observer.check()
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
@@ -205,6 +171,7 @@ class Collector:
                     return records
                 self._observer.check()
         except ConsumerStoppedError:
+            # As in aiokafka: a call that was pending when the consumer was stopped.
             return {}
 
     async def get_columns(
@@ -217,9 +184,7 @@ class Collector:
         """As `get_many`, but return columns.
 
         Decoding stops after `limit` messages, when keys and values have `max_bytes` bytes, or when
-        the task has held the event loop for too long
-        (`LoopSlice.is_over`): the result then has fewer messages. The caller has checked that the
-        consumer runs; it may have been stopped since.
+        the task has held the event loop for too long (`LoopSlice.is_over`).
         """
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
@@ -242,7 +207,7 @@ class Collector:
             return self._no_columns(max_bytes)
 
     async def run_steps(self, steps: Generator[None, None, T]) -> T:
-        """Run a generator on the messages of a call; yield to the loop as the call itself does."""
+        """Run a generator on the messages of a call; yield to the loop as the call does."""
         return await self._slice.run_steps(steps)
 
     # --- waiting ----------------------------------------------------------------------------------
@@ -250,7 +215,7 @@ class Collector:
     async def _wait(
         self, partitions: Collection[TopicPartition], deadline: float, count: int
     ) -> bool:
-        """Wait for a change after the one with number `count`; False if the deadline has passed."""
+        """Wait for a change after the one with number `count`; False after the deadline."""
         if asyncio.get_running_loop().time() >= deadline:
             await asyncio.sleep(0)  # a caller that polls without waiting yields too
             return False
@@ -281,15 +246,13 @@ class Collector:
                 break
 
     async def _open(self, cursor: Cursor) -> None:
-        """Open the wrapper, in a thread, at which decoding has stopped, if there is one.
-
-        The partition may be moved by `seek()`, paused or revoked meanwhile: the opened wrapper is
-        then dropped with the buffer, or stays in it.
-        """
+        """Open the wrapper, in a thread, at which decoding has stopped, if there is one."""
         wrapper = cursor.buffer.long_wrapper
         if wrapper is not None:
             await self._offload.run(wrapper.open)
             self._slice.restart()
+            # The partition may have been moved by `seek()`, paused or revoked: the opened wrapper
+            # was then dropped with the buffer, or stays in it.
             self._observer.check()
 
     # --- which cursors ----------------------------------------------------------------------------
@@ -309,19 +272,16 @@ class Collector:
         return ready
 
     def _pending(self, partitions: Collection[TopicPartition], known: KnownErrors) -> bool:
-        """Whether there is more to decode, apart from what has just failed with a known error.
-
-        A decoding step without a message doesn't prove that the buffer is exhausted: it may have
-        stopped because it had decompressed a lot (`record_buffer.DECODE_STEP_BYTES`).
-        """
+        """Whether there is more to decode, apart from what has failed with a known error."""
+        # A decoding step without a message doesn't prove that the buffer is exhausted: it may have
+        # stopped because it had decompressed a lot (`record_buffer.DECODE_STEP_BYTES`).
         failed = {cursor for cursor, _ in known}
         return any(
             cursor.buffer.pending for cursor in self._selected(partitions) if cursor not in failed
         )
 
     def _requeue(self, cursor: Cursor) -> None:
-        """Serve the cursor after all others, if it still has output, or before if that is a new
-        error. No effect if it was removed."""
+        """Serve the cursor after all others, or before them if a new error comes next."""
         if cursor not in self._ready:
             return
         del self._ready[cursor]
@@ -330,13 +290,13 @@ class Collector:
             self._advance_failing(cursor)
 
     def _advance_failing(self, cursor: Cursor) -> None:
-        """Serve the cursor next if a new error comes next."""
+        # A new error is raised before messages of other partitions are taken.
         if cursor.fails_next:
             self._ready.move_to_end(cursor, last=False)
             self._stop_serving()
 
     def _stop_serving(self) -> None:
-        """End `remaining`; what is left of the slice stays in the buffer."""
+        """End `remaining`; the rest of the slice stays in the buffer."""
         self._served, self.remaining = None, iter(())
 
     # --- one message ------------------------------------------------------------------------------
@@ -344,11 +304,7 @@ class Collector:
     def _next_record(
         self, partitions: Collection[TopicPartition], known: KnownErrors
     ) -> Record | None:
-        """Return the next message; None if there is none yet, or more to decode (`_pending`).
-
-        Raises:
-            Exception: as `_decode`, which also says what `known` is.
-        """
+        """Return the next message; None if there is none yet. Raises as `_decode`."""
         if partitions:
             for cursor in self._selected(partitions):
                 if self._begin_slice(cursor, known):
@@ -375,11 +331,7 @@ class Collector:
         return None
 
     def _begin_slice(self, cursor: Cursor, known: KnownErrors) -> bool:
-        """Make `remaining` of the cursor's buffer have a message; False if there is none.
-
-        Raises:
-            Exception: as `_decode`, which also says what `known` is.
-        """
+        """Return whether `remaining` of the cursor's buffer has a message. Raises as `_decode`."""
         buffer = cursor.buffer
         try:
             if length_hint(buffer.remaining) or buffer.start_next_slice():
@@ -497,16 +449,7 @@ class Collector:
     # --- errors -----------------------------------------------------------------------------------
 
     def _decode(self, cursor: Cursor, max_records: int, known: KnownErrors) -> bool:
-        """As `RecordBuffer.decode`, but False also if an error comes next that isn't new.
-
-        Args:
-            cursor: whose buffer to decode.
-            max_records: see there.
-            known: gets the error that isn't new, for `_raise_known`.
-
-        Raises:
-            Exception: the new error that comes next.
-        """
+        """As `RecordBuffer.decode`; a new error is raised, another one is appended to `known`."""
         try:
             return cursor.buffer.decode(max_records)
         except Exception as error:
@@ -531,11 +474,9 @@ class Collector:
         known.append((cursor, error))
 
     def _raise_known(self, known: KnownErrors) -> None:
-        """Raise the first one of these errors, since the call has no messages to return.
-
-        An error doesn't count if the user has moved or paused its partition while the call yielded.
-        """
+        """Raise the first one of these errors, since the call has no messages to return."""
         for cursor, error in known:
+            # An error doesn't count if the user has moved or paused its partition meanwhile.
             if cursor in self._ready and not cursor.is_new(error):
                 self._note_raised(cursor, error)
                 raise error

@@ -1,23 +1,12 @@
-"""Commit positions: for `commit()`, every `auto_commit_interval_ms`, before partitions are revoked,
-and when the consumer stops.
+"""Commit positions: for `commit()`, at intervals, before a revocation, and at the stop.
 
-`Committer` owns the order of the commits and decides when to commit; `offset_store` knows how. The
-public consumer calls `commit`, `commit_revoked_soon` and `positions`, the engine the rest. What is
-committed is the position: the offset after the last message that the user got. With
-`offsets_storage="dual"` it also commits what one of the two stores lacks, see `level_stores_soon`.
+A position is the offset after the last message that the user got.
 
-Invariants:
-
-- One commit at a time, in the order in which their coroutines first run. That is at most one loop
-  iteration after the positions were read. Apart from that iteration, an older position never
-  overwrites a newer one.
-- A commit carries the generation and the member id (`CommitIdentity`) from the moment when its
-  positions were read. The coordinator refuses it if that generation has ended.
-- `cancel_pending` ends every commit that was called before, `commit_revoked_soon` included, and
-  none that is called later. `wait_pending` waits for all of them.
-- A commit that the user didn't call raises no `KafkaError` in the background. It emits
-  `CommitFailed`. An error that a retry can't help, other than `CommitFailedError`, is raised once,
-  by the next public call that runs `ConsumerEngine.check`.
+Invariants: one commit at a time, in the order in which their coroutines first run, at most one loop
+iteration after the positions were read. A commit carries the generation and the member id
+(`CommitIdentity`) from the moment when its positions were read, so the coordinator refuses it if
+that generation has ended. A commit that the user didn't call raises no `KafkaError` in the
+background. It emits `CommitFailed`.
 """
 
 from __future__ import annotations
@@ -47,20 +36,15 @@ from aiokafka08.telemetry import CommitFailed
 CommitOffsets = Mapping[TopicPartition, int | tuple[int, str] | OffsetAndMetadata]
 """What a user may pass to `commit()`."""
 
+# Offsets, or partitions whose committed offsets are read and committed again
 _ToCommit = Mapping[TopicPartition, OffsetAndMetadata] | frozenset[TopicPartition]
-"""Offsets, or partitions whose committed offsets are read and committed again."""
 
 SHORTEST_INTERVAL_S: Final = 0.01
 """The interval for `auto_commit_interval_ms=0`."""
 
 
 class Committer:
-    """The commits of one consumer; see the module.
-
-    Args:
-        cursors: the assigned partitions.
-        member_state: the membership in the group, kept up to date by the membership.
-    """
+    """The commits of one consumer; see the module."""
 
     def __init__(
         self,
@@ -92,15 +76,10 @@ class Committer:
 
     @property
     def is_committing(self) -> bool:
-        """Whether a commit is in progress; later ones wait for it."""
         return self._lock.locked()
 
     def start(self, store: OffsetStore, membership: Membership) -> None:
-        """Commit to `store`, and begin to commit automatically, if that is enabled.
-
-        Args:
-            membership: learns that a commit was fenced.
-        """
+        """Commit to `store`, and begin to commit automatically, if that is enabled."""
         self._store, self._membership = store, membership
         if self._is_automatic:
             self._timer = asyncio.get_running_loop().create_task(
@@ -133,39 +112,28 @@ class Committer:
         *,
         timeout_s: float | None = None,
     ) -> Coroutine[Any, Any, None]:
-        """Commit these offsets. The generation is that of this call, even if the returned coroutine
-        is awaited later.
-
-        Raises as `OffsetStore.commit`.
-        """
+        """Return a coroutine that commits these offsets; raises as `OffsetStore.commit`."""
         self.check_session()
+        # The generation is that of this call, even if the coroutine is awaited later.
         return self._commit(offsets, self._identity(), timeout_s, self._cancel_count)
 
     async def commit_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Commit the positions of partitions that are being given up, if commits are automatic.
-
-        Raises no `KafkaError`. Takes at most half the session timeout.
-        """
+        """Commit the positions of partitions that are being given up; raise no `KafkaError`."""
         if self._is_automatic:
             await self._try_commit(self.positions(partitions), self._revoke_timeout_s)
 
     def commit_revoked_soon(self, partitions: Collection[TopicPartition]) -> None:
-        """As `commit_revoked`, but in the background, of the positions and the generation of now.
-
-        For a new assign() or unsubscribe(): no other member waits for these partitions.
-        """
+        """As `commit_revoked`, in the background, of the positions and the generation of now."""
         if self._timer is not None:
+            # After assign() or unsubscribe() no other member waits for these partitions.
             self._spawn(self._try_commit(self.positions(partitions), self._revoke_timeout_s))
 
     def level_stores_soon(self, partitions: Collection[TopicPartition]) -> None:
-        """With `offsets_storage="dual"`, commit the committed offsets of these partitions to both
-        stores, in the background, in the generation of now.
-
-        For partitions that the group has just assigned. The offset of a partition without new
-        messages would otherwise stay in the store that the group is about to leave: a member that
-        knows only the other one would start where `auto_offset_reset` says.
-        """
+        """With "dual", commit stored offsets to both stores, in the background."""
         if self._has_two_stores and partitions:
+            # The offset of a partition without new messages would stay in the store that the group
+            # is about to leave. A member that knows only the other one would start where
+            # `auto_offset_reset` says.
             self._spawn(self._try_commit(frozenset(partitions), self._revoke_timeout_s))
 
     def revoke_deadline(self) -> float:
@@ -173,12 +141,10 @@ class Committer:
         return asyncio.get_running_loop().time() + self._revoke_timeout_s
 
     async def wait_pending(self, deadline: float) -> None:
-        """Wait until the commits that were called so far have ended, at most until `deadline`.
-
-        Don't wait for commits of a lost session: they are refused, and may themselves wait for
-        ZooKeeper. Other members may own the partitions already.
-        """
+        """Wait until the commits that were called so far have ended, at most until `deadline`."""
         if self._lost() is not None:
+            # Commits of a lost session are refused, and may themselves wait for ZooKeeper. Other
+            # members may own the partitions already.
             return
         await asyncio.sleep(0)  # a commit that was called just now gets the lock first
         try:
@@ -191,12 +157,9 @@ class Committer:
             pass
 
     def cancel_pending(self) -> None:
-        """End all commits that were called so far with `CommitFailedError`.
-
-        From now on other members may read the partitions and commit their own positions. ZooKeeper
-        accepts the commit of a former member too, so a late commit of this consumer would overwrite
-        theirs with older offsets.
-        """
+        """End all commits that were called so far with `CommitFailedError`."""
+        # From now on other members may commit their own positions. ZooKeeper accepts the commit of
+        # a former member too, so a late one would overwrite theirs with older offsets.
         self._cancel_count += 1
         now = asyncio.get_running_loop().time()
         for timeout in self._pending:
@@ -204,11 +167,7 @@ class Committer:
                 timeout.reschedule(now)
 
     def check_session(self) -> None:
-        """Check that this member still has the ZooKeeper session that owns its partitions.
-
-        Raises:
-            CommitFailedError: the session has ended, or may have.
-        """
+        """Raise CommitFailedError if this member has lost its ZooKeeper session, or may have."""
         if (error := self._lost()) is not None:
             raise error
 
@@ -329,6 +288,7 @@ class Committer:
         except KafkaError as error:
             self._telemetry.emit(CommitFailed(str(error)))
             if not error.retriable and not isinstance(error, CommitFailedError):
+                # No retry can help: the next public call raises it, once.
                 self._error = error
                 self._observer.commit_failed()
 
@@ -336,8 +296,8 @@ class Committer:
 def known_positions(
     cursors: Mapping[TopicPartition, Cursor],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Return the positions that are known, as offsets to commit."""
     positions = {
+        # What a call has taken and not returned doesn't count.
         tp: min((taken.position for taken in cursor.unreturned), default=cursor.position)
         for tp, cursor in cursors.items()
     }

@@ -1,8 +1,7 @@
 """Check the consumer's options once, when `AIOKafkaConsumer` is made.
 
-`_core.net.config` checks the options of the network, `membership.choose` the assignors. Invariant:
-every wrong value raises an error that names the option, the value and what is expected; an option
-that needs a newer protocol raises `UnsupportedVersionError`, which names the request that it needs.
+Invariant: every wrong value raises an error that names the option, the value and what is expected;
+an option that needs a newer protocol raises `UnsupportedVersionError`, which names the request.
 """
 
 from __future__ import annotations
@@ -39,11 +38,7 @@ _SCALA_RESETS: Final = {"smallest": "earliest", "largest": "latest"}
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """Checked options: sizes in bytes, times in seconds.
-
-    Attributes:
-        reset: the meaning of auto_offset_reset; None stands for "none".
-    """
+    """Checked options: sizes in bytes, times in seconds."""
 
     group_id: str | None
     decoding: Decoding
@@ -52,7 +47,7 @@ class ConsumerConfig:
     fetch_min_bytes: int
     max_partition_fetch_bytes: int
     max_poll_records: int | None
-    reset: StartPosition | None
+    reset: StartPosition | None  # the meaning of auto_offset_reset; None stands for "none"
     enable_auto_commit: bool
     auto_commit_interval_s: float
     assignment_strategies: tuple[Any, ...]
@@ -101,8 +96,6 @@ def consumer_config(
     headers: str | None,
 ) -> ConsumerConfig:
     """Check the options and convert their units.
-
-    `rebalance_timeout_ms` and `consumer_timeout_ms` are only checked; they have no effect.
 
     Raises:
         IllegalArgumentError: an option has a wrong value.
@@ -163,6 +156,7 @@ def consumer_config(
         raise IllegalArgumentError(
             f"partition_assignment_strategy={partition_assignment_strategy!r}: expected a list"
         )
+    # Only checked: it has no effect.
     check_not_negative("consumer_timeout_ms", consumer_timeout_ms)
     if max_poll_records is not None:
         max_poll_records = check_positive("max_poll_records", max_poll_records)

@@ -1,20 +1,10 @@
 """The state of one assigned partition: position, next fetch, back-off, and the error to raise.
-
-No event loop, no clock: `now` is an argument. `apply_response` returns a `FetchResult`, and
-`fetcher` carries it out. A `Cursor` holds the buffered sets (`record_buffer`) and the next fetch
-(`next_fetch`). The engine makes one per assigned partition; `fetcher`, `start_offsets` and
-`collector` read and change it.
+Pure.
 
 Invariant: a response is applied only if its fetch is still `in_flight`, and only once. `seek()`,
 `restart()` and `change_leader()` supersede the fetch in flight: its response is dropped, but its
 bytes count (`superseded_bytes`) until it has come. So each fetch that was begun must end in one
-call of `apply_response` or `abandon_fetch`. An error never moves the position. A message that is
-damaged, or states a size above the limit, is an error only if a second fetch brings it so too,
-since it may have been damaged on the way. After a call has raised an error, the partition is tried
-again. If that fails in the same way at the same position, the error isn't new (`is_new`): it keeps
-the partition from nothing, and a call raises it only if it has no messages to return. Once the
-partition has recovered, any error is new: it has returned messages (perhaps again, of the same
-position), or a fetch has found the end of the log.
+call of `apply_response` or `abandon_fetch`. An error never moves the position.
 """
 
 from __future__ import annotations
@@ -94,26 +84,18 @@ class ResponseTime(NamedTuple):
 
 @dataclass(slots=True)
 class ResponseContext:
-    """What all partitions of one fetch response have in common.
+    """What all partitions of one fetch response have in common."""
 
-    Attributes:
-        limit_bytes: the limit for the size of a message; a larger one is an error.
-        waited: whether the broker responded only after the whole wait; None if the request may have
-            contained other partitions (it wasn't sent with `alone`). Shows whether the broker hides
-            a large message (`next_fetch`).
-        hides_large: see `NextFetch.apply_response`.
-        now: loop time.
-        now_ms: milliseconds since the epoch.
-        frame: the frame that the message sets are views into.
-        response_time: how long the broker and the network took.
-    """
-
-    limit_bytes: int
+    limit_bytes: int  # the limit for the size of a message; a larger one is an error
+    # Whether the broker responded only after the whole wait; None if the request may have contained
+    # other partitions (it wasn't sent with `alone`). Shows whether the broker hides a large message
+    # (`next_fetch`).
     waited: bool | None
-    hides_large: bool
-    now: float
-    now_ms: int
-    frame: ReceivedFrame | None = None
+    hides_large: bool  # see `NextFetch.apply_response`
+    now: float  # loop time
+    now_ms: int  # milliseconds since the epoch
+    frame: ReceivedFrame | None = None  # the frame that the message sets are views into
+    # How long the broker and the network took
     response_time: ResponseTime = ResponseTime(0.0, 0.0)  # noqa: RUF009 - it is immutable
 
 
@@ -125,47 +107,20 @@ class PartitionFetch:
     offset: int
     max_bytes: int
     alone: bool
+    # Whether the log was known to have messages at the offset, so that the broker didn't wait for
+    # any
     behind: bool
-    """Whether the log was known to have messages at the offset, so that the broker didn't wait for
-    any."""
 
 
 @dataclass(slots=True, eq=False)
 class TakenRecords:
-    """Messages that a call has taken and not returned yet.
+    """Messages that a call has taken and not returned yet."""
 
-    Attributes:
-        position: the position before them.
-    """
-
-    position: int
+    position: int  # the position before them
 
 
 class Cursor:
-    """One assigned partition; see the module.
-
-    Attributes:
-        buffer: the fetched sets and decoded records.
-        next_fetch: where the next fetch begins and how large it is; a seek replaces the object.
-        start: how to find the position; None once it is known.
-        paused: the user has paused the partition; what is buffered stays.
-        unreturned: what calls have taken and not returned yet; empty after the position was moved.
-        revoked: the partition is being revoked; its messages aren't returned any more.
-        error: raised by the next call if it is new, else by the next one without messages.
-        high_watermark: that of the last response; -1: not known yet.
-        polled_at_ms: when that response came, in milliseconds since the epoch.
-        not_before: loop time at which the back-off ends.
-        in_flight: the fetch that counts, or None.
-        superseded_bytes: what the requested fetches that don't count any more may still bring.
-        growth: how many shares of the memory a fetch requests (`fetch_memory`).
-        urgent: fetch the partition now, beside a long poll that is in flight without it: the log
-            may have messages for it. True for a partition that is new or resumed, was moved by
-            `seek()`, or is back after an error, from another leader or after a wait for memory;
-            False once it has caught up with the log, or joined a long poll.
-        borrowed_bytes: what `fetch_memory` has granted beyond the partition's share, for a message
-            larger than the share.
-        part_bytes: the partition's part of the memory when its last fetch began (`fetch_memory`).
-    """
+    """One assigned partition; see the module."""
 
     __slots__ = (
         "_backoff",
@@ -201,21 +156,35 @@ class Cursor:
         max_tries: int = CONSUMER_LIMITS.max_tries,
     ) -> None:
         self.topic_partition = topic_partition
+        # The fetched sets and decoded records
         self.buffer = RecordBuffer(topic_partition, decoding)
+        # Where the next fetch begins and how large it is; a seek replaces the object
         self.next_fetch = NextFetch(0)
+        # How to find the position; None once it is known
         self.start: StartPosition | None = StartPosition.STORED
-        self.paused = False
+        self.paused = False  # the user has paused the partition; what is buffered stays
+        # Messages that calls have taken and not returned yet; empty after the position was moved
         self.unreturned: list[TakenRecords] = []
+        # The partition is being revoked; its messages aren't returned any more
         self.revoked = False
+        # Raised by the next call if it is new, else by the next one without messages
         self.error: Exception | None = None
-        self.high_watermark = -1
+        self.high_watermark = -1  # that of the last response; -1: not known yet
+        # When that response came, in milliseconds since the epoch
         self.polled_at_ms: int | None = None
-        self.not_before = 0.0
-        self.in_flight: PartitionFetch | None = None
+        self.not_before = 0.0  # loop time at which the back-off ends
+        self.in_flight: PartitionFetch | None = None  # the fetch that counts, or None
+        # Bytes that the superseded fetches may still bring
         self.superseded_bytes = 0
-        self.growth = 1
+        self.growth = 1  # how many shares of the memory a fetch requests (`fetch_memory`)
+        # Fetch the partition now, beside a long poll that is in flight without it: the log may have
+        # messages for it. True for a partition that is new or resumed, was moved by `seek()`, or is
+        # back after an error, from another leader or after a wait for memory; False once it has
+        # caught up with the log, or joined a long poll.
         self.urgent = False
+        # Bytes that `fetch_memory` has granted beyond the partition's share, for a larger message
         self.borrowed_bytes = 0
+        # The partition's part of the memory when its last fetch began (`fetch_memory`)
         self.part_bytes = 0
         self._damaged_offsets = set[int]()  # from the position on, where a fetch was damaged
         # The last error, its position, and how many messages were returned before it: those in
@@ -249,12 +218,10 @@ class Cursor:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether the next fetch begins at the last known high watermark."""
         return self.next_fetch.offset == self.high_watermark
 
     @property
     def has_output(self) -> bool:
-        """Whether a call can be served: with records, or with an error."""
         return self.buffer.pending or self.error is not None
 
     @property
@@ -287,11 +254,11 @@ class Cursor:
     # --- position ---------------------------------------------------------------------------------
 
     def seek(self, offset: int) -> None:
-        """Continue at `offset`. Drops the buffer, the error and the back-off; a fetch in flight
-        is superseded. An error that comes again is new."""
+        """Continue at `offset` without the buffer, the error and the back-off."""
         self.rewind(offset)
         self.next_fetch = NextFetch(offset)
         self._damaged_offsets = set()
+        # An error that comes again is new.
         self._raised = None
         self._reset_backoff()
 
@@ -317,18 +284,17 @@ class Cursor:
         self.error = None
 
     def put_back(self, offset: int) -> None:
-        """Continue at `offset`, which a call has taken and doesn't return: as if it hadn't."""
+        """Continue at `offset`, as if no call had taken the messages from there on."""
         self.rewind(offset)
         if self._raised is not None and self._raised[1] == offset:
             self._raised = self._raised[0], *self._place
 
     def resume(self) -> None:
-        """Fetch and return messages again after a pause."""
         self.paused = False
         self.urgent = True
 
     def confirm_position(self) -> None:
-        """Fetch again at an offset that the broker had refused, since it is inside the log."""
+        # The refused offset is inside the log.
         self.start = None
 
     # --- fetching ---------------------------------------------------------------------------------
@@ -345,18 +311,15 @@ class Cursor:
         )
 
     def fetch_bytes(self, share_bytes: int) -> int:
-        """Return the size of the next fetch: the partition's share of the memory, or more if
-        `next_fetch` has grown for a message that is larger."""
+        """Return the size of the next fetch: the share, or more for a large message."""
         return max(self.next_fetch.size_bytes, share_bytes)
 
     def can_fetch(self, room_bytes: int, share_bytes: int) -> bool:
-        """Whether to fetch now: at most `room_bytes` are buffered.
-
-        A fetch larger than the share needs an empty buffer, since it also borrows memory. So does
-        one beside a superseded fetch, which may still bring a share.
-        """
+        """Whether to fetch now: at most `room_bytes` are buffered."""
         if not self.wants_fetch:
             return False
+        # A fetch larger than the share also borrows memory. A superseded fetch may still bring a
+        # share.
         if self.superseded_bytes or self.next_fetch.size_bytes > share_bytes:
             return not self.buffer.buffered_bytes
         return self.buffer.buffered_bytes <= room_bytes
@@ -387,8 +350,7 @@ class Cursor:
         fetched: FetchedPartition,
         context: ResponseContext,
     ) -> FetchResult:
-        """Apply the response to `fetch`, which `begin_fetch` returned: buffer its messages, or keep
-        its error."""
+        """Apply the response to `fetch`: buffer its messages, or keep its error."""
         if not self.abandon_fetch(fetch):
             return FetchResult.STALE
         if fetched.error_code:
@@ -436,23 +398,21 @@ class Cursor:
         self.urgent = True
 
     def change_leader(self) -> None:
-        """Supersede the fetch in flight, drop the back-off, and begin a search of `next_fetch`
-        anew: they concerned the former leader."""
+        """Supersede the fetch in flight, and drop the back-off and a search of `next_fetch`."""
+        # All of these concerned the former leader.
         self._supersede_fetch()
         self.next_fetch.reset_search()
         self.not_before = 0.0
         self._readable_to = 0
 
     def fail(self, error: Exception, now: float) -> FetchResult:
-        """Keep `error` for a call. Fetch again when the back-off, which begins now, is over, and
-        a call has raised the error if it is new."""
+        """Keep `error` for a call; fetch again after the back-off and the call."""
         self.error = error
         self.back_off(now)
         return FetchResult.ERROR
 
     def drop_damaged(self, error: CorruptRecordException, now: float) -> FetchResult:
-        """Drop the buffer, whose next message is damaged, and fetch it again after the back-off; if
-        that was done already, keep `error` as `fail` does."""
+        """Drop the buffer, whose next message is damaged; fetch it again, or fail."""
         self.drop_buffer()
         # Tracebacks refer to the set, and so to the frame in which it came.
         error.__traceback__ = error.__context__ = None
@@ -473,7 +433,7 @@ class Cursor:
 
     @property
     def _place(self) -> tuple[int, int]:
-        """Where the partition is: its position, and how many messages it has returned so far."""
+        """The position, and how many messages the partition has returned so far."""
         return self.buffer.position, self.buffer.returned_count
 
     def raise_error(self) -> None:
@@ -484,7 +444,8 @@ class Cursor:
             raise error
 
     def _fail_if_again(self, error: Exception, offset: int, now: float) -> FetchResult:
-        """As `fail`, if an earlier fetch of `offset` was damaged too. Else just fetch it again."""
+        """As `fail`, if an earlier fetch of `offset` was damaged too. Else fetch it again."""
+        # The bytes may have been damaged on the way.
         if offset in self._damaged_offsets:
             return self.fail(error, now)
         position = self.buffer.position
@@ -498,21 +459,20 @@ class Cursor:
     def _adapt_growth(
         self, fetch: PartitionFetch, received_bytes: int, response_time: ResponseTime
     ) -> None:
-        """Request more at once if the user waits for a broker that needs long per request.
-
-        The search of a broker in a log of large plain sets costs the same for any size
-        (docs/brokers.md 7.15), as does a long round trip. On a slow network a larger response would
-        only come later. A long poll at the end of the log waits for the next messages, not for the
-        broker, so it says nothing, even if these come in a burst that fills the response.
-        """
+        """Request more at once if the user waits for a broker that needs long per request."""
+        # On a slow network a larger response would only come later.
         if received_bytes * 2 <= fetch.max_bytes or response_time.is_transfer_bound:
             self.growth = max(self.growth // 2, 1)
         elif (
             received_bytes >= fetch.max_bytes
+            # A long poll at the end of the log waits for the next messages, so it says nothing
+            # about the broker.
             and fetch.behind
             and response_time.is_wait_bound
             and not self.buffer.buffered_bytes
         ):
+            # A broker's search in a log of large plain sets costs the same for any size
+            # (docs/brokers.md 7.15), as does a long round trip.
             self.growth = min(2 * self.growth, MAX_GROWTH)
 
     def _supersede_fetch(self) -> None:

@@ -1,17 +1,11 @@
 """Own the assigned cursors and the parts that work on them, and connect these parts.
 
-`ConsumerEngine` makes the parts `fetcher`, `start_offsets`, `collector` and `commits`, and is the
-`ConsumerObserver` to which they report. It chooses membership and offset store when it starts, and
-is the `Assignee` that the membership drives. Its other methods are for the public consumer.
-
 Invariant: `cursors` holds exactly the partitions that are assigned now, also while one is being
 revoked (`Cursor.revoked`). A partition that was removed and is assigned again gets a new cursor, so
 a part that still holds the old one can't affect it. While a member of a broker's group joins again,
-`cursors` is empty, and `assigned` shows the partitions of the last generation to the public
-consumer, with their positions. No part fetches or returns messages of these.
-
-The engine holds no reference to the public consumer. So a consumer that is dropped without `stop()`
-is collected, and warns.
+`cursors` is empty, and `assigned` shows the partitions of the last generation. The engine holds no
+reference to the public consumer, so a consumer that is dropped without `stop()` is collected, and
+warns.
 """
 
 from __future__ import annotations
@@ -61,25 +55,7 @@ FETCH_COMMITTED_PART: Final = 0.9
 class ConsumerEngine:
     """The assigned partitions of one consumer, with all that reads them; see the module.
 
-    Args:
-        limits: what no option sets.
-        new_slice: makes slices of event-loop time.
-        new_offload: makes the threads of the consumer.
-
-    Raises:
-        IllegalArgumentError, KafkaConfigurationError: see `check_group_options`.
-
-    Attributes:
-        config: the checked options.
-        cursors: the assigned partitions.
-        collector: serves the calls that take messages.
-        offload: the threads of this consumer.
-        commits: the commits of the consumer.
-        fetcher: fetches the assigned partitions.
-        start_offsets: finds their positions.
-        member_state: generation, member id and session.
-        membership: the membership in the group; None until the start has chosen it.
-        store: the offset store of the group; None until it is started.
+    Raises IllegalArgumentError and KafkaConfigurationError as `check_group_options`.
     """
 
     def __init__(
@@ -93,7 +69,7 @@ class ConsumerEngine:
         new_slice: Callable[[], LoopSlice] = LoopSlice,
         new_offload: Callable[[], Offload] = Offload,
     ) -> None:
-        self.cursors: dict[TopicPartition, Cursor] = {}
+        self.cursors: dict[TopicPartition, Cursor] = {}  # the assigned partitions
         self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
         self._is_started = False
         self._waits_for_positions = False  # at the start, which isn't a time without calls
@@ -103,15 +79,18 @@ class ConsumerEngine:
         self._lifecycle = lifecycle
         self._limits = limits
         self._assignors = check_group_options(config)
-        self.member_state = MemberState()
+        self.member_state = MemberState()  # generation, member id and session
+        # The membership in the group; None until the start has chosen it
         self.membership: Membership | None = None
+        # The offset store of the group; None until it is started
         self.store: OffsetStore | None = None
         self._crash: BaseException | None = None
         # The subscription whose listener knows that a group has revoked all partitions; None while
         # the group has assigned some.
         self._revoked_subscription: int | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
-        self.offload = new_offload()
+        self.offload = new_offload()  # the threads of this consumer
+        # Serves the calls that take messages
         self.collector = Collector(
             self.cursors,
             self,
@@ -120,7 +99,7 @@ class ConsumerEngine:
             new_slice=new_slice,
         )
         self.commits = Committer(config, self.member_state, self.cursors, router, self)
-        self.start_offsets = StartOffsets(router, config.reset, self)
+        self.start_offsets = StartOffsets(router, config.reset, self)  # finds their positions
         self.fetcher = Fetcher(
             router,
             FetchMemory(config.fetch_max_bytes, config.max_partition_fetch_bytes),
@@ -134,7 +113,6 @@ class ConsumerEngine:
     # --- start and stop ---------------------------------------------------------------------------
 
     def bind_loop(self) -> None:
-        """Bind to the running event loop. From now on calls may wait for messages."""
         self.collector.start()
 
     async def start(self) -> None:
@@ -223,7 +201,7 @@ class ConsumerEngine:
         self._is_started = True
 
     async def stop(self) -> None:
-        """End all work. A step that fails doesn't stop the others; then raise the first error."""
+        """End all work; run all steps, then raise the first error."""
         await run_all_steps(
             self._router.config.client_id,
             self.finish,
@@ -236,11 +214,8 @@ class ConsumerEngine:
         )
 
     async def finish(self) -> None:
-        """End the calls that take messages, and commit what they have returned.
-
-        The first step of `stop()`: after the membership has ended, other members read the
-        partitions.
-        """
+        """End the calls that take messages, and commit the positions behind their messages."""
+        # Before the membership ends: other members read the partitions after that.
         self.collector.close()
         await self.commits.stop()
 
@@ -266,21 +241,14 @@ class ConsumerEngine:
 
     @property
     def member_id(self) -> str:
-        """The member id that a broker gave; "" if there is none (yet)."""
         return self.member_state.member
 
     @property
     def generation(self) -> int:
-        """The generation of a broker's group that was joined last; -1 if there is none (yet)."""
         return self.member_state.generation
 
     def require_store(self) -> OffsetStore:
-        """Return the offset store of the group.
-
-        Raises:
-            IllegalStateError: the consumer isn't started.
-            IllegalOperation: there is no `group_id`.
-        """
+        """Return the group's offset store; raise IllegalStateError or IllegalOperation."""
         if self.store is None:
             raise IllegalStateError("this AIOKafkaConsumer isn't started. Await start() first")
         if self.config.group_id is None:
@@ -305,11 +273,7 @@ class ConsumerEngine:
         return self.cursors or self._former
 
     def cursor(self, partition: TopicPartition) -> Cursor:
-        """Return the cursor of an assigned partition.
-
-        Raises:
-            IllegalStateError: it isn't assigned.
-        """
+        """Return the cursor of an assigned partition, or raise IllegalStateError."""
         cursor = self.assigned.get(partition)
         if cursor is None:
             raise IllegalStateError(
@@ -321,9 +285,7 @@ class ConsumerEngine:
     def select(self, partitions: Collection[TopicPartition]) -> list[Cursor]:
         """Return the cursors of these partitions; none named: of all.
 
-        Raises:
-            IllegalStateError: one isn't assigned.
-            TypeError: one isn't a `TopicPartition`.
+        Raises IllegalStateError if one isn't assigned, TypeError if one isn't a `TopicPartition`.
         """
         if not all(isinstance(partition, TopicPartition) for partition in partitions):
             raise TypeError(f"partitions={partitions!r}: expected TopicPartition instances")
@@ -335,8 +297,7 @@ class ConsumerEngine:
         self.fetcher.set_cursors(self.cursors.values())
 
     def subscription_changed(self) -> None:
-        """Act on a change of the subscription: return nothing more of partitions that aren't in
-        it; the membership assigns anew."""
+        """Return nothing more of partitions outside the subscription; assign anew."""
         self._track_topics()
         if not self._lifecycle.is_running:
             return
@@ -348,17 +309,16 @@ class ConsumerEngine:
             self.membership.on_change()
 
     def seek(self, cursor: Cursor, offset: int) -> None:
-        """Continue at `offset`, for the user: what calls have taken doesn't count any more."""
+        """Continue at `offset`, for the user."""
+        # Messages that calls have taken don't count any more.
         cursor.unreturned.clear()
         cursor.seek(offset)
         self.rewind(cursor, offset)
 
     def rewind(self, cursor: Cursor, offset: int) -> None:
-        """Continue at `offset`, which a call has taken and doesn't return.
-
-        What other calls have taken before `offset` and not returned still counts.
-        """
+        """Continue at `offset`, which a call has taken and doesn't return."""
         self.collector.remove(cursor)
+        # Messages that other calls have taken before `offset` and not returned still count.
         cursor.unreturned = [taken for taken in cursor.unreturned if taken.position < offset]
         cursor.put_back(offset)
         self._cursor_changed(cursor)
@@ -380,13 +340,12 @@ class ConsumerEngine:
         self._cursor_changed(cursor)
 
     def pause(self, cursor: Cursor) -> None:
-        """Return and fetch nothing more; what is buffered stays."""
+        """Return and fetch nothing more; buffered messages stay."""
         cursor.paused = True
         self.collector.remove(cursor)
         self._cursor_changed(cursor)
 
     def resume(self, cursor: Cursor) -> None:
-        """Resume fetching and returning messages."""
         cursor.resume()
         self._cursor_changed(cursor)
         self.collector.add_ready(cursor)
@@ -413,8 +372,7 @@ class ConsumerEngine:
                 return False
 
     def is_healthy(self) -> bool:
-        """Whether the start has ended, a broker is reachable, a subscriber has its partitions, and
-        each assigned partition has a position and a leader that responds."""
+        """Whether the start has ended, and all assigned partitions can be read now."""
         membership = self.membership
         has_partitions = not self._subscription.by_topic or (
             membership is not None and membership.is_joined
@@ -461,7 +419,6 @@ class ConsumerEngine:
         *,
         always_notify: bool = False,
     ) -> None:
-        """See `Assignee`."""
         old, new = frozenset(self.cursors), frozenset(partitions)
         unchanged = old == new and not any(cursor.revoked for cursor in self.cursors.values())
         if unchanged and not always_notify:
@@ -482,7 +439,6 @@ class ConsumerEngine:
         self.fetcher.set_cursors(self.cursors.values())
 
     async def revoke(self, *, rejoins: bool = False) -> None:
-        """See `Assignee`."""
         # The user may have called assign() since the membership decided to revoke: before this
         # method began, or while it awaited a commit or the listener. The membership must not revoke
         # what the user assigned, so check the kind of the subscription before each step.
@@ -504,19 +460,16 @@ class ConsumerEngine:
                 self._former = former
 
     def activity(self) -> int | None:
-        """See `Assignee`."""
         if self.collector.waiting_calls or self._waits_for_positions:
             return None
         return self.collector.call_count + self._messages_returned()
 
     def wake(self) -> None:
-        """See `Assignee`."""
         self.collector.changed.notify()
 
     # --- for the parts: `observer.ConsumerObserver` -----------------------------------------------
 
     def check(self) -> None:
-        """See `ConsumerObserver`."""
         if self._lifecycle.stopped:
             raise ConsumerStoppedError
         self._lifecycle.check()
@@ -527,47 +480,37 @@ class ConsumerEngine:
         self.commits.raise_error()
 
     def messages_fetched(self, cursor: Cursor) -> None:
-        """See `ConsumerObserver`."""
         self.collector.add_ready(cursor)
 
     def offset_refused(self, cursor: Cursor) -> None:
-        """See `ConsumerObserver`."""
         self.start_offsets.add(cursor)
         self.collector.changed.notify()
 
     def memory_exhausted(self) -> None:
-        """See `ConsumerObserver`."""
         self.collector.changed.notify()
 
     def position_found(self, cursor: Cursor) -> None:
-        """See `ConsumerObserver`."""
         self.fetcher.update(cursor)
         self.collector.add_ready(cursor)
 
     def messages_returned(self, cursor: Cursor) -> None:
-        """See `ConsumerObserver`."""
         self._cursor_changed(cursor)
 
     def damage_found(self, cursor: Cursor) -> None:
-        """See `ConsumerObserver`."""
         self.fetcher.report_damage(cursor)
 
     def decoding_failed(self, cursor: Cursor, error: Exception) -> None:
-        """See `ConsumerObserver`."""
         notes = "; ".join(getattr(error, "__notes__", ()))
         reason = f"{type(error).__name__}: {error}" + (f"; {notes}" if notes else "")
         self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, reason))
 
     def call_starved(self, wanted: set[Cursor] | None) -> None:
-        """See `ConsumerObserver`."""
         self.fetcher.reclaim_memory(wanted)
 
     def commit_failed(self) -> None:
-        """See `ConsumerObserver`."""
         self.collector.changed.notify()
 
     def task_failed(self, error: BaseException) -> None:
-        """See `ConsumerObserver`."""
         _log.error(
             "%s: consumer failed: internal error in a background task; calls raise it",
             self._router.config.client_id,
@@ -579,7 +522,6 @@ class ConsumerEngine:
     # --- inside -----------------------------------------------------------------------------------
 
     def _track_topics(self) -> None:
-        """Have the router keep the metadata of the subscribed topics."""
         topics, metadata = self._subscription.tracked_topics, self._router.metadata
         metadata.all_topics = topics is None or not metadata.may_create_topics
         metadata.set_topics(topics or ())

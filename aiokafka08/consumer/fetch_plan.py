@@ -1,25 +1,12 @@
-"""Decide which partitions go into the next fetch request to one broker.
+"""Decide which partitions go into the next fetch request to one broker. Pure.
 
-Pure. `fetcher` has one `FetchQueue` per leader, updates it after each change of a cursor, and sends
-the `FetchPlan` that `plan` returns. While that request hangs, it sends what `plan_urgent` returns
-on a second connection. The queue keeps the ready partitions apart. So the CPU time per request
-depends on the partitions that are ready, not on how many are assigned.
-
-A partition in a queue is in one of these states: ready; full (the user must read its buffer first);
-waiting for borrowed memory; backing off; or out (paused, revoked, without a position, with an error
-to raise, or with a fetch in flight).
+The queue keeps the ready partitions apart, so the CPU time per request depends on how many are
+ready, not on how many are assigned.
 
 Invariant: every ready partition goes into the next request, until MAX_EXPECTED_BYTES are expected
-in the response. (A partition at its last known end isn't counted.) An urgent request has the ready
-partitions that are urgent (`Cursor.urgent`), with the same limit. Exceptions:
-
-- A partition that must be fetched alone (`next_fetch`) goes first, in a request without the others.
-  It is never urgent, since it needs a wait.
-- A partition that can't borrow the memory that it needs is left out. It waits in the queue of
-  `fetch_memory`, and is ready again, and urgent, when its turn comes.
-
-A partition that isn't ready keeps another one out of the request only by holding borrowed memory,
-or by waiting for it first.
+in the response. Exceptions: a partition that must be fetched alone (`next_fetch`) goes first, in a
+request without the others, and is never urgent; a partition that can't borrow the memory that it
+needs waits in the queue of `fetch_memory`, and is ready again, and urgent, when its turn comes.
 """
 
 from __future__ import annotations
@@ -55,29 +42,24 @@ class FetchPlan:
     fetches: list[PartitionFetch]
     wait_s: float
     alone: bool
-    idle: bool = False
-    """Whether any byte ends the wait, whatever `fetch_min_bytes` says."""
+    idle: bool = False  # whether any byte ends the wait, whatever `fetch_min_bytes` says
 
 
 class FetchQueue:
-    """The partitions that one broker leads, by state; see the module.
-
-    Attributes:
-        cursors: all partitions of this queue.
-        queued: True if the last `plan` left out a partition because borrowed memory was exhausted;
-            that partition waits in the queue of `fetch_memory`.
-        failing: whether the broker's response is overdue, or its last request has failed; set by
-            `fail`, and cleared by `fetcher` when a response comes.
-        idle: set by `fetcher`: the options let the broker respond at once, and its last response
-            was empty. The next request then waits for the first byte, for up to IDLE_WAIT_S.
-            Without this pause an idle consumer would take all of a CPU.
-    """
+    """The partitions that one broker leads, by state; see the module."""
 
     def __init__(self, node_id: int, memory: FetchMemory, max_wait_s: float) -> None:
         self.node_id = node_id
-        self.cursors: set[Cursor] = set()
+        self.cursors: set[Cursor] = set()  # all partitions of this queue
+        # True if the last `plan` left out a partition because borrowed memory was exhausted; that
+        # partition waits in the queue of `fetch_memory`
         self.queued = False
+        # Whether the broker's response is overdue, or its last request has failed; set by `fail`,
+        # and cleared by `fetcher` when a response comes
         self.failing = False
+        # Set by `fetcher`: the options let the broker respond at once, and its last response was
+        # empty. The next request then waits for the first byte, for up to IDLE_WAIT_S. Without this
+        # pause an idle consumer would take all of a CPU.
         self.idle = False
         self._memory = memory
         self._max_wait_s = max_wait_s
@@ -92,16 +74,13 @@ class FetchQueue:
 
     @property
     def has_urgent(self) -> bool:
-        """Whether a ready partition is to be fetched now, beside a request that hangs."""
         return bool(self._urgent)
 
     @property
     def has_backoffs(self) -> bool:
-        """Whether a partition backs off, and will be urgent then."""
         return bool(self._backing_off)
 
     def add(self, cursor: Cursor, now: float) -> None:
-        """Add a partition that the broker leads now."""
         self.cursors.add(cursor)
         self.update(cursor, now)
 
@@ -112,12 +91,7 @@ class FetchQueue:
         self._memory.stop_waiting(cursor)
 
     def update(self, cursor: Cursor, now: float) -> bool:
-        """Move the cursor to the state that it is in after a change.
-
-        Returns:
-            Whether the broker's loop has to plan again: the cursor has become ready or urgent, or
-            has begun to back off.
-        """
+        """Move the cursor to its state after a change; return whether to plan again."""
         if cursor not in self.cursors or not cursor.wants_fetch:
             self._leave_out(cursor)
             self._memory.stop_waiting(cursor)
@@ -144,11 +118,8 @@ class FetchQueue:
         return False
 
     def fail(self, now: float) -> bool:
-        """Record that the broker fails: its partitions don't borrow, nor wait for borrowed memory.
-
-        Returns:
-            Whether a partition waited, and is ready now.
-        """
+        """Record that the broker fails; return whether a partition waited, and is ready now."""
+        # From now on its partitions neither borrow nor wait for borrowed memory.
         self.failing = True
         waiting = [cursor for cursor in self._memory.waiters if cursor in self.cursors]
         for cursor in waiting:
@@ -172,10 +143,7 @@ class FetchQueue:
         """Return the next request, or None if nothing is ready or memory is overdrawn.
 
         The fetches in it are in flight from now on: apply a response to each, or abandon it.
-
-        Args:
-            now: loop time.
-            wait_limit_s: the longest wait that is allowed for this broker's version.
+        `wait_limit_s` is the longest wait that is allowed for this broker's version.
         """
         self.queued = False
         if self._memory.is_overdrawn:
@@ -188,10 +156,7 @@ class FetchQueue:
         return None
 
     def plan_urgent(self, now: float) -> FetchPlan | None:
-        """Return a request without a wait for the urgent partitions, or None if there are none.
-
-        As for `plan`. Call `end_urgent` when the response was applied, or the request has failed.
-        """
+        """As `plan`, for the urgent partitions and without a wait; `end_urgent` must follow."""
         self.queued = False
         if self._memory.is_overdrawn:
             return None
@@ -203,7 +168,6 @@ class FetchQueue:
         return FetchPlan(fetches, 0.0, False)
 
     def end_urgent(self) -> None:
-        """Record that no urgent request is in flight any more."""
         self._urgent_in_flight = False
 
     def _plan(self, now: float, wait_limit_s: float) -> FetchPlan | None:
@@ -219,8 +183,7 @@ class FetchQueue:
         return FetchPlan(fetches, min(self._wait_s(now), wait_limit_s), False, self.idle)
 
     def _begin_fetches(self, chosen: list[Cursor]) -> list[PartitionFetch]:
-        """Begin the fetches of one request. A partition that can't borrow the memory that it needs
-        isn't ready any more."""
+        """Begin the fetches of one request, as far as memory is granted."""
         fetches: list[PartitionFetch] = []
         expected_bytes = 0
         for cursor in chosen:
@@ -230,6 +193,7 @@ class FetchQueue:
                 cursor.urgent = True  # a long poll may hang when its turn comes
                 continue
             share_bytes = self._memory.share_of(cursor)
+            # Nothing is expected of a partition at its last known end.
             if not cursor.is_at_end:
                 expected_bytes += cursor.fetch_bytes(share_bytes)
                 if fetches and expected_bytes > MAX_EXPECTED_BYTES:
@@ -245,17 +209,13 @@ class FetchQueue:
         self._full.discard(cursor)
 
     def _wait_s(self, now: float) -> float:
-        """Return how long the broker may wait for data.
-
-        A full partition isn't in the request, but the user may read its buffer in the next moment,
-        and then it must not wait long for an idle poll. So while a partition is full, the wait is
-        the time since a partition last became full, but at least SHORT_WAIT_S and at most the whole
-        wait. It grows until another partition becomes full. The same holds while a partition is
-        fetched urgently: it is to join the next long poll.
-        """
+        """Return how long the broker may wait for data."""
         if self._ready:  # MAX_EXPECTED_BYTES left some out
             return 0.0
         longest_s = max(self._max_wait_s, IDLE_WAIT_S) if self.idle else self._max_wait_s
         if not self._full and not self._urgent_in_flight:
             return longest_s
+        # The user may read a full buffer in the next moment, and that partition must not wait for
+        # an idle poll. So the wait is the time since a partition last became full; it grows until
+        # another one does. A partition that is fetched urgently is to join the next long poll.
         return min(max(now - self._last_left_out, SHORT_WAIT_S), longest_s)

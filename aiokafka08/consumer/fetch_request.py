@@ -1,8 +1,7 @@
 """Make the fetch request of a plan, exchange it for its response, and sort the response.
 
-`fetcher` calls these functions for each request, long poll or urgent. Invariant: a request has one
-timer, which reports a response that is overdue and ends the wait at the deadline
-(`_core.net.watchdog`). An idle consumer does little else than this.
+Invariant: a request has one timer, which reports a response that is overdue and ends the wait at
+the deadline (`_core.net.watchdog`). An idle consumer does little else than this.
 """
 
 from __future__ import annotations
@@ -27,7 +26,6 @@ from aiokafka08.protocol.requests.fetch import (
 
 
 def make_request(plan: FetchPlan, min_bytes: int) -> FetchRequest:
-    """Return the request of a plan."""
     partitions = [
         (topic, FetchPartition(partition, fetch.offset, fetch.max_bytes))
         for fetch in plan.fetches
@@ -40,10 +38,8 @@ def make_request(plan: FetchPlan, min_bytes: int) -> FetchRequest:
 
 
 def by_partition(response: FetchResponse) -> dict[tuple[str, int], FetchedPartition]:
-    """Return the parts of a response by topic and partition.
-
-    Their order isn't that of the request (docs/brokers.md 3.11).
-    """
+    """Return the parts of a response by topic and partition."""
+    # Their order isn't that of the request (docs/brokers.md 3.11).
     return {
         (topic.topic, fetched.partition): fetched
         for topic in response.topics
@@ -68,12 +64,8 @@ async def exchange(
 ) -> FetchResponse:
     """Send the request on a writable connection, and return the response.
 
-    Args:
-        router: has the metadata to refresh when the response is overdue.
-        connection: to the leader.
-        request: what to send.
-        wait_s: how long the broker may wait for messages.
-        on_overdue: called when the response is overdue.
+    `wait_s`: how long the broker may wait for messages. `on_overdue` is called when the response
+    is overdue.
 
     Raises:
         KafkaError: the connection was lost, or there was no response in time.

@@ -1,27 +1,10 @@
 """Fetch messages with a long poll per broker, into the buffers of the cursors.
 
-The `Fetcher` sends what `fetch_plan` plans and carries out what `cursor` decides, within the memory
-that `fetch_memory` divides. It owns the tasks that fetch from each leader. The engine makes it, and
-reports each change of a cursor to it (`update`); it reports to the engine through `observer`.
-
 Invariant: at most one long poll per broker is in flight (a broker answers one request at a time per
-connection, docs/brokers.md 3.1). The next one leaves as soon as the response to the last one is
-applied, if `fetch_plan` has a ready partition; no call has to ask for messages. If none is ready
-(all buffers are full, for instance), it leaves as soon as one is.
-
-An urgent partition (`Cursor.urgent`) joins the next long poll to its leader. If one is hanging
-there, it is fetched beside it, without a wait, on a connection of its own (`Lane.URGENT_FETCH`),
-until it has caught up with the log or the long poll ends. At most one such request per broker is in
-flight. What the long poll brings for a position that was given up meanwhile is dropped. So messages
-that are in the log come at once; later ones may wait until the long poll ends, which the broker
-holds back for up to `fetch_max_wait_ms` (for ALONE_WAIT_S, if that is longer and the request
-fetches a partition alone; see `fetch_plan`). If the broker takes no second connection, an urgent
-partition waits that long.
-
-A partition whose full buffer was read hardly waits at all. A broker that fails is retried after a
-back-off of its own. A request that holds borrowed memory is given up when its response is overdue,
-the broker sends nothing, and a partition of another broker waits for memory. An error of a
-partition concerns that partition alone.
+connection, docs/brokers.md 3.1), and at most one urgent request beside it, on a connection of its
+own. The next long poll leaves as soon as the response to the last one is applied, if a partition is
+ready; no call has to ask for messages. What a response brings for a position that was given up
+meanwhile is dropped. An error of a partition concerns that partition alone.
 """
 
 from __future__ import annotations
@@ -89,31 +72,22 @@ class _Broker:
     """One leader: its queue, and the tasks that fetch from it."""
 
     queue: FetchQueue
+    # How long an overdue response may hold borrowed memory that others wait for. Doubled each time
+    # that a request is given up, so that a slow broker's response comes in time at last.
     patience_s: float
-    """How long an overdue response may hold borrowed memory that others wait for. Doubled each time
-    that a request is given up, so that a slow broker's response comes in time at last."""
     changed: Notifier = field(default_factory=Notifier)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    # Loop time from which the long poll in flight counts as hanging; None: it won't hang, or there
+    # is none
     hangs_from: float | None = None
-    """Loop time from which the long poll in flight counts as hanging; None: it won't hang, or there
-    is none."""
-    is_urgent: bool = False
-    """Whether the task of the urgent requests runs."""
-    urgent_from: float = 0.0
-    """Loop time from which urgent requests are tried (again)."""
+    is_urgent: bool = False  # whether the task of the urgent requests runs
+    urgent_from: float = 0.0  # Loop time from which urgent requests are tried (again)
+    # Whether the last response had no data because the client exceeds its quota
     is_throttled: bool = False
-    """Whether the last response had no data because the client exceeds its quota."""
 
 
 class Fetcher:
-    """Fetch for the assigned cursors; see the module.
-
-    Attributes:
-        requests: how many fetch requests were sent.
-        request_failures: how many of them failed as a whole.
-        fetched_bytes: bytes of all message sets that came.
-        memory: what the cursors may buffer and request.
-    """
+    """Fetch for the assigned cursors; see the module."""
 
     def __init__(
         self,
@@ -125,11 +99,11 @@ class Fetcher:
         max_wait_s: float,
         new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
-        self.requests = 0
-        self.request_failures = 0
-        self.fetched_bytes = 0
+        self.requests = 0  # how many fetch requests were sent
+        self.request_failures = 0  # how many of them failed as a whole
+        self.fetched_bytes = 0  # bytes of all message sets that came
         self._router = router
-        self.memory = memory
+        self.memory = memory  # limits the bytes that cursors buffer and request
         self._observer = observer
         self._min_bytes = min_bytes
         self._max_wait_s = max_wait_s
@@ -144,7 +118,6 @@ class Fetcher:
         self._leader_finder: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start fetching for the cursors that are set."""
         self._time = asyncio.get_running_loop().time
         self._leader_finder = self._spawn(self._find_leaders(), "aiokafka08 leader finder")
         self.follow_leaders(self._router.metadata.snapshot)
@@ -214,31 +187,25 @@ class Fetcher:
         self._serve_waiters()
 
     def reclaim_memory(self, wanted: set[Cursor] | None) -> None:
-        """Take borrowed memory back from buffers that no call reads, if a cursor waits for it.
-
-        Args:
-            wanted: the cursors that a waiting call wants to read; None: all.
-        """
+        """Take borrowed memory back from buffers that no call reads, if a cursor waits for it."""
         waiters = self.memory.waiters
+        # `wanted`: the cursors that a waiting call wants to read; None: all.
         if waiters and (wanted is None or not wanted.isdisjoint(waiters)):
             for cursor in self.memory.idle_borrowers(wanted):
                 if cursor.position is not None:
                     cursor.drop_buffer()  # the messages are fetched again later
-                    self.update(cursor)  # returns what it has borrowed
+                    self.update(cursor)  # returns the borrowed bytes
 
     def report_damage(self, cursor: Cursor) -> None:
-        """Emit that a message of the cursor is damaged or too large."""
         text = "the next message is damaged or too large; fetching it again, from offset"
         self._emit_failure(cursor, cursor.error or f"{text} {cursor.next_fetch.offset}")
 
     @property
     def requested_bytes(self) -> int:
-        """What the fetches in flight may still bring, those that will be dropped included."""
         return sum(cursor.requested_bytes for cursor in self._queues) + self.memory.removed_bytes
 
     @property
     def buffered_limit_bytes(self) -> int:
-        """What the assigned partitions may have buffered together."""
         return self.memory.buffered_limit_bytes(self._queues)
 
     @property
@@ -247,7 +214,6 @@ class Fetcher:
         return sum(broker.hangs_from is not None for broker in self._brokers.values())
 
     def leader(self, cursor: Cursor) -> int | None:
-        """Return the node from which the cursor is fetched; None without a leader."""
         queue = self._queues.get(cursor)
         return None if queue is None else queue.node_id
 
@@ -301,7 +267,6 @@ class Fetcher:
             await self._apply_response(queue.node_id, plan, fetched, took)
 
     def _queue_changed(self, broker: _Broker) -> None:
-        """Let the tasks of this broker plan again."""
         broker.changed.notify()
         self._start_urgent(broker)
 
@@ -321,6 +286,8 @@ class Fetcher:
         loop = asyncio.get_running_loop()
         queue, changed = broker.queue, broker.changed
         try:
+            # Messages that are in the log then come at once. An urgent partition joins the next
+            # long poll, which the broker may hold back for `fetch_max_wait_ms`.
             while broker.hangs_from is not None:
                 now, count = loop.time(), changed.count
                 next_due = queue.end_backoffs(now)
@@ -361,10 +328,7 @@ class Fetcher:
     async def _fetch(
         self, broker: _Broker, plan: FetchPlan, lane: Lane
     ) -> tuple[dict[tuple[str, int], FetchedPartition], ResponseTime]:
-        """Send the request; return the response by partition, and the time that it took.
-
-        Abandons the fetches if it is cancelled.
-        """
+        """Send the request; return the response by partition, and the time that it took."""
         node_id = broker.queue.node_id
         request = make_request(plan, self._min_bytes)
         metadata, overdue_s = self._router.metadata, self._router.config.limits.overdue_s
@@ -392,6 +356,7 @@ class Fetcher:
             raise KafkaTimeoutError(
                 f"node {node_id}: gave up an overdue fetch, since other partitions wait for memory"
             ) from None
+        # Cancelled, or a bug: no response is applied.
         except BaseException:
             self._abandon(plan.fetches)
             raise
@@ -411,17 +376,11 @@ class Fetcher:
         connection: BrokerConnection | None,
         limit: asyncio.Timeout,
     ) -> None:
-        """Mark the broker as failing; give the request up if others need what it has borrowed.
-
-        Args:
-            broker: the one that owes the response.
-            plan: the request's.
-            connection: where it was sent; None: it isn't open or writable yet.
-            limit: ends the wait for the response.
-        """
+        """Mark the broker as failing; end the wait if others need what the request borrowed."""
         self._mark_failing(broker)
         if limit.expired() or not self.memory.waiters or not self._has_borrowed(plan):
             return
+        # None: it isn't open or writable yet.
         if connection is not None:
             # A timer may run a little early.
             silent_s = connection.response_wait_s - plan.wait_s + HANGING_S
@@ -570,8 +529,7 @@ class Fetcher:
                 self._queue_changed(broker)
 
     def _serve_waiters(self) -> None:
-        """Let the brokers plan again if memory isn't overdrawn any more, and the first cursor that
-        waits for memory try again if there is enough now."""
+        """Let brokers plan again that waited for memory, if there is enough now."""
         was_overdrawn, self._was_overdrawn = self._was_overdrawn, self.memory.is_overdrawn
         if was_overdrawn and not self._was_overdrawn:
             for broker in self._brokers.values():
@@ -587,10 +545,7 @@ class Fetcher:
         return max(self._max_wait_s, IDLE_WAIT_S)
 
     async def _find_leaders(self) -> None:
-        """Refresh the metadata while partitions have no leader.
-
-        Such a partition is in no fetch request, so no error code reveals its new leader.
-        """
+        """Refresh the metadata while partitions have no leader."""
         config = self._router.config
         backoff = config.backoff()
         while True:
@@ -604,5 +559,6 @@ class Fetcher:
                 reason = snapshot.no_leader_reason(cursor.topic_partition)
                 if reason is not None:  # None: no metadata was requested yet
                     self._emit_failure(cursor, reason)
+            # Such a partition is in no fetch request, so no error code reveals its new leader.
             self._router.metadata.request_refresh()
             await asyncio.sleep(backoff.next())

@@ -1,26 +1,11 @@
-"""Buffer one partition's fetched message sets and decode them into records, slice by slice.
-
-Pure: no event loop, no clock. A `RecordBuffer` owns the partition's position, which is the offset
-of the next record to return. `cursor` adds message sets, `collector` decodes and removes records.
+"""Buffer one partition's fetched message sets and decode them into records, slice by slice. Pure.
 
 Invariant: the position moves only when records are returned (or when a hole in the log is passed).
 It passes an offset only when all records of that offset were returned: those of a nested wrapper
 share one (docs/brokers.md 6.7). Decoding ahead, an error of a deserializer and a cancelled caller
 don't move it. An error is raised when its record is the next one to return, and again each time
-that point is reached. If the fetched bytes themselves are damaged (`is_damaged`),
-`Cursor.drop_damaged` drops them. A set stays until its reader has shown that nothing is left, be
-it damage behind its last record.
-
-Records of the current slice are returned through one list iterator, `remaining`. `collector` and
-`consumer` step that iterator directly, so `async for` costs one iterator step per message. The
-buffer reads the progress from the iterator itself (`length_hint`); nothing is counted per message.
-
-Fetched sets stay views into the frame in which they came, together with sets of other partitions:
-copying each set out would cost more than decoding it. But a partition that the user doesn't read
-must not keep the memory of all others alive. Invariant (`FrameStore`), after each `trim()`: at most
-`limit_bytes` bytes of the frames that are kept belong to no buffered set. Above that, `trim()`
-copies the sets that are still buffered out of the oldest frame, and releases the frame. It runs
-when a set is released, and after each response (`fetcher`).
+that point is reached. After each `FrameStore.trim()`, at most `limit_bytes` bytes of the received
+frames that are kept belong to no buffered set.
 """
 
 from __future__ import annotations
@@ -58,8 +43,8 @@ STEP_HEADERS: Final = 1000
 """A decoding step that has read this many embedded headers leaves the other records undeserialized
 to the next step: 1,000 take some 2 ms. A KiB of envelopes counts as one header more."""
 
+# How many decoded records are moved into columns before `Columns.is_full` is asked again
 _STEP_COLUMN_RECORDS: Final = 8
-"""How many decoded records are moved into columns before `Columns.is_full` is asked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +56,11 @@ class Decoding:
     value_deserializer: Deserializer | None = None
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES
     embedded_headers: bool = False
+    # Reads an envelope of headers
     extract: Callable[[bytes], tuple[bytes, Sequence[tuple[str, bytes]]]] = extract
-    """Reads an envelope of headers."""
 
     @property
     def changes_records(self) -> bool:
-        """Whether decoded records aren't returned as they are."""
         return (
             self.embedded_headers
             or self.key_deserializer is not None
@@ -85,21 +69,17 @@ class Decoding:
 
 
 class FrameStore:
-    """The received frames of one consumer that still hold buffered sets; see the module.
-
-    Attributes:
-        limit_bytes: the bound of `unused_bytes`; set by `fetch_memory`.
-        unused_bytes: bytes of kept frames that belong to no buffered set.
-    """
+    """The received frames of one consumer that still hold buffered sets."""
 
     __slots__ = ("_kept", "limit_bytes", "unused_bytes")
 
     def __init__(self) -> None:
+        # The bound of `unused_bytes`; set by `fetch_memory`
+        # `unused_bytes`: bytes of kept frames that belong to no buffered set.
         self.limit_bytes = self.unused_bytes = 0
         self._kept: dict[ReceivedFrame, None] = {}  # the oldest first
 
     def new_frame(self, size_bytes: int) -> ReceivedFrame:
-        """Return an object for a received frame. It counts as kept once it has a set."""
         return ReceivedFrame(self, size_bytes)
 
     def keep(self, frame: ReceivedFrame) -> None:
@@ -114,26 +94,23 @@ class FrameStore:
 
     def trim(self) -> None:
         """Restore the invariant: copy sets out of the oldest frames and release these."""
+        # Copying each set out when it comes would cost more than decoding it. But a partition that
+        # the user doesn't read must not keep the memory of all others alive.
         while self.unused_bytes > self.limit_bytes:
             next(iter(self._kept)).copy_sets_out()
 
 
 class ReceivedFrame:
-    """The buffered sets of one response frame.
-
-    Attributes:
-        unused_bytes: bytes of the frame that belong to no buffered set.
-    """
+    """The buffered sets of one response frame."""
 
     __slots__ = ("_sets", "_store", "unused_bytes")
 
     def __init__(self, store: FrameStore, size_bytes: int) -> None:
-        self.unused_bytes = size_bytes
+        self.unused_bytes = size_bytes  # bytes of the frame that belong to no buffered set
         self._store = store
         self._sets: dict[FetchedSet, int] = {}
 
     def add_set(self, fetched: FetchedSet, size_bytes: int) -> None:
-        """Record that this many bytes of the frame belong to the set."""
         if not self._sets:
             self._store.keep(self)
         self._sets[fetched] = size_bytes
@@ -150,7 +127,6 @@ class ReceivedFrame:
         self._store.trim()
 
     def copy_sets_out(self) -> None:
-        """Copy all remaining sets out of the frame, and release the frame."""
         for fetched in self._sets:
             fetched.copy_out()
         self._sets.clear()
@@ -179,7 +155,6 @@ class FetchedSet:
             self.reader.move_to(self.message_set)
 
     def release(self) -> None:
-        """Give up the set's part of its frame."""
         if self.frame is not None:
             self.frame.release_set(self)
 
@@ -193,13 +168,7 @@ class _Slice:
 
 
 class RecordBuffer:
-    """The fetched sets and decoded records of one partition, in offset order; see the module.
-
-    Attributes:
-        buffered_bytes: bytes charged for the sets that aren't decoded to their ends.
-        decompressed_bytes: bytes that the last decoding step has decompressed.
-        remaining: iterator over the records of the current slice that weren't returned yet.
-    """
+    """The fetched sets and decoded records of one partition, in offset order; see the module."""
 
     __slots__ = (
         "_added_sets",
@@ -231,7 +200,12 @@ class RecordBuffer:
         self._end = 0
         self._added_sets = 0
         self._started_count = 0  # records in the current and all former slices
+        # Bytes charged for the sets that aren't decoded to their ends
+        # `decompressed_bytes`: bytes that the last decoding step has decompressed.
         self.buffered_bytes = self.decompressed_bytes = 0
+        # Iterator over the records of the current slice that weren't returned yet.
+        # The collector and the public consumer step it directly, one step per message. The progress
+        # is read from it (`length_hint`); nothing is counted per message.
         self.remaining: Iterator[Record] = iter(self._current)
 
     @property
@@ -246,12 +220,10 @@ class RecordBuffer:
 
     @property
     def pending(self) -> bool:
-        """Whether there are sets to decode or records to return."""
         return bool(self._sets or self._undeserialized or self.has_records)
 
     @property
     def has_records(self) -> bool:
-        """Whether there are decoded records."""
         return bool(self._slices or length_hint(self.remaining))
 
     @property
@@ -288,12 +260,10 @@ class RecordBuffer:
 
     @property
     def end(self) -> int:
-        """The offset after everything that is buffered."""
         return self._end
 
     @property
     def added_sets(self) -> int:
-        """How many sets were added so far."""
         return self._added_sets
 
     def has_undecoded(self, added_sets: int) -> bool:
@@ -311,10 +281,7 @@ class RecordBuffer:
         )
 
     def reset(self, position: int) -> None:
-        """Drop all sets and records, and continue at `position`.
-
-        An iterator that a caller has kept from `remaining` ends at once.
-        """
+        """Drop all sets and records, end iterators over them, and continue at `position`."""
         self._started_count = self.returned_count
         while self._sets:
             self._sets.popleft().release()
@@ -333,13 +300,10 @@ class RecordBuffer:
         next_offset: int,
         frame: ReceivedFrame | None = None,
     ) -> None:
-        """Append a fetched set.
+        """Append a fetched set, a view into `frame`.
 
-        Args:
-            message_set: the bytes; a compressed set may begin before `fetch_offset`.
-            fetch_offset: the offset that was requested.
-            next_offset: the offset after the set, where the next fetch begins.
-            frame: the frame that `message_set` is a view into.
+        A compressed set may begin before `fetch_offset`, the offset that was requested.
+        `next_offset` is the offset after the set, where the next fetch begins.
         """
         charged = len(message_set) + SET_OVERHEAD_BYTES
         self.buffered_bytes += charged
@@ -359,10 +323,9 @@ class RecordBuffer:
     def decode(self, max_records: int) -> bool:
         """Decode the next slice of at most `max_records` records.
 
-        Returns:
-            False if there is nothing to decode, or if an error comes next and records before it
-            aren't returned yet. True also if the step has found no record and more sets follow (see
-            `DECODE_STEP_BYTES` and `long_wrapper`).
+        Returns False if there is nothing to decode, or if an error comes next and records before it
+        aren't returned yet. True also if the step has found no record and more sets follow (see
+        `DECODE_STEP_BYTES` and `long_wrapper`).
 
         Raises:
             CorruptRecordException: the next record to return is corrupt, or its envelope of headers
@@ -384,10 +347,7 @@ class RecordBuffer:
             raise
 
     def start_next_slice(self) -> bool:
-        """Set `remaining` to the next decoded slice; False if there is none.
-
-        Only to be called when `remaining` is exhausted.
-        """
+        """Set the exhausted `remaining` to the next decoded slice; False if there is none."""
         if not self._slices:
             return False
         self._current_start = self._current_end
@@ -404,7 +364,6 @@ class RecordBuffer:
             self.remaining = iter(self._current)
 
     def pop_records(self, max_records: int | None) -> list[Record]:
-        """Remove and return decoded records, at most `max_records`."""
         popped: list[Record] = []
         while max_records is None or len(popped) < max_records:
             left = length_hint(self.remaining)
@@ -423,16 +382,13 @@ class RecordBuffer:
         return popped
 
     def pop_columns(self, columns: Columns, max_records: int) -> int:
-        """Move messages into `columns` until `max_records` are moved or it is full.
+        """Move messages into `columns` until `max_records` are moved or it is full; return how
+        many.
 
-        Only for consumers without deserializers. A call may do this in steps, and then does
-        `read_ahead`: until then, `position` may be behind a record whose offset others share.
+        Only for consumers without deserializers. After the last step of a call, `read_ahead` must
+        follow: until then, `position` may be behind a record whose offset others share.
 
-        Returns:
-            How many messages were moved.
-
-        Raises:
-            CorruptRecordException: the next message to return is corrupt.
+        Raises CorruptRecordException if the next message to return is corrupt.
         """
         count = self.decompressed_bytes = 0
         while self.has_records and count < max_records and not columns.is_full:
@@ -484,13 +440,7 @@ class RecordBuffer:
         return count
 
     def read_ahead(self, last_offset: int) -> None:
-        """Read one record more than a call has moved into columns, as `_read` does.
-
-        To be called once, after the last `pop_columns` of the call.
-
-        Args:
-            last_offset: the offset of the last record that was moved.
-        """
+        """Read one record more than the last step has moved into columns, as `_read` does."""
         reader = self._sets[0].reader if self._sets else None
         if reader is None or _is_held(reader) or self._undeserialized or self.has_records:
             return
@@ -532,12 +482,9 @@ class RecordBuffer:
         return True
 
     def _read(self, max_records: int) -> list[Record]:
-        """Decode up to `max_records` of the next set that has any.
-
-        One more is read and kept in `_undeserialized`. It shows whether the set has more, and
-        whether of the same offset.
-        """
+        """Decode up to `max_records` of the next set that has any."""
         records, self._undeserialized = self._undeserialized, []
+        # One more shows whether the set has more, and whether of the same offset.
         missing = 0 if self._failed else max_records + 1 - len(records)
         while self._sets and missing > 0:
             fetched = self._sets[0]
@@ -561,15 +508,13 @@ class RecordBuffer:
         return records
 
     def _end_after(self, last_offset: int) -> int:
-        """Return the position after a decoded record, the last one before `_undeserialized`.
-
-        It is at the record's own offset if more that have this offset are to come.
-        """
+        """Return the position after a decoded record, the last one before `_undeserialized`."""
         if self._undeserialized:
             return min(last_offset + 1, self._undeserialized[0].offset)
         reader = self._sets[0].reader if self._sets else None
         if reader is None:
             return last_offset + 1
+        # It stays at the record's own offset if more of this offset are to come.
         pauses_within = reader.paused and reader.shared_offset == last_offset
         fails_within = reader.error is not None and reader.error.offset == last_offset
         return last_offset if pauses_within or fails_within else last_offset + 1
@@ -588,7 +533,6 @@ class RecordBuffer:
         return fetched.reader
 
     def _remove_first_set(self) -> None:
-        """Remove the first set, which is decoded to its end."""
         fetched = self._sets.popleft()
         self.buffered_bytes -= fetched.charged_bytes
         fetched.release()
@@ -601,8 +545,7 @@ class RecordBuffer:
             self._current_end = offset
 
     def _deserialize(self, records: list[Record]) -> tuple[int, Exception | None]:
-        """Read envelopes and deserialize, in place, up to the first failure or STEP_HEADERS; return
-        the count of successes and the failure."""
+        """Deserialize in place, up to a failure or STEP_HEADERS; return the count and the error."""
         for_key, for_value = self._decoding.key_deserializer, self._decoding.value_deserializer
         embedded, extract = self._decoding.embedded_headers, self._decoding.extract
         headers: Sequence[tuple[str, bytes]]

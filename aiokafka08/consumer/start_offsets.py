@@ -1,15 +1,11 @@
 """Find the position of each cursor that has none: committed offset, auto_offset_reset, or a seek.
 
-`StartOffsets` owns one task that watches the cursors without a usable position, and one task for
-each of its requests: one to the offset store for all committed offsets, and one to each leader for
-the ends of its logs. So a dead broker doesn't delay the partitions of another one. The engine adds
-cursors; this module reports to it through `observer`.
+Each request is a task: one for the offset store, one for each leader. So a dead broker doesn't
+delay the partitions of another one.
 
 Invariant: a position that a broker refused is given up only when the bounds of the log show that it
-is outside. The refusal alone proves nothing. 0.8 refuses in a race with an append (KAFKA-2477), and
-the log of a new leader may end earlier for a moment (docs/brokers.md 7.10). So an offset counts as
-beyond the end of the log only after BEYOND_END_TRIES checks in a row have found it there. Then
-auto_offset_reset applies; with "none" the error is raised, and the same offset is tried again.
+is outside, for the end of the log BEYOND_END_TRIES times in a row. Then auto_offset_reset applies;
+with "none" the error is raised, and the same offset is tried again.
 """
 
 from __future__ import annotations
@@ -40,18 +36,18 @@ from aiokafka08.telemetry import OffsetReset, PartitionFailed, StartedAtEnd
 BEYOND_END_TRIES: Final = 3
 """How many checks in a row must find an offset beyond the end of the log before it is given up."""
 
+# For these the end of the log is listed
 _FROM_THE_END: Final = (
     StartPosition.LATEST,
     StartPosition.UNCOMMITTED_LATEST,
     StartPosition.REFUSED,
 )
-"""For these the end of the log is listed."""
 
 
 class _PositionSearch(NamedTuple):
     """A cursor, with its `start` and `next_fetch` at the time when the request was decided.
 
-    A seek since then has replaced the cursor's own values: the result of the request is stale.
+    Invariant: a seek since then has replaced the cursor's own values, so the result is stale.
     """
 
     cursor: Cursor
@@ -66,8 +62,7 @@ class _PositionSearch(NamedTuple):
 class StartOffsets:
     """Give cursors their positions; see the module.
 
-    Args:
-        reset: the meaning of auto_offset_reset; None ("none") makes a missing position an error.
+    `reset`: the meaning of auto_offset_reset; None ("none") makes a missing position an error.
     """
 
     def __init__(
@@ -90,24 +85,19 @@ class StartOffsets:
     def start(self, store: OffsetStore, fetch_s: float | None = None) -> None:
         """Begin to find positions.
 
-        Args:
-            store: knows the committed offsets.
-            fetch_s: how many seconds it may take for them until `wait_committed` has returned;
-                None: `request_timeout_ms`, as later.
+        `fetch_s`: how many seconds the store may take until `wait_committed` has returned.
         """
         self._store, self._fetch_s = store, fetch_s
         self._spawn(self._watch())
 
     async def stop(self) -> None:
-        """End all tasks."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def add(self, cursor: Cursor) -> None:
-        """Find a position for this cursor, if it has none and no new error; call this after
-        changes."""
+        """Find a position for this cursor, if it has none and no new error; call after changes."""
         if cursor.start is not None and not cursor.has_new_error:
             self._waiting[cursor] = None
         self._changed.notify()
@@ -132,17 +122,12 @@ class StartOffsets:
                 return
 
     async def wait_committed(self, timeout_s: float) -> KafkaError | None:
-        """Wait until the store has said what is committed for each cursor that needs it.
-
-        A commit that alone is unreadable isn't waited for: the other partitions go on.
-
-        Returns:
-            None; or the last error of the store if the time is over.
-        """
+        """Wait for the committed offsets; return the store's last error if the time is over."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while any(
             cursor.start is StartPosition.STORED
             and cursor.error is None
+            # It alone is unreadable: the other partitions go on.
             and cursor not in self._unreadable
             for cursor in self._waiting
         ):
@@ -152,7 +137,6 @@ class StartOffsets:
         return None
 
     def is_searching(self, cursor: Cursor) -> bool:
-        """Return whether the position of the cursor is still to be found."""
         return cursor in self._waiting
 
     # --- which requests ---------------------------------------------------------------------------
@@ -220,7 +204,7 @@ class StartOffsets:
         for cursor in _current(searches):
             committed = commits.get(cursor.topic_partition)
             if isinstance(committed, KafkaError) and not is_final(committed):
-                # Only somebody who mends the stored offset ends this, so the retries are silent.
+                # Until the stored offset is mended this goes on, so the retries are silent.
                 is_known = self._failures.get(cursor) == str(committed)
                 self._unreadable.add(cursor)
                 self._changed.notify()
@@ -281,7 +265,6 @@ class StartOffsets:
         end: int,
         starts: tuple[StartPosition, ...],
     ) -> dict[TopicPartition, list[int] | KafkaError]:
-        """List one end of the logs of the cursors with one of these `starts`."""
         wanted = {
             search.cursor.topic_partition: end for search in searches if search.start in starts
         }
@@ -303,6 +286,8 @@ class StartOffsets:
             self._end_search(cursor)
             self._observer.position_found(cursor)  # if refused again, the back-off grows
             return
+        # The refusal alone proves nothing. 0.8 refuses in a race with an append (KAFKA-2477), and
+        # the log of a new leader may end earlier for a moment (docs/brokers.md 7.10).
         if offset > last:
             seen, tries = self._beyond_end.get(cursor, (offset, 0))
             tries = tries + 1 if seen == offset else 1
@@ -365,6 +350,5 @@ def _searches(cursors: list[Cursor]) -> list[_PositionSearch]:
 
 
 def _current(searches: list[_PositionSearch]) -> list[Cursor]:
-    """Return the cursors without a seek since their request was decided. To revoke a partition, the
-    engine seeks too."""
+    """Return the cursors without a seek, and so without a revocation, since their request."""
     return [search.cursor for search in searches if search.is_current]

@@ -1,8 +1,4 @@
-"""What the user wants to read: topics, a pattern, or named partitions.
-
-Pure. The public consumer changes the `Subscription`; membership and engine read it. `topics()` and
-`partitions()` return what it covers in a snapshot of the cluster. The membership decides which
-partitions of subscribed topics this consumer reads; those of `assign()` it reads all.
+"""What the user wants to read: topics, a pattern, or named partitions. Pure.
 
 Invariant: a subscription is of one kind at a time; another kind needs `unsubscribe` first. Each
 change increments `number`, so that a task can see whether the subscription changed while it waited.
@@ -51,8 +47,7 @@ class Subscription:
 
     @property
     def by_topic(self) -> bool:
-        """Whether the user has subscribed to topics or a pattern: the membership then assigns the
-        partitions."""
+        """Whether the membership assigns the partitions: of topics or of a pattern."""
         return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
 
     @property
@@ -62,7 +57,6 @@ class Subscription:
 
     @property
     def assigned(self) -> frozenset[TopicPartition]:
-        """The partitions that the user has assigned by name."""
         return self._partitions
 
     def subscribe(
@@ -70,9 +64,7 @@ class Subscription:
     ) -> None:
         """Subscribe to these topics.
 
-        Raises:
-            IllegalStateError: there is a subscription of another kind.
-            InvalidTopicError: a topic name isn't valid.
+        Raises IllegalStateError if there is a subscription of another kind, or InvalidTopicError.
         """
         names = frozenset(check_topic_names(topics))
         self._set_kind(SubscriptionKind.TOPICS)
@@ -85,8 +77,7 @@ class Subscription:
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
-            ValueError: the pattern isn't a regular expression.
-            TypeError: the pattern is bytes.
+            ValueError, TypeError: the pattern isn't a regular expression; it is bytes.
         """
         try:
             compiled = re.compile(pattern)
@@ -101,12 +92,7 @@ class Subscription:
         self._pattern, self.listener = compiled, listener
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these partitions; the membership has no part in it.
-
-        Raises:
-            IllegalStateError: there is a subscription of another kind.
-            TypeError, InvalidTopicError, IllegalArgumentError: as `check_partitions`.
-        """
+        """Read these partitions; raises as `subscribe` and `check_partitions`."""
         named = frozenset(check_partitions(partitions))
         topics = frozenset(tp.topic for tp in named)
         self._set_kind(SubscriptionKind.ASSIGNED)
@@ -120,7 +106,6 @@ class Subscription:
         self._topics, self._partitions, self._pattern = frozenset(), frozenset(), None
 
     def topics(self, snapshot: ClusterSnapshot) -> frozenset[str]:
-        """Return the topics that this subscription covers in the snapshot."""
         if self._pattern is None:
             return self._topics
         return frozenset(
@@ -130,7 +115,6 @@ class Subscription:
         )
 
     def partitions(self, snapshot: ClusterSnapshot) -> frozenset[TopicPartition]:
-        """Return the partitions that this subscription covers in the snapshot."""
         if self.kind is SubscriptionKind.ASSIGNED:
             return self._partitions
         return frozenset(

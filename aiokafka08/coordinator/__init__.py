@@ -1,5 +1,5 @@
-"""The embedded protocol "consumer" of group members, and the partition assignors.
+"""The embedded protocol "consumer" of group members, and the partition assignors. Pure.
 
-Pure. Names and module paths are those of aiokafka 0.14, so that a user's own assignor needs only
-another import. `consumer.membership` joins groups and runs the assignors.
+Names and module paths are those of aiokafka 0.14, so that a user's own assignor needs only another
+import.
 """

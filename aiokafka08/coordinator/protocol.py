@@ -1,12 +1,10 @@
 """Encode and decode the protocol type "consumer": members' subscriptions and assignments.
 
 A member sends its metadata to the leader, and the leader sends an assignment to each member;
-brokers pass both on as opaque bytes. `consumer.membership`, the assignors and
-`_core.zookeeper.group_nodes` use these classes.
+brokers pass both on as opaque bytes.
 
 Invariant: these classes write version 0, which the Java consumers of 0.9 to 3.9 understand. They
-read the fields of version 0 from every version, because every version begins with them. They ignore
-what later versions add: owned partitions (1), the generation (2) and the rack (3).
+read the fields of version 0 from every version, because every version begins with them.
 """
 
 from __future__ import annotations
@@ -48,16 +46,11 @@ class ConsumerProtocolMemberMetadata:
     user_data: bytes
 
     def encode(self) -> bytes:
-        """Return the bytes of version 0."""
         return _encode(_SubscriptionStruct(0, list(self.subscription), self.user_data))
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Decode any version.
-
-        Raises:
-            KafkaProtocolError: the bytes can't be decoded.
-        """
+        """Decode any version; raise KafkaProtocolError."""
         read = _decode(_SubscriptionStruct, data)
         return cls(read.version, read.topics, bytes(read.user_data or b""))
 
@@ -81,7 +74,6 @@ class ConsumerProtocolMemberAssignment:
         self.assignment = list(self.assignment)  # an iterator could be read only once
 
     def partitions(self) -> list[TopicPartition]:
-        """Return all partitions of the assignment."""
         return [
             TopicPartition(topic, partition)
             for topic, partitions in self.assignment
@@ -89,18 +81,14 @@ class ConsumerProtocolMemberAssignment:
         ]
 
     def encode(self) -> bytes:
-        """Return the bytes of version 0."""
         topics = [Topic(topic, list(partitions)) for topic, partitions in self.assignment]
         return _encode(_AssignmentStruct(0, topics, self.user_data))
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Decode any version; no bytes at all mean no partitions.
-
-        Raises:
-            KafkaProtocolError: the bytes can't be decoded.
-        """
+        """Decode any version; raise KafkaProtocolError."""
         if not len(data):
+            # A member without partitions may get no bytes at all.
             return cls(0, [], b"")
         read = _decode(_AssignmentStruct, data)
         topics = [Assignment(topic.topic, topic.partitions) for topic in read.topics]
@@ -114,6 +102,8 @@ def _encode(value: _SubscriptionStruct | _AssignmentStruct) -> bytes:
 
 
 def _decode(struct: type[Any], data: Buffer) -> Any:
+    # Later versions add owned partitions (1), the generation (2) and the rack (3) behind these
+    # fields.
     value, _ = compiled(struct, 0).read(data, 0, len(data))
     if value.version < 0:
         raise KafkaProtocolError(f"consumer protocol: version {value.version}; expected 0 or more")

@@ -1,22 +1,9 @@
 """OpenTelemetry: spans and metrics of producers and consumers, by its messaging conventions.
 
     from aiokafka08.opentelemetry import instrument
-
     instrument()      # after the SDK is set up; `uninstrument()` ends it
 
-`instrument()` replaces the methods of `AIOKafkaProducer` and `AIOKafkaConsumer` that send and
-return messages, and `commit`. Each wrapper calls the original, and reports the call as one span and
-as metrics.
-`send_and_wait()` and `async for` call the replaced `send` and `getone`. docs/frameworks.md has the
-table of names. Only the extra `otel` is needed (opentelemetry-api): without an SDK nothing is
-recorded.
-
-A producer with `headers="embedded"` puts the context of its span into the messages, unless they
-have one already; with another option nothing is put in. Consumers read it from
-`ConsumerRecord.headers` and the Arrow column `headers`.
-
-`names` has the names of the conventions, `context` puts contexts into headers and finds them,
-`recorder` makes spans and metrics, `sending` and `receiving` have the wrappers.
+Only the extra `otel` is needed (opentelemetry-api): without an SDK nothing is recorded.
 
 Invariants: importing this module changes nothing. After `uninstrument()` the methods are the
 original function objects. No other module imports opentelemetry. Spans have neither keys nor values
@@ -106,6 +93,8 @@ def instrument(
     )
     for cls, name, wrap in _WRAPPERS:
         original = vars(cls)[name]
+        # Each wrapper calls the original, and reports the call as one span and as metrics.
+        # `send_and_wait()` and `async for` call the replaced `send` and `getone`.
         ours = functools.wraps(original)(wrap(recorder, original))
         _replaced[cls, name] = original, ours
         setattr(cls, name, ours)
@@ -145,5 +134,5 @@ _WRAPPERS: Final[Sequence[tuple[type, str, _Wrapper]]] = (
     (AIOKafkaConsumer, "commit", wrap_commit),
 )
 
+# The replaced methods: the original and the wrapper
 _replaced: dict[tuple[type, str], tuple[Any, Any]] = {}
-"""The replaced methods: the original and the wrapper."""

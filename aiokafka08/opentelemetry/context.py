@@ -1,12 +1,8 @@
-"""Contexts of spans in the headers of messages: put them in, and find them.
-
-Pure. `sending` puts the context of a producer's span into messages, `receiving` links the span of a
-call to those that it finds.
+"""Contexts of spans in the headers of messages: put them in, and find them. Pure.
 
 Invariants: headers that have a context keep it. Headers that aren't pairs of a name and a value are
 neither changed nor an error here, since the producer itself raises the error. The work of
-`created_contexts` is bounded, because no message may be lost by a cancelled call, so the call
-doesn't yield then.
+`created_contexts` is bounded: it can't yield, since a cancelled call would lose messages.
 """
 
 from __future__ import annotations
@@ -24,8 +20,8 @@ from aiokafka08.structs import ConsumerRecord
 MAX_LINKS: Final = 128
 """How many links a span has at most; the SDK drops more than these."""
 
+# How many messages whose headers differ are looked at for links; reading these takes 2 ms
 _MAX_READ: Final = 256
-"""How many messages whose headers differ are looked at for links; reading these takes 2 ms."""
 
 
 def message_context(record: ConsumerRecord[Any, Any]) -> Context:
@@ -54,10 +50,11 @@ def context_headers(span: trace.Span) -> list[tuple[str, bytes]]:
 
 
 def with_context(headers: Any, ours: list[tuple[str, bytes]]) -> Any:
-    """Return a message's headers and ours; only the message's if an envelope hasn't the room."""
+    """Return a message's headers and ours; only the message's if both can't be sent."""
     if headers is None:
         return ours
     if not isinstance(headers, tuple | list) or len(headers) + len(ours) > MAX_HEADERS:
+        # An envelope hasn't the room, or the producer raises the error.
         return headers
     return [*headers, *ours]
 
@@ -72,6 +69,7 @@ def created_contexts(all_headers: Iterable[Any]) -> Collection[SpanContext]:
         last = headers
         contexts.append(creation_context(headers))
         if len(contexts) == _MAX_READ:
+            # No message may be lost by a cancelled call, so the call doesn't yield here.
             break
     return distinct(contexts)
 

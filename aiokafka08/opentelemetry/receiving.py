@@ -25,17 +25,12 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
+# Rows whose headers are converted at a time, until there are enough links
 _PER_STEP: Final = 64
-"""Rows whose headers are converted at a time, until there are enough links."""
 
 
 class CallErrors:
-    """A context manager that reports the error of a call, but not the end of the consumer.
-
-    Args:
-        operation: the call, which has no span yet.
-        topics: its topics, if they are known (default ()).
-    """
+    """A context manager that reports the error of a call, but not the end of the consumer."""
 
     def __init__(self, operation: MessagingOperation, topics: Collection[str] = ()) -> None:
         self._operation = operation
@@ -44,14 +39,13 @@ class CallErrors:
     def __enter__(self) -> None: ...
 
     def __exit__(self, exc_type: object, error: BaseException | None, tb: object) -> None:
+        # Only the end of the consumer raises ConsumerStoppedError.
         if isinstance(error, Exception) and not isinstance(error, ConsumerStoppedError):
             self._operation.start_span(self._topics)
             self._operation.end({}, cause=error)
 
 
 def wrap_getone(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaConsumer.getone`."""
-
     async def getone(self: AIOKafkaConsumer[Any, Any], *partitions: TopicPartition) -> Any:
         operation = MessagingOperation(recorder, self, "poll")
         with CallErrors(operation):
@@ -60,6 +54,7 @@ def wrap_getone(recorder: MessagingRecorder, original: Any) -> Any:
         if record.serialized_value_size < 0:
             operation.attributes["messaging.kafka.message.tombstone"] = True
         created = creation_context(record.headers)
+        # The message's context is the parent only if the caller has no span of its own.
         ambient = trace.get_current_span().get_span_context().is_valid
         operation.start_span(
             [record.topic],
@@ -73,12 +68,10 @@ def wrap_getone(recorder: MessagingRecorder, original: Any) -> Any:
 
 
 def wrap_getmany(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaConsumer.getmany`."""
     return _wrap_batch(recorder, original, _count_records, _record_headers)
 
 
 def wrap_getmany_arrow(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaConsumer.getmany_arrow`."""
     return _wrap_batch(recorder, original, count_rows_by_partition, _row_headers)
 
 
@@ -90,13 +83,7 @@ def _wrap_batch(
 ) -> Any:
     """Return the wrapper of a method that returns messages of several partitions.
 
-    An empty poll has a duration, but no span.
-
-    Args:
-        recorder: the instruments.
-        original: the method.
-        count: counts the messages of a result by partition.
-        headers_of: returns an iterator over the headers of the messages of a result.
+    `count` counts the messages of a result by partition; `headers_of` iterates over their headers.
     """
 
     async def poll(
@@ -114,6 +101,7 @@ def _wrap_batch(
         by_topic: Counter[str] = Counter()
         for tp, messages in by_partition.items():
             by_topic[tp.topic] += messages
+        # An empty poll has a duration, but no span.
         if by_partition:
             if len(by_partition) == 1:
                 operation.note_place(*next(iter(by_partition)))
@@ -140,8 +128,6 @@ def _row_headers(batch: RecordBatch) -> Iterator[Any]:
 
 
 def wrap_commit(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaConsumer.commit`."""
-
     async def commit(self: AIOKafkaConsumer[Any, Any], offsets: Any = None) -> None:
         operation = MessagingOperation(recorder, self, "commit")
         committed = self.assignment() if offsets is None else offsets

@@ -1,7 +1,5 @@
 """The spans and metrics of calls: `MessagingRecorder` makes them for a `MessagingOperation`.
 
-`sending` and `receiving` make an operation for each call of a client.
-
 Invariant: spans have neither keys nor values of messages, and metrics have no partitions.
 """
 
@@ -38,13 +36,7 @@ _KINDS: Final = {
 
 
 class MessagingRecorder:
-    """The instruments, and what they record.
-
-    Args:
-        tracer: makes the spans.
-        meter: makes the metrics.
-        with_old_names: whether to record under the names of version 1.24, too.
-    """
+    """The instruments; `with_old_names`: record under the names of version 1.24, too."""
 
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, *, with_old_names: bool) -> None:
         self.tracer = tracer
@@ -55,7 +47,6 @@ class MessagingRecorder:
             self._old = {key: _instrument(meter, old) for key, old in OLD_METRICS.items()}
 
     def record(self, metric: str, operation: str, amount: float, attributes: Attributes) -> None:
-        """Record a value of a metric."""
         self._new[metric](amount, attributes)
         record_old = self._old.get((metric, operation))
         if record_old is not None:
@@ -67,12 +58,9 @@ class MessagingRecorder:
 
 
 class MessagingOperation:
-    """One call of a client: what is known of it, its span, and its begin.
+    """One call of a client, its span, and its begin.
 
-    Args:
-        recorder: the instruments.
-        client: the producer or consumer.
-        name: "send", "poll", "commit" or "create".
+    `name` is "send", "poll", "commit" or "create".
     """
 
     __slots__ = (
@@ -127,6 +115,7 @@ class MessagingOperation:
                 {**self._common, "messaging.client.id": config.client_id, **self.attributes}
             ),
             [Link(span_context) for span_context in links],
+            # The call's begin: its topics are known later.
             self._started_at,
         )
         return self._span
@@ -174,6 +163,7 @@ class MessagingOperation:
             broker = cluster.brokers[leader]
             place |= {"server.address": broker.host, "server.port": broker.port}
         self.attributes |= place
+        # The span may begin later, with `attributes`.
         if self._span.is_recording():
             self._span.set_attributes(self._recorder.all_names(place))
 
@@ -202,7 +192,6 @@ class MessagingOperation:
 
 
 def _instrument(meter: metrics.Meter, name: str) -> Callable[[float, Attributes], None]:
-    """Return the function that records a value of a new metric."""
     if name.endswith("duration"):
         return meter.create_histogram(
             name,

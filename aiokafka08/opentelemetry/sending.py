@@ -29,17 +29,12 @@ from aiokafka08.producer import AIOKafkaProducer, BatchBuilder, Deliveries
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
+# Messages whose headers one step of `send_many()` looks at
 _PER_STEP: Final = 128
-"""Messages whose headers one step of `send_many()` looks at."""
 
 
 class ContextInjector:
-    """Puts a span's context into messages that have none, and notes the contexts of the others.
-
-    Args:
-        span: the span.
-        embeds: whether the producer embeds headers; else nothing is put in.
-    """
+    """Puts a span's context into messages that have none, and notes the other contexts."""
 
     def __init__(self, span: trace.Span, *, embeds: bool) -> None:
         self._ours = context_headers(span) if embeds else []
@@ -51,11 +46,12 @@ class ContextInjector:
         return distinct(self._contexts)
 
     def change(self, has_value: bool, headers: Headers | None) -> Headers | None:
-        """Return the headers to send; a null value can't have any, so it gets none."""
+        """Return the headers to send."""
         own = creation_context(headers)
         if own is not None:
             self._contexts.append(own)
             return headers
+        # A null value can't have headers, so it gets none.
         if not has_value or not self._ours:
             return headers
         changed: Headers | None = with_context(headers, self._ours)
@@ -64,12 +60,13 @@ class ContextInjector:
     def change_all(
         self, values: Collection[Any], all_headers: list[Headers | None] | None
     ) -> Generator[None, None, list[Headers | None] | None]:
-        """Return the headers of messages, in steps. Other lengths are the producer's error."""
+        """Return the headers of messages, in steps."""
         if all_headers is None:
             if not self._ours:
                 return None
             all_headers = [None] * len(values)
         if len(all_headers) != len(values):
+            # Other lengths are the producer's error.
             return all_headers
         changed = []
         for index, (value, headers) in enumerate(zip(values, all_headers, strict=True)):
@@ -80,8 +77,6 @@ class ContextInjector:
 
 
 def wrap_send(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaProducer.send`."""
-
     async def send(
         self: AIOKafkaProducer,
         topic: str,
@@ -96,6 +91,7 @@ def wrap_send(recorder: MessagingRecorder, original: Any) -> Any:
             operation.attributes["messaging.kafka.message.tombstone"] = True
         own = creation_context(headers)
         span = operation.start_span([str(topic)], [] if own is None else [own])
+        # A message that has a context keeps it; the span links to it.
         if own is None and value is not None and self._headers.mode == "embedded":
             headers = with_context(headers, context_headers(span))
         try:
@@ -110,8 +106,6 @@ def wrap_send(recorder: MessagingRecorder, original: Any) -> Any:
 
 
 def wrap_send_many(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaProducer.send_many`."""
-
     async def send_many(
         self: AIOKafkaProducer,
         topic: str,
@@ -139,8 +133,6 @@ def wrap_send_many(recorder: MessagingRecorder, original: Any) -> Any:
 
 
 def wrap_send_arrow(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaProducer.send_arrow`."""
-
     async def send_arrow(self: AIOKafkaProducer, topic: str, batch: RecordBatch) -> Deliveries:
         async def send(injector: ContextInjector) -> Deliveries:
             sent = batch
@@ -163,7 +155,6 @@ async def _send_all(
     topic: str,
     send: Callable[[ContextInjector], Awaitable[Deliveries]],
 ) -> Deliveries:
-    """Report the sending of many messages as one span."""
     operation = MessagingOperation(recorder, producer, "send")
     span = operation.start_span([str(topic)])
     injector = ContextInjector(span, embeds=producer._headers.mode == "embedded")
@@ -181,18 +172,16 @@ async def _send_all(
 
 # --- batches that the caller fills ----------------------------------------------------------------
 
+# The producer of each prepared batch that has no message yet
 _owners: WeakKeyDictionary[BatchBuilder, AIOKafkaProducer] = WeakKeyDictionary()
-"""The producer of each prepared batch that has no message yet."""
 
+# Per prepared batch the injector of the context of its span `create`, and that context
 _injectors: WeakKeyDictionary[BatchBuilder, tuple[ContextInjector, SpanContext]] = (
     WeakKeyDictionary()
 )
-"""For each prepared batch what puts the context of its span `create` in, and that context."""
 
 
 def wrap_create_batch(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaProducer.create_batch`."""
-
     def create_batch(self: AIOKafkaProducer) -> BatchBuilder:
         batch: BatchBuilder = original(self)
         if self._headers.mode == "embedded":
@@ -203,8 +192,6 @@ def wrap_create_batch(recorder: MessagingRecorder, original: Any) -> Any:
 
 
 def wrap_append(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `BatchBuilder.append`."""
-
     def append(
         self: BatchBuilder,
         *,
@@ -215,6 +202,7 @@ def wrap_append(recorder: MessagingRecorder, original: Any) -> Any:
     ) -> Any:
         producer = _owners.pop(self, None)
         if producer is not None:
+            # At the first message: the messages are encoded before `send_batch()` begins its span.
             operation = MessagingOperation(recorder, producer, "create")
             span = operation.start_span(())
             _injectors[self] = ContextInjector(span, embeds=True), span.get_span_context()
@@ -227,8 +215,6 @@ def wrap_append(recorder: MessagingRecorder, original: Any) -> Any:
 
 
 def wrap_send_batch(recorder: MessagingRecorder, original: Any) -> Any:
-    """Return the wrapper of `AIOKafkaProducer.send_batch`."""
-
     async def send_batch(self: AIOKafkaProducer, batch: Any, topic: str, *, partition: int) -> Any:
         operation = MessagingOperation(recorder, self, "send")
         links: list[SpanContext] = []

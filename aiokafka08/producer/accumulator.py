@@ -1,27 +1,12 @@
 """Buffer messages in batches, one queue of batches per partition, and decide which batches are due.
 
-Pure: no I/O and no clock. Times are seconds of any monotonic clock, passed as `now`. `intake` adds
-messages, and `topics` sets leaders. `sender` and `sink` take due batches out, and `outcome`
-finishes them or puts them back. `memory`, not this module, counts bytes against `buffer_memory`.
+Pure: no I/O and no clock. Times are seconds of any monotonic clock, passed as `now`. `memory`, not
+this module, counts bytes against `buffer_memory`.
 
-Invariants:
-
-- At most one batch of a partition is in flight (except with acks=0, see `drain`), and a batch that
-  is put back becomes the head of its queue. So the messages of a partition keep their order through
-  retries, leader changes and splits.
-- The first batch of an idle partition is full at `batch_bytes`. Behind a batch that is buffered or
-  in flight, the next one grows up to `growth_bytes` of its leader: that is how one partition fills
-  a link with a long round trip.
-- A batch carries messages that were sent within `linger_s`, but at least within a tenth of
-  `delivery_timeout_s` and at most within half of it, counted from its first message. So each
-  message has at least the rest of that time, though its batch has one deadline. The fast path
-  appends to `open_batch` without a clock: `expire` closes an open batch of that age, by the timer
-  that watches its deadline. If the event loop is late, messages may have been appended meanwhile;
-  then closing the batch moves its deadline by the delay.
-- The sender works in passes, from `begin_pass` to `end_pass`. Between two passes the accumulator
-  calls `wake_sender` at most once: when a batch is added, when a queue becomes ready, or when a
-  linger or backoff ends before all others. During a pass it doesn't call it, because the sender
-  looks at the queues later in the same pass.
+Invariants: at most one batch of a partition is in flight (except with acks=0, see `drain`), and a
+batch that is put back becomes the head of its queue. So the messages of a partition keep their
+order through retries, leader changes and splits. Between two passes of the sender, `wake_sender` is
+called at most once.
 """
 
 from __future__ import annotations
@@ -38,14 +23,14 @@ from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
 
+# Refused batches don't lower the batch size of a partition below this
 _MIN_LIMIT_BYTES: Final = 1024
-"""Refused batches don't lower the batch size of a partition below this."""
 
+# Shares of `delivery_timeout_s` for which a batch accepts messages at least and at most
 _OPEN_SHARES: Final = (0.1, 0.5)
-"""Shares of `delivery_timeout_s` for which a batch accepts messages at least and at most."""
 
+# `Batch.due_at` of a batch that no longer lingers
 _ALREADY_DUE: Final = float("-inf")
-"""`Batch.due_at` of a batch that no longer lingers."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -58,15 +43,9 @@ class Accumulator:
         max_request_bytes: upper limit of the size of a batch.
         linger_s: how long a batch waits for more messages, at most half of `delivery_timeout_s`.
         delivery_timeout_s: how long after its first message was sent a batch expires.
-        codec: compression of the batches.
         growth_bytes: returns the size to which a batch for this leader, with messages of this mean
             size, may grow while it waits for an earlier batch.
-        new_delivery: creates the delivery of a new batch.
         wake_sender: called when the sender has to run a pass soon.
-
-    Attributes:
-        batch_bytes: size at which a batch is full.
-        delivery_timeout_s: as given.
     """
 
     def __init__(
@@ -81,8 +60,10 @@ class Accumulator:
         new_delivery: Callable[[TopicPartition], BatchDelivery],
         wake_sender: Callable[[], object],
     ) -> None:
-        self.batch_bytes = min(batch_bytes, max_request_bytes)
+        self.batch_bytes = min(batch_bytes, max_request_bytes)  # size at which a batch is full
         self.delivery_timeout_s = delivery_timeout_s
+        # A batch accepts messages for `linger_s` after its first one, within these limits. So each
+        # message has at least the rest of `delivery_timeout_s`, though its batch has one deadline.
         least_s, most_s = (share * delivery_timeout_s for share in _OPEN_SHARES)
         self._least_time_s = delivery_timeout_s - max(least_s, min(linger_s, most_s))
         self._max_request_bytes = max_request_bytes
@@ -104,7 +85,6 @@ class Accumulator:
     # --- messages in ------------------------------------------------------------------------------
 
     def new_queue(self, topic_partition: TopicPartition) -> PartitionQueue:
-        """Create the queue of a partition."""
         return PartitionQueue(topic_partition, self._max_request_bytes)
 
     def append(
@@ -119,14 +99,8 @@ class Accumulator:
     ) -> Batch:
         """Append a message and return its batch, in which it is the last message.
 
-        Args:
-            queue: the queue of the message's partition.
-            key: the key.
-            value: the value.
-            timestamp_ms: the timestamp; -1 in message format 0.
-            size: bytes of the message in a message set (`message_size`).
-            now: the time.
-            since: when the caller passed the message to the producer, if that was before `now`.
+        `timestamp_ms` is -1 in message format 0. `since`: when the caller passed the message to the
+        producer, if that was before `now`.
         """
         batch = self.batch_for(queue, size, now, since)
         batch.builder.append(key, value, timestamp_ms)
@@ -136,10 +110,7 @@ class Accumulator:
     def batch_for(
         self, queue: PartitionQueue, size: int, now: float, since: float | None = None
     ) -> Batch:
-        """Return the batch for the queue's next message; begin one if the last one can't take it.
-
-        Arguments as `append`.
-        """
+        """Return the batch for the queue's next message; begin one if the last one is full."""
         sent_at = now if since is None else since
         if queue.batches:
             batch = queue.batches[-1]
@@ -150,6 +121,8 @@ class Accumulator:
         limit = self.batch_bytes
         earlier = queue.batches[-1] if queue.batches else queue.muted_by
         if earlier is not None:
+            # An idle partition's batch is full at `batch_bytes`. Behind an earlier batch the next
+            # one grows, so that one partition fills a link with a long round trip.
             message_bytes = earlier.builder.size_bytes / max(earlier.count, 1)
             limit = max(limit, self._growth_bytes(queue.leader, message_bytes))
         batch = Batch(
@@ -169,13 +142,10 @@ class Accumulator:
         return batch
 
     def messages_added(self, batch: Batch, size: int, now: float) -> None:
-        """Update the batch after the caller has appended messages to its builder.
-
-        The last message has `size` bytes. The batch is due if another message of that size would
-        make it larger than `batch_bytes`.
-        """
+        """Update the batch after its builder got messages, the last one of `size` bytes."""
         builder = batch.builder
         batch.count = len(builder)
+        # Due if another message of that size would make the batch larger than `batch_bytes`.
         if builder.size_bytes + size > self.batch_bytes:
             self._make_due(batch, now)
 
@@ -186,10 +156,7 @@ class Accumulator:
         now: float,
         since: float | None = None,
     ) -> Batch:
-        """Queue messages that the caller has encoded as a batch of their own, due at once.
-
-        `since`: as `append`.
-        """
+        """Queue messages that the caller has encoded as a batch of their own, due at once."""
         self.close_batch(queue, now)
         batch = Batch(
             queue,
@@ -223,16 +190,13 @@ class Accumulator:
         return batches
 
     def suspend_linger(self, now: float) -> None:
-        """Make all batches due without lingering, until `resume_linger`.
-
-        Called when a call waits for memory: batches that are sent earlier release theirs earlier.
-        """
+        """Make all batches due without lingering, until `resume_linger`."""
+        # A call waits for memory: batches that are sent earlier release theirs earlier.
         self._skip_linger = True
         for queue in list(self._waiting):
             self._schedule(queue, now)
 
     def resume_linger(self) -> None:
-        """Let new batches linger again."""
         self._skip_linger = False
 
     # --- batches out ------------------------------------------------------------------------------
@@ -248,6 +212,7 @@ class Accumulator:
 
     def begin_pass(self, now: float) -> None:
         """Begin a pass of the sender: queues whose linger or backoff is over become ready."""
+        # No wake-up during the pass: the sender looks at the queues later in the same pass.
         self._sender_is_awake = True
         for queue in self._waiting.pop_due(now):
             self._make_ready(queue)
@@ -263,7 +228,6 @@ class Accumulator:
         return [node for node in self._ready if node is not None and self.has_ready(node)]
 
     def has_ready(self, node: int | None) -> bool:
-        """Whether a node has due batches; for None, whether partitions without a leader have."""
         ready = self._ready.get(node)
         while ready:
             queue = ready[0]
@@ -343,11 +307,9 @@ class Accumulator:
         self._land(batch, now)
 
     def split(self, batch: Batch, now: float, *, too_large: bool = True) -> tuple[Batch, Batch]:
-        """Replace a batch in flight by its halves.
-
-        `too_large`: its size is the reason; then keep the partition's later batches small too.
-        """
+        """Replace a batch in flight by its halves."""
         queue = batch.queue
+        # The size is the reason, so the partition's later batches stay small too.
         if too_large:
             self._halve_limit(batch)
         first, second = (
@@ -373,32 +335,27 @@ class Accumulator:
     def lower_limit(self, batch: Batch) -> None:
         """Keep the partition's later batches at half the size of this one, if it has grown.
 
-        Called with acks=0 for a batch that the broker may have refused. The limit isn't raised
-        again, because each batch that is too large is lost.
+        For acks=0, after a batch that the broker may have refused.
         """
+        # The limit isn't raised again, because each batch that is too large is lost.
         if batch.builder.size_bytes > self.batch_bytes:
             self._halve_limit(batch)
 
     def raise_limit(self, batch: Batch) -> None:
-        """Raise the `limit_bytes` of a batch's queue, if a split has lowered it, by 1/64.
-
-        Called for each stored batch. Has no effect unless the batch is larger than half the limit.
-        """
+        """Raise a limit that a split has lowered by 1/64, after a batch was stored."""
         queue = batch.queue
         limit = queue.limit_bytes
+        # A small batch says nothing about the limit.
         if limit < self._max_request_bytes and 2 * batch.builder.size_bytes > limit:
             queue.limit_bytes = min(limit + limit // 64, self._max_request_bytes)
 
     def expire(self, now: float) -> list[Batch]:
-        """Finish the batches whose deadline is over, and return them; close those open too long.
-
-        A batch in flight is only marked `is_expired`. The partition's next batch isn't sent before
-        the request of the expired one has ended; otherwise the broker could store them in the wrong
-        order.
-        """
+        """Finish and return the batches whose deadline is over; close those open too long."""
         expired: list[Batch] = []
         for batch in self._unfinished.pop_due(now):
             if batch.queue.open_batch is batch:
+                # The fast path appends without a clock, so this timer closes the batch in its
+                # place. If the event loop is late, closing moves the deadline by the delay.
                 self.close_batch(batch.queue, now)
             if batch.deadline > now:
                 self._unfinished.set(batch, batch.deadline)
@@ -406,6 +363,8 @@ class Accumulator:
                 expired.append(batch)
         for batch in expired:
             if batch.in_flight:
+                # The partition's next batch waits until the request of this one has ended;
+                # otherwise the broker could store them in the wrong order.
                 batch.is_expired = True
                 self._expired_in_flight[batch] = None
             else:
@@ -416,7 +375,6 @@ class Accumulator:
 
     @property
     def unfinished(self) -> int:
-        """Number of batches that are neither acknowledged nor failed."""
         return len(self._unfinished)
 
     def oldest_age_s(self, now: float) -> float:
@@ -448,7 +406,7 @@ class Accumulator:
                 self._schedule(queue, now)
 
     def _land(self, batch: Batch, now: float) -> None:
-        """The request that carried the batch, if any, has ended."""
+        """End the request that carried the batch, if any."""
         batch.in_flight = batch.is_written = False
         queue = batch.queue
         if queue.muted_by is batch:
@@ -490,14 +448,7 @@ class Accumulator:
 
 
 class Timers(Generic[K]):
-    """One time per key, the earliest first.
-
-    Times are mostly set in ascending order: all batches of a producer have the same linger and the
-    same timeout. Such an entry goes to the end of a FIFO queue, any other one into a heap. `set`
-    and `discard` leave the key's earlier entry where it is. When there are more than
-    2 * keys + 64 entries, `set` removes the stale ones. So `set` costs O(1) in ascending order,
-    else O(log n); `discard` costs O(1).
-    """
+    """One time per key, the earliest first."""
 
     __slots__ = ("_fifo", "_heap", "_pushed", "_times")
 
@@ -514,21 +465,23 @@ class Timers(Generic[K]):
         return iter(self._times)
 
     def set(self, key: K, time: float) -> None:
-        """Set the time of a key, in place of the one it had."""
         times, fifo = self._times, self._fifo
         times[key] = time
+        # Times mostly come in ascending order, since all batches have the same linger and the same
+        # timeout: O(1). Any other entry costs O(log n).
         if not fifo or fifo[-1][0] <= time:
             fifo.append((time, key))
         else:
             self._pushed += 1
             heapq.heappush(self._heap, (time, self._pushed, key))
+        # `set` and `discard` leave the key's earlier entry where it is; stale entries are removed
+        # here.
         if len(fifo) + len(self._heap) > 2 * len(times) + 64:
             self._fifo = deque(entry for entry in fifo if times.get(entry[1]) == entry[0])
             self._heap = [entry for entry in self._heap if times.get(entry[2]) == entry[0]]
             heapq.heapify(self._heap)
 
     def discard(self, key: K) -> None:
-        """Remove a key if it is there."""
         self._times.pop(key, None)
 
     def first(self) -> float | None:

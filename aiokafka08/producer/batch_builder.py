@@ -1,7 +1,6 @@
 """A batch that the user fills: `create_batch()`, `append()`, then `send_batch()`.
 
-`AIOKafkaProducer.create_batch` makes it; `Intake.append_batch` takes the messages out and queues
-them. Names and signatures are aiokafka's.
+Names and signatures are aiokafka's.
 
 Invariant: a closed batch accepts no more messages. `close()`, `take()`, and an `append()` for which
 the batch has no room close it. `take()` succeeds once, even if the batch was closed before.
@@ -111,6 +110,7 @@ class BatchBuilder:
             return None
         builder.append(key_bytes, value_bytes, -1 if timestamp is None else timestamp)
         if headers and (mode == "drop" or value_bytes is None):
+            # A null value loses its headers: an envelope would turn a tombstone into a value.
             self.dropped_headers += 1
         return AppendedMessage(len(builder) - 1, None, size, timestamp)
 
@@ -131,11 +131,7 @@ class BatchBuilder:
         return len(self._builder)
 
     def take(self) -> MessageSetBuilder:
-        """Close the batch and pass its messages to the producer.
-
-        Raises:
-            IllegalStateError: the batch was sent before.
-        """
+        """Close the batch and return its messages; raise IllegalStateError the second time."""
         if self._sent:
             raise IllegalStateError(
                 "this batch was sent before: make a new one with create_batch()"
@@ -145,7 +141,6 @@ class BatchBuilder:
 
 
 def no_timestamps() -> UnsupportedVersionError:
-    """Return the error for a timestamp in message format 0."""
     return UnsupportedVersionError(
         "a timestamp needs message format 1 (brokers from 0.10 on); this broker is older. Leave "
         "timestamp_ms out, or put the time into the value"

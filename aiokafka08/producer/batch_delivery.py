@@ -2,26 +2,11 @@
 
 `BatchDelivery` is the outcome of one batch. A `DeliveryFuture` is the future of one message, which
 `send()` returns: it holds no result, only its batch's `BatchDelivery` and its index there. So one
-step completes the futures of ten thousand messages, and a future that nobody reads costs nothing.
-The timestamps are in the `BatchDelivery` too, as runs of messages with the same one. `deliveries`
-has the result of a `send_many()` call; it refers to the same `BatchDelivery` objects.
+step completes the futures of all messages, and an unread future costs nothing.
 
-Invariants:
-
-- Cancelling a future, or a task that awaits it, never changes its batch or the batch's other
-  futures.
-- A future keeps the delivery and the index that it was made with. `locate()` finds its message
-  after splits.
-
-`CallbackQueue` runs the callbacks of completed futures, many in one iteration of the event loop.
-
-A compiled future isn't garbage-collected as a part of a reference cycle. While it has callbacks, it
-is part of one (delivery, future, callbacks), which ends when the batch is done. The producer ends
-each batch, at the latest in `stop()`.
-
-`outcome` acknowledges or fails batches, and emits one `BatchFailed` event for a failed batch, not
-one per message. `accumulator` splits batches. `PureDeliveryFuture` is the reference for the
-compiled `DeliveryFuture` in `_producer_c`; `fast_path` chooses between the two.
+Invariants: cancelling a future, or a task that awaits it, never changes its batch or the batch's
+other futures. A future keeps the delivery and the index that it was made with; `locate()` finds its
+message after splits. `PureDeliveryFuture` is the reference for the compiled `DeliveryFuture`.
 """
 
 from __future__ import annotations
@@ -39,17 +24,17 @@ from aiokafka08._core.concurrency.loop_yield import LoopYield
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
+# How many futures run their callbacks in one event-loop iteration (about a millisecond)
 _CALLBACKS_PER_ITERATION: Final = 512
-"""How many futures run their callbacks in one event-loop iteration (about a millisecond)."""
 
+# Number of awaited futures after which `__await__` checks whether to yield to the event loop
 _CHECK_EVERY: Final = 256
-"""Number of awaited futures after which `__await__` checks whether to yield to the event loop."""
 
 _until_check = _CHECK_EVERY
 
 
 def _restart_checks() -> None:
-    """Count the awaits of a simulation from its begin: it doesn't depend on what ran before."""
+    """Count the awaits from the begin of a simulation, so that it is reproducible."""
     global _until_check  # noqa: PLW0603
     _until_check = _CHECK_EVERY
 
@@ -62,18 +47,8 @@ _new_tuple = tuple.__new__
 class CallbackQueue:
     """Runs the callbacks of one producer's completed futures.
 
-    The callback of an awaited future is the wake-up of the task that awaits it. So the queue runs
-    the user's tasks, each in its own context. `sender` holds the queue while responses are handled,
-    and then runs it at once: the next message of such a task needs no further iteration of the
-    event loop.
-
-    Invariants: callbacks run in the order in which their futures were added, never inside the call
-    that adds them. At most `_CALLBACKS_PER_ITERATION` futures run theirs in one go, so that other
-    tasks, timers and sockets are served in between.
-
-    Args:
-        loop: the event loop.
-        run_callbacks: `pure_run_callbacks`, or its compiled twin.
+    Invariant: callbacks run in the order in which their futures were added, never inside the call
+    that adds them.
     """
 
     __slots__ = ("_futures", "_is_held", "_is_scheduled", "_run_callbacks", "loop")
@@ -95,6 +70,9 @@ class CallbackQueue:
 
     def hold(self) -> None:
         """Schedule nothing until `release`, which has to follow in the same callback."""
+        # The callback of an awaited future wakes the task that awaits it. So `release` runs the
+        # user's tasks while responses are handled, and their next messages need no further event-
+        # loop iteration.
         self._is_held = True
 
     def release(self) -> bool:
@@ -121,6 +99,7 @@ class CallbackQueue:
         # From here on, added futures are scheduled for the next iteration.
         self._is_scheduled = False
         try:
+            # In limited numbers, so that other tasks, timers and sockets are served in between.
             self._run_callbacks(self._futures, _CALLBACKS_PER_ITERATION)
         finally:
             self._schedule()
@@ -142,22 +121,7 @@ RunCallbacks = Callable[[deque["PureDeliveryFuture"], int], None]
 
 
 class BatchDelivery:
-    """The outcome of one batch: acknowledged, failed, or split into two other batches.
-
-    Attributes:
-        done: True once the batch is acknowledged or failed; this never changes back.
-        base_offset: the offset of the first message; -1 with acks=0.
-        timestamp_ms: the broker's timestamp under LogAppendTime, else -1.
-        has_timestamps: True if the batch was stored in message format 1.
-        error: why the batch failed.
-        split_into: None before a split. After it: the number of messages in the first half, the
-            delivery of the first half, and the delivery of the second half.
-        loop: the producer's event loop; None without `callback_queue`.
-        loop_yield: decides whether awaiting a completed future first yields to the event loop.
-        run_starts: the indices at which the timestamps of the messages change, ascending.
-        run_timestamps_ms: the timestamps from there on.
-        with_callbacks: pending futures that have callbacks, in the order of their first callback.
-    """
+    """The outcome of one batch: acknowledged, failed, or split into two other batches."""
 
     __slots__ = (
         "_callback_queue",
@@ -184,17 +148,23 @@ class BatchDelivery:
         loop_yield: LoopYield | None = None,
     ) -> None:
         self.topic_partition = topic_partition
+        # The producer's event loop; None without `callback_queue`
         self.loop = None if callback_queue is None else callback_queue.loop
         self._callback_queue = callback_queue
+        # Decides whether awaiting a completed future first yields to the event loop
         self.loop_yield = loop_yield
-        self.done = False
-        self.base_offset = -1
-        self.timestamp_ms = -1
-        self.has_timestamps = False
-        self.error: KafkaError | None = None
+        self.done = False  # True once the batch is acknowledged or failed; this never changes back
+        self.base_offset = -1  # the offset of the first message; -1 with acks=0
+        self.timestamp_ms = -1  # the broker's timestamp under LogAppendTime, else -1
+        self.has_timestamps = False  # True if the batch was stored in message format 1
+        self.error: KafkaError | None = None  # why the batch failed
+        # None before a split. After it: the number of messages in the first half, the delivery of
+        # the first half, and the delivery of the second half.
         self.split_into: tuple[int, BatchDelivery, BatchDelivery] | None = None
+        # The indices at which the timestamps of the messages change, ascending
         self.run_starts: list[int] = []
-        self.run_timestamps_ms: list[int] = []
+        self.run_timestamps_ms: list[int] = []  # the timestamps from there on
+        # Pending futures that have callbacks, in the order of their first callback
         self.with_callbacks: list[PureDeliveryFuture] = []
         self._finished: asyncio.Future[None] | None = None
         self._is_finished = False
@@ -208,7 +178,6 @@ class BatchDelivery:
             self._resolve()
 
     def fail(self, error: KafkaError) -> None:
-        """Fail the batch with this error."""
         if not self.done:
             self.error = error
             self._resolve()
@@ -222,10 +191,8 @@ class BatchDelivery:
         self.finish()
 
     def finish(self) -> None:
-        """Wake `wait_finished()`: the producer has no more work with this batch.
-
-        With acks=0 this comes later than `done`: once the broker is known to have read the batch.
-        """
+        """Wake `wait_finished()`: the producer has no more work with this batch."""
+        # With acks=0 later than `done`: once the broker is known to have read the batch.
         self._is_finished = True
         if self._finished is not None and not self._finished.done():
             self._finished.set_result(None)
@@ -253,8 +220,8 @@ class BatchDelivery:
         """Yield the messages `start` to `stop` (exclusive), grouped by their current delivery.
 
         All indices, also those in the yielded ranges, count from the first message of the batch
-        before its splits. `first_index` is the index of this delivery's first message; callers
-        leave it at 0, only the recursive calls for the parts of a split pass it.
+        before its splits. Only recursive calls pass `first_index`, that of this delivery's first
+        message.
         """
         if start >= stop:
             return
@@ -285,10 +252,7 @@ class BatchDelivery:
             timestamps.append(timestamp_ms)
 
     def timestamp_at(self, index: int) -> int:
-        """Return the timestamp that was noted for message `index`, else -1.
-
-        `index` counts from the first message of the batch before its splits.
-        """
+        """Return the timestamp noted for message `index` (before splits), else -1."""
         number = bisect_right(self.run_starts, index)
         return self.run_timestamps_ms[number - 1] if number else -1
 
@@ -321,6 +285,8 @@ class BatchDelivery:
         if self.done:
             self.schedule_callbacks(future)
         else:
+            # Compiled futures don't take part in cycle collection. This cycle (delivery, future,
+            # callbacks) ends when the batch is done, at the latest in the producer's `stop()`.
             self.with_callbacks.append(future)
 
     def schedule_callbacks(self, future: PureDeliveryFuture) -> None:
@@ -395,8 +361,8 @@ class PureDeliveryFuture(_Future):
         return "sent" if delivery.base_offset < 0 else f"offset {self.result().offset}"
 
     def _current_delivery(self) -> BatchDelivery:
-        """Return the delivery that the message belongs to after all splits so far."""
         delivery = self._delivery
+        # The one that the message belongs to after all splits so far.
         return delivery if delivery.split_into is None else delivery.locate(self._index)[0]
 
     # --- the interface of asyncio.Future ----------------------------------------------------------
@@ -510,11 +476,7 @@ class PureDeliveryFuture(_Future):
         return asyncio.CancelledError(*(self._cancelled_by or ()))
 
     def _run_callbacks(self) -> None:
-        """Run each callback in its own context.
-
-        Raises only SystemExit and KeyboardInterrupt; other exceptions go to the exception handler
-        of the event loop.
-        """
+        """Run each callback in its own context; raise only SystemExit and KeyboardInterrupt."""
         callbacks = self._added_callbacks
         if callbacks is None:
             return  # the callbacks ran after `cancel()`, before the batch was completed

@@ -1,11 +1,7 @@
 """The result of a `send_many()` call, from which the caller reads the outcome of each message.
 
-A `send_many()` call appends runs of messages to batches. `Deliveries` is what the caller gets and
-awaits. It keeps one `DeliveryGroup` per run and no object per message. A group says which messages
-of the call the run has, in which batch they are, and at which index of the batch the run begins.
-`Acknowledged` is what awaiting it returns: a sequence that makes a message's `RecordMetadata` when
-the caller reads that item. `intake` makes the groups, `AIOKafkaProducer` makes the `Deliveries`;
-the outcomes of the batches are `batch_delivery.BatchDelivery` objects.
+`Deliveries` keeps one `DeliveryGroup` per run of messages that were appended to one batch, and no
+object per message. `Acknowledged` makes a message's `RecordMetadata` when the caller reads it.
 
 Invariant: awaiting a `Deliveries` checks after every 64 groups whether to yield to the event loop.
 Reading an item of `Acknowledged` looks at no group that comes later in the list than the item's.
@@ -27,21 +23,18 @@ from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.producer.fast_path import DeliveryFuture
 from aiokafka08.structs import RecordMetadata, TopicPartition
 
+# Number of awaited groups after which `Deliveries` checks whether to yield to the event loop
 _CHECK_EVERY: Final = 64
-"""Number of awaited groups after which `Deliveries` checks whether to yield to the event loop."""
 
 
 class DeliveryGroup(NamedTuple):
     """Messages of one `send_many()` call that stand next to each other in one batch."""
 
-    indices: Sequence[int]
-    """Their indices in the caller's values, ascending."""
+    indices: Sequence[int]  # their indices in the caller's values, ascending
     delivery: BatchDelivery
-    """The outcome of the batch."""
-    first: int
-    """The index of the group's first message in its batch."""
+    first: int  # the index of the group's first message in its batch
+    # The client's clock when they were appended; used if the caller gave no timestamps
     timestamp_ms: int
-    """The client's clock when they were appended; used if the caller gave no timestamps."""
 
 
 class Deliveries:
@@ -98,10 +91,7 @@ class Deliveries:
         return counts
 
     def add_done_callback(self, fn: Callable[[Deliveries], object]) -> None:
-        """Call `fn` with this object, in the event loop, once each message is done.
-
-        A message is done when it is acknowledged or has failed.
-        """
+        """Call `fn` with this object, in the event loop, once each message is done."""
         asyncio.get_running_loop().call_soon(self._call_when_done, fn, 0)
 
     def _call_when_done(
@@ -109,7 +99,7 @@ class Deliveries:
     ) -> None:
         """Call `fn` now, or when the groups from group `first` on are done.
 
-        `done` is the future whose callback this is (default None).
+        `done` is the future whose callback this is.
         """
         for number in range(first, len(self._groups)):
             for part in self._groups[number].delivery.parts():
@@ -162,11 +152,9 @@ class Acknowledged(Sequence[RecordMetadata]):
         self._groups = groups
         self._timestamps_ms = timestamps_ms
         self._indexed = 0
+        # For each message the number of its group, where 1 is the first group. Only the first
+        # `_indexed` groups are entered; the messages of later groups have 0.
         self._group_of = array("I", bytes(array("I").itemsize * count))
-        """For each message the number of its group, where 1 is the first group.
-
-        Only the first `_indexed` groups are entered; the messages of later groups have 0.
-        """
 
     def __repr__(self) -> str:
         return f"<Acknowledged {self._count} messages>"

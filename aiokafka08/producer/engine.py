@@ -1,15 +1,9 @@
 """Build the parts of a running producer, and end them together.
 
-`AIOKafkaProducer.start` creates the engine once the cluster is found. The parts are `intake`,
-`topics`, `memory` and `sender`, which owns the accumulator and the sinks.
-
-Invariants:
-
-- No part holds a reference to `AIOKafkaProducer`, so a producer that is dropped without `stop()` is
-  garbage-collected and can warn.
-- When the background work raises an unexpected exception (a crash), the engine sets `crash` to a
-  `KafkaError`. Messages not acknowledged by then fail with it. Until `stop`, every pending and
-  every later call that sends raises a copy of it.
+Invariants: no part holds a reference to `AIOKafkaProducer`, so a producer that is dropped without
+`stop()` is garbage-collected and can warn. When the background work raises an unexpected exception
+(a crash), the engine sets `crash`. Messages not acknowledged by then fail with it, and until `stop`
+every pending and every later call that sends raises a copy of it.
 """
 
 from __future__ import annotations
@@ -46,14 +40,6 @@ class ProducerEngine:
         leader_wait_s: see `topics.LEADER_WAIT_S`.
         new_offload: makes the threads of the producer.
         encode: makes the message set of a batch.
-
-    Attributes:
-        intake: accepts messages.
-        topics: partitions and queues of the topics.
-        sender: sends batches.
-        memory: the memory of the buffered messages.
-        loop_yield: decides when a busy task yields to the event loop.
-        crash: the error after an unexpected exception in the background.
     """
 
     def __init__(
@@ -68,10 +54,11 @@ class ProducerEngine:
         encode: Encode = encode_batch,
     ) -> None:
         self._loop = asyncio.get_running_loop()
-        self.loop_yield = LoopYield(hold_s)
+        self.loop_yield = LoopYield(hold_s)  # decides when a busy task yields to the event loop
+        # The error after an unexpected exception in the background
         self.crash: KafkaError | None = None
         self._client_id = router.config.client_id
-        self.memory = BufferMemory(options.buffer_memory)
+        self.memory = BufferMemory(options.buffer_memory)  # the memory of the buffered messages
         self._offload = new_offload()
         callback_queue = CallbackQueue(self._loop, run_callbacks)
         self.sender = Sender(
@@ -97,7 +84,6 @@ class ProducerEngine:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of messages that are accepted and not yet acknowledged or failed."""
         return self.memory.used_bytes
 
     def close(self) -> None:
@@ -116,6 +102,7 @@ class ProducerEngine:
     def fail(self, error: Exception) -> None:
         """Record an unexpected exception in the background: set `crash`, and end all sending."""
         if self.crash is not None:
+            # The first crash is the cause; later ones may follow from it.
             return
         _log.error("%s: producer failed: internal error", self._client_id, exc_info=error)
         self.crash = KafkaError(
@@ -127,7 +114,6 @@ class ProducerEngine:
         self.sender.abort(self.crash)
 
     def metrics(self) -> dict[str, float]:
-        """Return the gauges and counters of the parts."""
         sinks = self.sender.sinks
         accumulator, resolver = self.sender.accumulator, self.sender.resolver
         return {

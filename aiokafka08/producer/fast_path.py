@@ -1,25 +1,12 @@
 """Append single messages on the fast path of `send()`, with the compiled code if it is available.
 
-The fast path appends a message to its partition's open batch without waiting. The only clock that
-it reads for each message is the wall clock, for the timestamp. It handles the usual case: the topic
-is known, no other call waits, key and value are bytes, the message has no timestamp or headers,
-there is an open batch with room, and memory is free.
+The fast path appends a message to its partition's open batch without waiting. In every unusual case
+(unknown topic, a waiting call, no bytes, a timestamp or headers, short memory) `Appender.send()`
+appends nothing and returns None; its caller then sends the message by the slow path.
 
-If no batch is open or the open one has no room, the appender calls the `append_slowly` that it was
-given, which may open a batch. In every other unusual case, or if `append_slowly` returns None,
-`Appender.send()` appends nothing and returns None; its caller then sends the message by the slow
-path.
-
-`Appender`, `DeliveryFuture`, `run_callbacks` and `choose_each` are the compiled twins in
-`_producer_c` if `protocol.twins` can load that module, else the pure twins: `PureAppender`,
-`batch_delivery.PureDeliveryFuture`, `batch_delivery.pure_run_callbacks` and `pure_choose_each`. The
-producer's other modules import these names only from here. `intake` makes the appender and calls
-its `append()`, `AIOKafkaProducer` calls its `send()`, `engine` passes `run_callbacks` to the
-`CallbackQueue`, and `messages` calls `choose_each`.
-
-Invariant: both twins have the same effects for the same arguments, and `_producer_c` imports no
-module of the producer: `load_compiled_producer()` passes the classes whose slots it reads to its
-function `bind()`.
+Invariant: the compiled twins in `_producer_c` and the pure ones have the same effects for the same
+arguments. `_producer_c` imports no module of the producer: `load_compiled_producer()` passes it the
+classes whose slots it reads.
 """
 
 from __future__ import annotations
@@ -60,8 +47,8 @@ if TYPE_CHECKING or _compiled is None:
 else:
     DeliveryFuture = _compiled.DeliveryFuture
 
+# Number of messages after which the appender checks whether to yield to the event loop
 _CHECK_EVERY: Final = 64
-"""Number of messages after which the appender checks whether to yield to the event loop."""
 
 _OVERHEAD_BYTES: Final = message_size(1, None, None)
 
@@ -77,7 +64,6 @@ class PureAppender:
 
     Args:
         by_topic: the routes of the topics that the producer has sent to.
-        memory: counts the bytes of the messages.
         batch_bytes: size at which a batch is full.
         max_message_bytes: the size of the largest message allowed.
         append_slowly: called with the arguments of `append()` if there is no open batch with room,
@@ -130,9 +116,6 @@ class PureAppender:
     ) -> DeliveryFuture | None:
         """Append a message and return its future, or append nothing and return None.
 
-        After None the caller uses the slow path. That is also the path for wrong arguments: the
-        slow path raises the error.
-
         Raises:
             Exception: what the partitioner or `append_slowly` raises, for example
                 MessageSizeTooLargeError.
@@ -143,6 +126,7 @@ class PureAppender:
             self._until_check = _CHECK_EVERY
             if self._yield_is_due():
                 return None
+        # Wrong arguments take the slow path too: it raises the error.
         if timestamp_ms is not None or headers or _running_loop() is not self._loop:
             return None
         route = self._by_topic.get(topic)
@@ -179,6 +163,7 @@ class PureAppender:
             return self._append_slowly(queue, key, value, timestamp_ms)
         builder = batch.builder
         if builder.magic:
+            # The only clock that the fast path reads for each message.
             now_ms = int(environment.wall_time() * 1000)
             size = 34
         else:
@@ -212,14 +197,10 @@ def pure_choose_each(
     stop: int,
     chosen: dict[PartitionQueue, MessageColumns],
 ) -> None:
-    """Call `TopicRoute.choose` for the keys from `start` to `stop`; add the messages to `chosen`.
-
-    `keys`: None if no message has a key.
-
-    The messages are read in their own order, in which they are usually in memory too. To read them
-    partition by partition takes several times as long.
-    """
+    """Call `TopicRoute.choose` for the keys from `start` to `stop`, and fill `chosen`."""
     key = None
+    # In their own order, in which they usually lie in memory: partition by partition takes several
+    # times as long.
     for index in range(start, stop):
         if keys is not None:
             key = keys[index]

@@ -1,9 +1,5 @@
 """Apply the option `headers` of the producer to the messages that it sends.
 
-`AIOKafkaProducer` runs `HeaderPolicy.apply_all` for the messages of `send_many` and `apply_arrow`
-for the rows of `send_arrow`. It handles one message itself, since the fast path leaves messages
-with headers to it. `BatchBuilder` reads the mode.
-
 Invariant: messages whose headers are dropped are counted, and the first one of each topic is
 logged: one message and a batch when they are buffered, those of `send_many` and `send_arrow` when
 all are checked, before they are buffered.
@@ -24,23 +20,18 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("aiokafka08.producer")
 
+# Messages that one step of `apply_all` handles
 _PER_STEP: Final = 256
-"""Messages that one step of `apply_all` handles."""
 
 
 class HeaderPolicy:
-    """What a producer does with headers.
-
-    Attributes:
-        mode: the option `headers`.
-        dropped: how many messages were sent without their headers.
-    """
+    """What a producer does with headers."""
 
     __slots__ = ("_client_id", "_logged_topics", "dropped", "mode")
 
     def __init__(self, mode: HeadersMode, client_id: str) -> None:
-        self.mode = mode
-        self.dropped = 0
+        self.mode = mode  # the option `headers`
+        self.dropped = 0  # how many messages were sent without their headers
         self._client_id = client_id
         self._logged_topics: set[str] = set()
 
@@ -129,7 +120,7 @@ class HeaderPolicy:
 
 
 def no_headers(where: str = "") -> UnsupportedVersionError:
-    """Return the error for headers; `where` is the message that has them, if there are several."""
+    """Return the error for headers; `where` names the message among several."""
     return UnsupportedVersionError(
         f"{where}: "
         * bool(where)

@@ -1,23 +1,11 @@
 """Accept messages: choose the partition, acquire memory, append to the partition's open batch.
 
-`AIOKafkaProducer` calls `Intake`. For a single message it calls `send`, the fast path (see
-`fast_path`), which never waits; if that returns None, it calls `append`, which may wait.
-`append_many` and `append_batch` accept lists, Arrow batches and the user's own batches.
-`topics` knows the partitions and serves the calls in order; `memory` counts the bytes;
-`accumulator` has the batches and wakes the sender.
-
-Invariants:
-
-- Messages of one partition are appended in the order of the calls. Exception between tasks: a call
-  of a task that has run for too long yields to the event loop before it appends. The calls that
-  other tasks make meanwhile append first.
-- `append` and `append_batch` wait at most `delivery_timeout_ms` in all, for earlier calls, metadata
-  and memory. In `append_many` the wait for earlier calls and metadata has this limit, and then each
-  wait for memory.
-- `delivery_timeout_ms` of a message counts from the call, so from before it waited; in
-  `append_many` from the step that buffers the message.
-- Memory acquired for a message is released if the message isn't appended.
-- Long lists don't hold the event loop for more than a few milliseconds.
+Invariants: messages of one partition are appended in the order of the calls, except that a call
+that yields to the event loop first appends after the calls that other tasks make meanwhile.
+`append` and `append_batch` wait at most `delivery_timeout_ms` in all; in `append_many` the wait for
+earlier calls and metadata has this limit, and then each wait for memory. `delivery_timeout_ms` of a
+message counts from the call, in `append_many` from the step that buffers the message. Memory
+acquired for a message is released if the message isn't appended.
 """
 
 from __future__ import annotations
@@ -40,16 +28,12 @@ from aiokafka08.producer.messages import Messages
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.topics import TopicRoute, TopicRoutes
 
+# Bytes that `append_many` appends in one step
 _APPEND_BYTES: Final = 128 * 1024
-"""Bytes that `append_many` appends in one step."""
 
 
 class Intake:
-    """Accepts messages of one producer.
-
-    Attributes:
-        send: the fast path, `PureAppender.send` or its compiled twin.
-    """
+    """Accepts messages of one producer."""
 
     def __init__(
         self,
@@ -75,6 +59,7 @@ class Intake:
             self._batch_full,
             loop_yield.is_due,
         )
+        # The fast path, `PureAppender.send` or its compiled twin
         self.send: SendNow = appender.send
         self._append_now = appender.append
 
@@ -90,6 +75,7 @@ class Intake:
             ProducerClosed, InvalidTopicError, UnknownTopicOrPartitionError: as
                 `TopicRoutes.acquire`.
         """
+        # The fast path returned None because this task has run for too long.
         if self._loop_yield.was_due:
             await self._loop_yield.yield_now()
         route = self._topics.by_topic.get(topic)
@@ -114,13 +100,11 @@ class Intake:
     async def append_batch(
         self, batch_builder: BatchBuilder, topic: str, partition: int | None
     ) -> DeliveryFuture:
-        """Queue a batch that the user has filled. Raises as `append`.
-
-        Without a partition, the partitioner chooses one as for a message without a key.
-        """
+        """Queue a batch that the user has filled. Raises as `append`."""
         since = self._clock()
         named = () if partition is None else (partition,)
         async with self._acquire_topic(topic, named) as route:
+            # As for a message without a key.
             queue = route.choose(None) if partition is None else route.queue(partition)
             self._topics.choose_format(queue)
             if batch_builder.has_explicit_timestamps and queue.magic == 0:
@@ -142,18 +126,9 @@ class Intake:
     ) -> list[DeliveryGroup]:
         """Append many messages, as many at a time as memory allows; return where they are.
 
-        The wait for earlier calls may take `delivery_timeout_ms`, and then each wait for memory. If
-        an error is raised, or the caller is cancelled, the messages that were appended before are
-        sent all the same.
-
-        Args:
-            topic: the topic.
-            messages: the messages.
-            partition: the partition of all messages. If it is None, a message goes to the partition
-                that it names; if it names none, to the one that the partitioner chooses.
-
-        Raises:
-            As `append`.
+        If an error is raised, or the caller is cancelled, the messages that were appended before
+        are sent all the same. If `partition` is None, a message goes to the partition that it
+        names; if it names none, to the one that the partitioner chooses. Raises as `append`.
         """
         too_large = await self._loop_yield.run_steps(
             messages.too_large(self._options.max_message_bytes)
@@ -200,7 +175,7 @@ class Intake:
         return self._append(queue, key, value, timestamp_ms, size, None)
 
     def _batch_full(self, batch: Batch, size: int) -> None:
-        """The appender has filled a batch; its last message takes `size` bytes."""
+        """Make a batch due that the appender has filled with a message of `size` bytes."""
         self._accumulator.messages_added(batch, size, self._clock())
 
     def _append(
@@ -225,8 +200,7 @@ class Intake:
     ) -> int:
         """Append messages, from index `start` on, to one batch, and return the next index.
 
-        Appends at least one message, and more while the batch and the memory have room. Yields to
-        the event loop if that is due.
+        Appends at least one message, and more while the batch and the memory have room.
         """
         accumulator, memory = self._accumulator, self._memory
         key = None if messages.keys is None else messages.keys[start]
@@ -250,10 +224,14 @@ class Intake:
                 start,
                 min(
                     batch.limit_bytes,
+                    # The size of one step is limited, so that a long list doesn't hold the event
+                    # loop.
                     size_before + size + min(memory.available_bytes(), _APPEND_BYTES),
                 ),
             )
         finally:
+            # Only the first message was acquired; this acquires the others, or releases it after an
+            # error.
             memory.release(size - (builder.size_bytes - size_before))
             accumulator.messages_added(batch, size, now)
         groups.append(DeliveryGroup(messages.indices[start:stop], batch.delivery, first, now_ms))
@@ -269,9 +247,8 @@ class Intake:
     ) -> AsyncIterator[TopicRoute]:
         """Acquire the topic, with the partitions named, within `delivery_timeout_ms`.
 
-        The body has to end by then if `bounded`.
-
-        Raises as `TopicRoutes.acquire` and `TopicRoutes.timed_out`, and KafkaTimeoutError.
+        The body has to end by then if `bounded`. Raises as `TopicRoutes.acquire` and
+        `TopicRoutes.timed_out`, and KafkaTimeoutError.
         """
         acquired = False
         try:
@@ -291,10 +268,7 @@ class Intake:
     def _measure(
         self, queue: PartitionQueue, key: Data, value: Data, timestamp_ms: int | None
     ) -> tuple[int, int]:
-        """Return the message's size in a message set, and the timestamp to store with it.
-
-        The timestamp is -1 in message format 0, else the given one or, without one, the current
-        time.
+        """Return the message's size in a message set, and its timestamp (-1 in format 0).
 
         Raises:
             MessageSizeTooLargeError: it exceeds `max_request_size` or `buffer_memory`.
@@ -337,14 +311,11 @@ class Intake:
         return size, timestamp
 
     async def _acquire_memory(self, size: int) -> None:
-        """Acquire memory. While a call waits for it, batches don't linger.
-
-        Raises:
-            KafkaTimeoutError: not within `delivery_timeout_ms`.
-        """
+        """Acquire memory; raise KafkaTimeoutError after `delivery_timeout_ms`."""
         memory = self._memory
         if memory.try_acquire(size):
             return
+        # While a call waits for memory, batches don't linger.
         self._accumulator.suspend_linger(self._clock())
         try:
             async with asyncio.timeout(self._options.delivery_timeout_s):

@@ -1,15 +1,12 @@
 """Bound the bytes that a producer buffers (`buffer_memory`).
 
 Counts the wire format, before compression, of all messages that are accepted and not yet
-acknowledged or failed. `intake` acquires bytes for messages, waiting if there are none; `outcome`
-releases them when a batch ends; `engine` closes the memory. The compiled appender
-(`_producer_c.pyx`) reads and writes the slots `_waiters`, `limit_bytes` and `used_bytes` directly.
+acknowledged or failed. The compiled appender (`_producer_c.pyx`) reads and writes the slots
+`_waiters`, `limit_bytes` and `used_bytes` directly.
 
-Invariants:
-
-- No acquisition raises `used_bytes` above `limit_bytes`. Only `release` of a negative size may.
-- Waiters are served in FIFO order: while one waits, no later caller acquires anything.
-- A waiter that is cancelled holds nothing, even if it was served in the same event-loop iteration.
+Invariants: only `release` of a negative size raises `used_bytes` above `limit_bytes`. Waiters are
+served in FIFO order: while one waits, no later caller acquires anything. A waiter that is cancelled
+holds nothing, even if it was served in the same event-loop iteration.
 """
 
 from __future__ import annotations
@@ -22,24 +19,18 @@ from aiokafka08.errors import KafkaError
 
 
 class BufferMemory:
-    """Counts bytes up to a limit.
-
-    Attributes:
-        limit_bytes: the limit.
-        used_bytes: bytes acquired and not released.
-    """
+    """Counts bytes up to a limit."""
 
     __slots__ = ("_closed", "_waiters", "limit_bytes", "used_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self.used_bytes = 0
+        self.used_bytes = 0  # bytes acquired and not released
         self._waiters: deque[tuple[asyncio.Future[None], int]] = deque()
         self._closed: KafkaError | None = None
 
     @property
     def waiters(self) -> int:
-        """Number of callers that wait in `acquire`."""
         return len(self._waiters)
 
     def available_bytes(self) -> int:
@@ -47,7 +38,6 @@ class BufferMemory:
         return 0 if self._waiters else self.limit_bytes - self.used_bytes
 
     def try_acquire(self, size: int) -> bool:
-        """Acquire bytes if that is possible without waiting."""
         if self._waiters or self._closed is not None or self.used_bytes + size > self.limit_bytes:
             return False
         self.used_bytes += size
@@ -56,8 +46,7 @@ class BufferMemory:
     async def acquire(self, size: int) -> None:
         """Acquire bytes; wait until earlier waiters are served and enough bytes are released.
 
-        Raises:
-            KafkaError: a copy of the error that `close` was called with.
+        Raises a copy of the KafkaError that `close` was called with.
         """
         if self._closed is not None:
             raise copy.copy(self._closed)

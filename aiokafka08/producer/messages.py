@@ -1,15 +1,10 @@
 """Many messages as columns: the `Messages` protocol, for lists and for Arrow batches.
 
-`AIOKafkaProducer.send_many` creates `ListedMessages`, `send_arrow` creates `ArrowMessages`;
-`Intake.append_many` appends either to batches. All knowledge of pyarrow is in
-`aiokafka08._core.arrow.ArrowRows`.
+All knowledge of pyarrow is in `aiokafka08._core.arrow.ArrowRows`.
 
-Invariants:
-
-- `ArrowMessages` creates no Python object per row, except for a partitioner that has to be called
-  for each row.
-- `too_large` and `split_by_queue` yield after a few milliseconds of work at most, so that the
-  caller can yield to the event loop.
+Invariants: `ArrowMessages` creates no Python object per row, except for a partitioner that has to
+be called for each row. `too_large` and `split_by_queue` yield after a few milliseconds of work at
+most, so that the caller can yield to the event loop.
 """
 
 from __future__ import annotations
@@ -31,19 +26,19 @@ from aiokafka08.producer.fast_path import Data, MessageColumns, choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import BinaryColumn, message_size
 
+# Listed messages that one step checks, or chooses the partitions of
 _STEP_MESSAGES: Final = 1024
-"""Listed messages that one step checks, or chooses the partitions of."""
+# Maximum number of listed messages that are split by queue at once. A batch costs as much as many
+# messages, so those of one partition should meet in one batch, though it lingers only for a short
+# time.
 _SPLIT_MESSAGES: Final = 32 * 1024
-"""Maximum number of listed messages that are split by queue at once. A batch costs as much as many
-messages, so those of one partition should meet in one batch, though it lingers only for a short
-time."""
+# Arrow rows that one step checks
 _MEASURED_ROWS: Final = 65536
-"""Arrow rows that one step checks."""
+# Maximum number of Arrow rows that one step splits by queue. Since splitting copies the rows, such
+# a step takes one or two milliseconds.
 _SPLIT_ROWS: Final = 8192
-"""Maximum number of Arrow rows that one step splits by queue. Since splitting copies the rows, such
-a step takes one or two milliseconds."""
+# Maximum number of bytes that one step splits by queue, estimated by the average size of a row
 _SPLIT_BYTES: Final = 2 * 1024 * 1024
-"""Maximum number of bytes that one step splits by queue, estimated by the average size of a row."""
 
 
 class Messages(Protocol):
@@ -69,17 +64,10 @@ class Messages(Protocol):
         """Return the partitions that the messages themselves name."""
 
     def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
-        """Find the first message larger than the limit.
-
-        Return its label for the error text, such as "message 7", and its size; None if no message
-        is too large.
-        """
+        """Find the first message that is too large; return its label and its size."""
 
     def may_choose_once(self, partitioner: Partitioner) -> bool:
-        """Whether to call the partitioner once for a run of messages instead of once for each.
-
-        True if neither keys nor named partitions decide, and the partitioner allows it.
-        """
+        """Whether to call the partitioner once for a run of messages instead of once for each."""
 
     def split_by_queue(
         self, route: TopicRoute, start: int
@@ -105,13 +93,12 @@ class ListedMessages:
         self.timestamps_ms = timestamps_ms
 
     def named_partitions(self) -> Sequence[int]:
-        """See `Messages`."""
         return ()
 
     def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
-        """See `Messages`."""
         all_keys = self.keys
         if (
+            # `longest()` creates no object per value.
             isinstance(self.values, BinaryColumn)
             and all_keys is None
             and message_size(1, None, None) + self.values.longest() <= limit_bytes
@@ -132,13 +119,11 @@ class ListedMessages:
         return None
 
     def may_choose_once(self, partitioner: Partitioner) -> bool:
-        """See `Messages`."""
         return self.keys is None and type(partitioner) in ANYWHERE_WITHOUT_KEY
 
     def split_by_queue(
         self, route: TopicRoute, start: int
     ) -> Generator[None, None, tuple[Iterable[tuple[PartitionQueue, Messages]], int]]:
-        """See `Messages`."""
         # A partitioner that is notified of new batches expects them before its next choices.
         most = _STEP_MESSAGES if isinstance(route.partitioner, BatchAware) else _SPLIT_MESSAGES
         end = min(start + most, len(self.values))
@@ -185,11 +170,9 @@ class ArrowMessages:
         return cls(ArrowRows.from_batch(batch, environment.wall_time_ms()))
 
     def named_partitions(self) -> Sequence[int]:
-        """See `Messages`."""
         return self._rows.named_partitions()
 
     def too_large(self, limit_bytes: int) -> Generator[None, None, tuple[str, int] | None]:
-        """See `Messages`."""
         overhead = message_size(1, None, None)
         for start in range(0, len(self.values), _MEASURED_ROWS):
             if start:
@@ -202,7 +185,6 @@ class ArrowMessages:
         return None
 
     def may_choose_once(self, partitioner: Partitioner) -> bool:
-        """See `Messages`."""
         return (
             self.keys is None
             and not self._rows.has_partitions
@@ -212,7 +194,6 @@ class ArrowMessages:
     def split_by_queue(
         self, route: TopicRoute, start: int
     ) -> Generator[None, None, tuple[Iterable[tuple[PartitionQueue, Messages]], int]]:
-        """See `Messages`."""
         yield from ()
         rows = self._rows.slice(
             start, min(_SPLIT_ROWS, _SPLIT_BYTES // self._rows.average_row_bytes + 1)

@@ -1,7 +1,4 @@
-"""Parse and check the producer's own options.
-
-`AIOKafkaProducer` calls `producer_options` at construction; the options of the network are checked
-by `_core.net.config`. All other modules of this package only read the resulting `ProducerOptions`.
+"""Parse and check the producer's own options; `_core.net.config` checks those of the network.
 
 Invariant: a wrong value raises at construction, with the option, the value and what is expected. An
 option that this client's protocol can't serve is refused there too, with the broker version that it
@@ -49,36 +46,23 @@ CompressionType = Literal["gzip", "snappy", "lz4"]
 
 @dataclass(frozen=True, slots=True)
 class ProducerOptions:
-    """Checked options; sizes in bytes, times in seconds.
+    """Checked options; sizes in bytes, times in seconds."""
 
-    Attributes:
-        required_acks: as on the wire: -1 for "all".
-        codec: the compression.
-        max_batch_size: size at which a batch is full.
-        max_request_size: size of the largest request.
-        buffer_memory: bytes that may be buffered.
-        linger_s: how long a batch waits for more messages.
-        delivery_timeout_s: how long a message may take.
-        max_in_flight: produce requests in flight per broker.
-        max_block_s: how long a call waits for metadata.
-        max_message_bytes: largest message, with its offset and size fields.
-        supported_lines: the broker lines that support `codec` and `required_acks`.
-    """
-
-    required_acks: int
+    required_acks: int  # as on the wire: -1 for "all"
     codec: Codec
-    max_batch_size: int
-    max_request_size: int
-    buffer_memory: int
-    linger_s: float
-    delivery_timeout_s: float
-    max_in_flight: int
-    max_block_s: float
-    max_message_bytes: int = field(init=False)
+    max_batch_size: int  # size at which a batch is full
+    max_request_size: int  # size of the largest request
+    buffer_memory: int  # bytes that may be buffered
+    linger_s: float  # how long a batch waits for more messages
+    delivery_timeout_s: float  # how long a message may take
+    max_in_flight: int  # produce requests in flight per broker
+    max_block_s: float  # how long a call waits for metadata
+    max_message_bytes: int = field(init=False)  # largest message, with its offset and size fields
+    # The broker lines that support `codec` and `required_acks`
     supported_lines: frozenset[BrokerLine] = field(init=False)
+    # Whether it matters which of the 0.8 lines a broker is. 0.8.0 and 0.8.1 don't know lz4, and
+    # return other offsets if they waited for replicas (docs/brokers.md 5.13).
     needs_exact_line: bool = field(init=False)
-    """Whether it matters which of the 0.8 lines a broker is. 0.8.0 and 0.8.1 don't know lz4, and
-    return other offsets if they waited for replicas (docs/brokers.md 5.13)."""
 
     def __post_init__(self) -> None:
         lines = set(BrokerLine)
@@ -105,10 +89,7 @@ class ProducerOptions:
         )
 
     def unsupported_line(self, version: BrokerVersion, broker: str) -> KafkaError:
-        """Return the error for a broker whose line isn't among `supported_lines`.
-
-        `broker`: how the text names the broker.
-        """
+        """Return the error for a broker (named `broker`) whose line isn't supported."""
         if self.codec is Codec.LZ4 and version.line < BrokerLine.V0_8_2:
             return UnsupportedCodecError(
                 f"compression_type='lz4' needs brokers from 0.8.2 on; {broker} is of the "
@@ -162,6 +143,7 @@ def producer_options(
     check_one_of("compression_type", compression_type, list(_CODECS))
     codec = _CODECS[compression_type]  # type: ignore[index]
     try:
+        # Fails now, not at the first batch, if the codec's library isn't installed.
         compress(codec, b"")
     except ModuleNotFoundError as error:
         raise KafkaConfigurationError(f"compression_type={compression_type!r}: {error}") from error
@@ -193,11 +175,7 @@ def _required_acks(acks: object) -> int:
 
 
 def check_duration(option: str, value: object) -> float:
-    """Return `value` if it is a number from 0 to 2**63 - 1; fractions are allowed.
-
-    Raises:
-        IllegalArgumentError: it isn't.
-    """
+    """Return `value` if it is a number from 0 to 2**63 - 1; else raise IllegalArgumentError."""
     number = as_number(value)
     if number is None or not 0 <= number <= MAX_INT64:
         raise IllegalArgumentError(f"{option}={shortened(value)}: expected a finite number >= 0")

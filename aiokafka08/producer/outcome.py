@@ -1,23 +1,10 @@
 """Decide what happens to a batch after its request, and carry the decision out.
 
-`decide` is pure: it maps a broker's response for one batch to a `BatchDecision`, with the table of
-error codes in `errors`. `BatchResolver` carries decisions out: it acknowledges, retries, splits or
-fails batches. `sink` calls it with responses and lost connections, `sender` when batches expire and
-when the producer stops. `accumulator` keeps the batches that are retried.
-
-Invariants:
-
-- A batch is acknowledged only if a response reports success and an offset for its partition. With
-  acks=0 it is acknowledged when its request is written to the socket, though the broker may never
-  read it.
-- After a retriable error code a batch is retried until its deadline (`delivery_timeout_ms`). After
-  errors that the client can't explain it is retried at most `MAX_UNEXPLAINED_RETRIES` times; then
-  it fails with the last of them.
-- A broker stores all messages of a batch or none. If it may refuse a batch because of single
-  messages, the batch is split until only these fail. The halves keep the order of their messages.
-- The bytes of a batch are released to `memory` once, when the accumulator finishes it. So a batch
-  that expires in flight keeps its memory until its request ends. A split releases nothing: each
-  half releases its own bytes.
+Invariants: a batch is acknowledged only if a response reports success and an offset for its
+partition, or with acks=0 when its request is written. After a retriable error code it is retried
+until its deadline, after an unexplained error at most `MAX_UNEXPLAINED_RETRIES` times. The bytes of
+a batch are released to `memory` once, when the accumulator finishes it; so a batch that expires in
+flight keeps its memory until its request ends, and each half of a split releases its own bytes.
 """
 
 from __future__ import annotations
@@ -56,12 +43,12 @@ from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry, count_tex
 MAX_UNEXPLAINED_RETRIES: Final = 5
 """How often a batch is retried for a reason that the client doesn't know."""
 
+# The codes by which brokers refuse a message without a key to a compacted topic, among others
+# (docs/brokers.md 5.11)
 _BY_KEY: Final = frozenset({CorruptRecordException.errno, InvalidRecordError.errno})
-"""The codes by which brokers refuse a message without a key to a compacted topic, among others
-(docs/brokers.md 5.11)."""
+# The codes by which brokers refuse a whole batch because of single messages in it, among other
+# reasons
 _BY_MESSAGE: Final = _BY_KEY | {InvalidTimestampError.errno}
-"""The codes by which brokers refuse a whole batch because of single messages in it, among other
-reasons."""
 
 
 class Outcome(enum.Enum):
@@ -74,23 +61,14 @@ class Outcome(enum.Enum):
 
 
 class BatchDecision(NamedTuple):
-    """The outcome of a batch, and what else the response calls for.
+    """The outcome of a batch, and further consequences of the response."""
 
-    Attributes:
-        outcome: what happens to the batch.
-        error: the reason; None if the batch is stored.
-        may_be_stored: a retry may store the messages twice.
-        refresh: refresh the metadata.
-        too_large: the size of the batch is the reason.
-        unexplained: the client doesn't know the reason.
-    """
-
-    outcome: Outcome
-    error: KafkaError | None = None
-    may_be_stored: bool = False
+    outcome: Outcome  # what happens to the batch
+    error: KafkaError | None = None  # the reason; None if the batch is stored
+    may_be_stored: bool = False  # a retry may store the messages twice
     refresh: bool = False
-    too_large: bool = False
-    unexplained: bool = False
+    too_large: bool = False  # the size of the batch is the reason
+    unexplained: bool = False  # the client doesn't know the reason
 
 
 def decide(
@@ -102,18 +80,13 @@ def decide(
     key_lengths: Callable[[], tuple[int, int]],
     waits_for_replicas: bool = False,
 ) -> BatchDecision:
-    """Decide the outcome of a batch from the broker's response.
+    """Map the broker's response for a batch, None if it left the partition out, to an outcome.
 
     Args:
-        response: the response for the partition; None if the broker left the partition out.
-        topic_partition: the batch's partition.
-        messages: number of messages in the batch.
         unexplained_retries: how often the batch was retried for unknown reasons.
         key_lengths: returns the lengths of the shortest and the longest key in the batch; no key
             counts as -1.
-        waits_for_replicas: acks is neither 0 nor 1. A broker that ceases to lead the partition
-            while it waits returns NotLeaderForPartition, though it has appended the messages, and
-            the new leader may have them too (docs/brokers.md 5.16).
+        waits_for_replicas: acks is neither 0 nor 1.
     """
     if response is not None and response.error_code == 0 and response.offset >= 0:
         return BatchDecision(Outcome.STORED)
@@ -132,6 +105,9 @@ def decide(
         return _decide_unexplained(error, unexplained_retries, may_be_stored=True)
     match action_for(code):
         case Action.REFRESH:
+            # A broker that ceases to lead the partition while it waits for replicas returns this
+            # code, though it has appended the messages, and the new leader may have them too
+            # (docs/brokers.md 5.16).
             may_be_stored = waits_for_replicas and code == NotLeaderForPartitionError.errno
             return BatchDecision(Outcome.RETRY, error, may_be_stored, refresh=True)
         case Action.BACK_OFF | Action.NOT_STORED:
@@ -154,6 +130,8 @@ def _decide_refused(
     error: BrokerResponseError, where: str, messages: int, shortest_key: int, longest_key: int
 ) -> BatchDecision:
     """Decide about a batch that the broker may have refused because of single messages in it."""
+    # A broker stores all messages of a batch or none. Splitting goes on until only the refused
+    # messages fail; the halves keep the order.
     if error.errno not in _BY_KEY:
         outcome = Outcome.SPLIT if messages > 1 else Outcome.FAILED
         return BatchDecision(outcome, error)
@@ -180,12 +158,8 @@ def _decide_unexplained(error: KafkaError, retries: int, *, may_be_stored: bool)
 class BatchResolver:
     """Acknowledges, retries, splits and fails batches.
 
-    Keeps four things in agreement: the accumulator, the delivery that the callers wait for, the
+    Invariant: four things agree: the accumulator, the delivery that the callers wait for, the
     buffer memory, and the telemetry.
-
-    Attributes:
-        messages_sent: number of messages acknowledged (with acks=0: written).
-        messages_failed: messages of failed batches.
     """
 
     def __init__(
@@ -197,8 +171,8 @@ class BatchResolver:
         telemetry: Telemetry,
         required_acks: int,
     ) -> None:
-        self.messages_sent = 0
-        self.messages_failed = 0
+        self.messages_sent = 0  # number of messages acknowledged (with acks=0: written)
+        self.messages_failed = 0  # messages of failed batches
         self._accumulator = accumulator
         self._memory = memory
         self._metadata = metadata
@@ -217,13 +191,9 @@ class BatchResolver:
     ) -> None:
         """Carry out what the broker's response means for a batch in flight.
 
-        Args:
-            batch: the batch.
-            response: the response for its partition; None if the broker left it out.
-            base_offset: offset of its first message, if it is stored. Can differ from
-                `response.offset`, because some brokers return the offset after the batch.
-            magic: message format in which it was sent.
-            now: the time.
+        `base_offset`: offset of its first message, if it is stored; can differ from
+        `response.offset`, because some brokers return the offset after the batch.
+        `magic`: the format in which it was sent.
         """
         decision = decide(
             response,
@@ -235,6 +205,7 @@ class BatchResolver:
         )
         if decision.outcome is Outcome.STORED:
             assert response is not None
+            # The callers of an expired batch have their error already.
             if not batch.is_expired:
                 self.messages_sent += batch.count
             batch.delivery.acknowledge(base_offset, response.timestamp, has_timestamps=magic > 0)
@@ -258,10 +229,7 @@ class BatchResolver:
             self.fail(batch, self._config.named(decision.error), now)
 
     def retry(self, batch: Batch, error: KafkaError, now: float, *, may_be_stored: bool) -> None:
-        """Put a batch in flight back into its queue, to be sent again after a backoff.
-
-        `may_be_stored`: the broker may have stored it, so it may be stored twice.
-        """
+        """Put a batch in flight back into its queue, to be sent again after a backoff."""
         if batch.is_expired:
             self.finish(batch, now)
             return
@@ -273,21 +241,16 @@ class BatchResolver:
         self._accumulator.put_back(batch, now, wait_s)
 
     def fail(self, batch: Batch, error: KafkaError, now: float) -> None:
-        """Fail a batch."""
         self._fail_delivery(batch, error)
         self.finish(batch, now)
 
     def fail_all(self, batches: Iterable[Batch], error: KafkaError, now: float) -> None:
-        """Fail several batches with the same error."""
         for batch in batches:
             self.fail(batch, error, now)
 
     def acknowledge_written(self, batch: Batch) -> None:
-        """acks=0: acknowledge the messages of a batch that was written to the socket.
-
-        The caller calls `finish` later, once the broker has read the batch or the connection is
-        lost.
-        """
+        """acks=0: acknowledge a batch that was written to the socket."""
+        # The caller calls `finish` once the broker has read the batch or the connection is lost.
         self.messages_sent += batch.count
         batch.delivery.acknowledge(-1, -1, has_timestamps=False)
 
@@ -298,11 +261,7 @@ class BatchResolver:
         self._memory.release(batch.builder.size_bytes)
 
     def expire(self, now: float, reason: Callable[[], str]) -> None:
-        """Fail the batches whose deadline is over.
-
-        A batch in flight fails too, but keeps its memory until its request ends. `reason` returns
-        a text for the error of batches for which no other reason is known.
-        """
+        """Fail the batches whose deadline is over; `reason` returns the default reason."""
         for batch in self._accumulator.expire(now):
             topic, partition = batch.queue.topic_partition
             limit_ms = self._accumulator.delivery_timeout_s * 1000
@@ -323,6 +282,7 @@ class BatchResolver:
                 ),
             )
             batch.delivery.finish()
+            # A batch in flight keeps its memory until its request ends.
             if not batch.in_flight:
                 self._memory.release(batch.builder.size_bytes)
 

@@ -1,19 +1,9 @@
 """Schedule the passes of a sender.
 
-`Sender` makes the `PassScheduler` and gives it the pass. The accumulator calls `wake` when a batch
-is buffered or due; a sink calls `wake`, sets the timer for the deadlines of its requests, and
-encloses the handling of responses in `responses_begin` and `responses_end`.
-
-Invariants:
-
-- `wake` schedules a pass for the next event-loop iteration, unless one is scheduled already. So the
-  messages that tasks buffer in one iteration are handled by one pass. The timer runs its pass at
-  once.
-- While responses are handled, neither the callbacks of the completed futures nor a pass run. After
-  it both run at once: the tasks that wait for the responses run, and one pass sends what they have
-  buffered. So in a loop that sends one message and waits for it, a message takes one iteration of
-  the event loop.
-- After `stop` no pass runs.
+Invariants: `wake` schedules a pass for the next event-loop iteration, unless one is scheduled
+already, so one pass handles the messages that tasks buffer in one iteration. While responses are
+handled, neither the callbacks of the completed futures nor a pass run; after it both run at once.
+After `stop` no pass runs.
 """
 
 from __future__ import annotations
@@ -27,10 +17,7 @@ from aiokafka08.producer.batch_delivery import CallbackQueue
 class PassScheduler:
     """Runs the passes of one sender, in the running event loop.
 
-    Args:
-        callback_queue: runs the callbacks of completed futures.
-        run_pass: the pass; must not raise.
-        check_deadlines: called when the timer expires, before its pass; must not raise.
+    Invariant: neither `run_pass` nor `check_deadlines`, which precedes the timer's pass, raises.
     """
 
     def __init__(
@@ -66,6 +53,9 @@ class PassScheduler:
         """Run the tasks that wait for the responses, then a pass if they have buffered messages."""
         if not self._in_responses:
             return
+        # The tasks that wait for the responses run first, so the pass sends what they buffer. A
+        # loop that sends one message and waits for it then takes one event-loop iteration per
+        # message.
         all_have_run = self._callback_queue.release()
         self._in_responses = False
         if self._wakes_after_responses:
@@ -90,7 +80,6 @@ class PassScheduler:
         self._timer = self._loop.call_at(time, self._timer_expired)
 
     def stop(self) -> None:
-        """Run no more passes; safe to call twice."""
         self._stopped = True
         for handle in (self._next_pass, self._timer):
             if handle is not None:

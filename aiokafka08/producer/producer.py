@@ -67,8 +67,8 @@ if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
 _DEFAULT_PARTITIONER: Final = DefaultPartitioner()
+# The default of `acks`, by the name of aiokafka's sentinel; FastStream passes it
 _missing = 1
-"""The default of `acks`, by the name of aiokafka's sentinel; FastStream passes it."""
 _COUNTERS: Final = (
     "batches_failed",
     "acks0_unknown",
@@ -859,8 +859,8 @@ class AIOKafkaProducer:
         return serialize_pair(key, value, *self._serializers)
 
 
+# `send()` as this module defines it
 _SEND: Final = AIOKafkaProducer.send
-"""`send()` as this module defines it."""
 
 
 def _not_now(*arguments: object) -> None:

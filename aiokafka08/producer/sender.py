@@ -1,10 +1,5 @@
 """Run the sending side of a producer: decide when to send, expire batches, watch for leaders.
 
-`engine` creates and stops the `Sender`, which owns the accumulator and one `Sink` per leader.
-`AIOKafkaProducer` calls `flush`. `passes` runs a pass when the accumulator or a sink wakes it, and
-at the end of a linger, of a backoff, or at a deadline of a batch or of a request in flight. A pass
-expires batches, then lets the sinks with due batches send.
-
 Invariant: an unexpected exception in a pass or a sink is passed to `on_crash`, which ends the
 producer. It is never only logged while callers wait for messages that can't be sent any more.
 """
@@ -30,30 +25,13 @@ from aiokafka08.producer.sink import Encode, Sink
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.structs import TopicPartition
 
+# Shortest time between two metadata refreshes because of missing leaders. Applies if
+# `retry_backoff_ms` is lower, for example 0.
 _MIN_LEADER_RETRY_S: Final = 0.01
-"""Shortest time between two metadata refreshes because of missing leaders.
-
-Applies if `retry_backoff_ms` is lower, for example 0.
-"""
 
 
 class Sender:
-    """Sends what the accumulator buffers, from its construction until `stop`, in the running loop.
-
-    Args:
-        router: the network.
-        memory: the memory that finished batches release.
-        options: the producer's options.
-        new_delivery: creates the delivery of a new batch.
-        callback_queue: runs the callbacks of completed futures.
-        on_crash: called with an unexpected exception; may call `abort`.
-        offload: compresses large requests.
-
-    Attributes:
-        accumulator: the buffered batches.
-        resolver: ends batches, and counts their messages.
-        passes: runs the passes.
-    """
+    """Sends what the accumulator buffers, from its construction until `stop`."""
 
     def __init__(
         self,
@@ -77,6 +55,7 @@ class Sender:
             new_delivery=new_delivery,
             wake_sender=self.passes.wake,
         )
+        # Ends batches, and counts their messages
         self.resolver = BatchResolver(
             self.accumulator,
             memory,
@@ -96,7 +75,6 @@ class Sender:
 
     @property
     def sinks(self) -> list[Sink]:
-        """One sink for each broker that had due batches so far."""
         return list(self._sinks.values())
 
     async def flush(self) -> None:
@@ -114,10 +92,8 @@ class Sender:
         self.resolver.fail_all(self.accumulator.flush(now), error, now)
 
     async def stop(self, error: KafkaError) -> None:
-        """Call `abort`, and wait until the background work has ended.
-
-        If the caller is cancelled while it waits, everything has been stopped all the same.
-        """
+        """Call `abort`, and wait until the background work has ended."""
+        # Nothing waits before this: a caller that is cancelled has stopped everything all the same.
         self.abort(error)
         for sink in self._sinks.values():
             await sink.wait_stopped()
@@ -150,6 +126,7 @@ class Sender:
             sink.send_due()
         leaderless = accumulator.has_ready(None)
         next_time = accumulator.end_pass()
+        # Batches without a leader wake no sink, so the metadata is refreshed until one is known.
         if leaderless:
             self._router.metadata.request_refresh()
             retry_at = now + max(self._router.config.retry_backoff_s, _MIN_LEADER_RETRY_S)

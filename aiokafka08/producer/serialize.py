@@ -1,11 +1,7 @@
 """Turn keys and values into bytes: apply the user's serializers and check the results. Pure.
 
-`AIOKafkaProducer` and `BatchBuilder` call `serialize_pair` for one message; `send_many` runs
-`serialize_all`.
-
-Invariant: in each column (values, keys, timestamps) `serialize_all` yields after at most 1024
-checked items, and after at most 64 items that an iterator or a serializer returns, so that its
-caller can yield to the event loop. It doesn't yield between two columns.
+Invariant: within a column (values, keys, timestamps) `serialize_all` yields after each step of
+limited size, so that its caller can yield to the event loop. It doesn't yield between two columns.
 """
 
 from __future__ import annotations
@@ -19,11 +15,11 @@ from aiokafka08.errors import IllegalArgumentError
 
 Serializer = Callable[[Any], bytes | None]
 
+# Items whose type or range one step checks
 _CHECKED_PER_STEP: Final = 1024
-"""Items whose type or range one step checks."""
+# Items that one step takes from an iterator or a serializer. The number is lower because each item
+# runs the user's code, which takes longer than a check.
 _DRAWN_PER_STEP: Final = 64
-"""Items that one step takes from an iterator or a serializer. The number is lower because each item
-runs the user's code, which takes longer than a check."""
 
 _BYTES_OR_NONE: Final = {bytes, type(None)}
 
@@ -31,13 +27,8 @@ _BYTES_OR_NONE: Final = {bytes, type(None)}
 def to_bytes(field: str, data: Any, index: int | None = None) -> bytes | None:
     """Return `data` as bytes or None; mutable buffers are copied.
 
-    Args:
-        field: "key" or "value", for the error.
-        data: the key or value.
-        index: the index of its message among many, for the error.
-
-    Raises:
-        TypeError: it is neither a buffer nor None.
+    `field` ("key" or "value") and `index`, among many messages, are for the error. Raises TypeError
+    if it is neither a buffer nor None.
     """
     if data is None or isinstance(data, bytes):
         return data
@@ -52,12 +43,7 @@ def to_bytes(field: str, data: Any, index: int | None = None) -> bytes | None:
 def serialize_pair(
     key: Any, value: Any, key_serializer: Serializer | None, value_serializer: Serializer | None
 ) -> tuple[bytes | None, bytes | None]:
-    """Serialize the key and the value of one message.
-
-    Raises:
-        TypeError: one of them isn't bytes.
-        IllegalArgumentError: both are None.
-    """
+    """Serialize one message; raise TypeError, or IllegalArgumentError if both are None."""
     key_bytes = to_bytes("key", key if key_serializer is None else key_serializer(key))
     value_bytes = to_bytes("value", value if value_serializer is None else value_serializer(value))
     if key_bytes is None and value_bytes is None:
@@ -77,16 +63,14 @@ def serialize_all(
     """Return values, keys and timestamps of many messages, as sequences of the same length.
 
     Unlike in `serialize_pair`, the key and the value of a message may both be None, so that a topic
-    with such messages can be copied. Arguments with a length are copied in the first step, since
-    other tasks may change them between two steps.
+    with such messages can be copied.
 
     Raises:
         TypeError: a key or value isn't bytes, or an argument is a string instead of a list.
         IllegalArgumentError: the lengths differ, or a timestamp isn't from 0 to 2**63 - 1.
-
-    The text of an error about one message contains the message's index. An exception that a
-    serializer raises gets a note (`add_note`) with the index instead.
+        Exception: what a serializer raises, with the message's index as a note.
     """
+    # Sized arguments are copied in the first step: other tasks may change them between two steps.
     values = _copy_list("value", values)
     keys = None if keys is None else _copy_list("key", keys)
     timestamps_ms = None if timestamps_ms is None else _copy_if_sized(timestamps_ms)
@@ -107,6 +91,7 @@ def serialize_all(
         for start, part in _steps(timestamps):
             if start:
                 yield
+            # One check for the whole part; only if it fails, one for each item.
             if set(map(type, part)) != {int} or min(part) < 0 or max(part) > MAX_INT64:
                 for index, timestamp_ms in enumerate(part, start):
                     timestamps[index] = check_not_negative(f"timestamps_ms[{index}]", timestamp_ms)
@@ -114,7 +99,6 @@ def serialize_all(
 
 
 def nothing_to_send() -> IllegalArgumentError:
-    """Return the error for a message with neither key nor value."""
     return IllegalArgumentError("key=None and value=None: expected a key or a value")
 
 

@@ -1,33 +1,11 @@
 """Send the due batches of one broker: connect, drain, write, and match responses to batches.
 
-`sender` creates a `Sink` for each leader. It calls `send_due` in its passes, and `retry_moved` when
-the metadata changes. Batches come from `accumulator`, connections from `_core.net.router`;
-responses and failures go to `outcome`.
-
-Invariants:
-
-- Batches stay in their queues, where they can still grow, until a connection is open and writable.
-  If connecting fails with an error that isn't retriable, the due batches fail.
-- At most `max_in_flight_requests_per_connection` produce requests are in flight, and no further one
-  is sent while the `SendWindow` is full. No two of them carry batches of the same partition, unless
-  acks=0.
-- One request at a time is compressed, and requests are written in the order in which they were
-  drained. A large one is compressed in a thread (`_core.concurrency.offload`), and no other request
-  is drained meanwhile. Between two smaller ones the event loop runs.
-- Until `stop`, the sink hands each drained batch to `BatchResolver` exactly once per request: by
-  `resolve`, `retry` or `fail`. With acks=0 it calls `acknowledge_written` when the request is
-  written, and `finish` when the request ends.
-- After `stop` the sink hands over no batch. `Sender.abort`, which called `stop`, fails all
-  unfinished batches, whether buffered or in flight.
-
-With acks=0 a broker doesn't respond to a produce request. So a tiny ListOffsets request follows
-each one on the same connection: the response to it shows that the broker has read everything before
-it. If a produce request fails, the broker closes the connection. The outcome of every message sent
-since the last ListOffsets request that was answered is then unknown (docs/brokers.md 3.3).
-
-When a broker stays silent and metadata names another leader for a partition, the sink takes that
-partition's batch back from the request in flight and retries it. The batch may be stored twice, as
-after any lost connection.
+Invariants: batches stay in their queues, where they can still grow, until a connection is open and
+writable. No two produce requests in flight carry batches of the same partition, unless acks=0.
+Requests are written in the order in which they were drained. Until `stop`, the sink hands each
+drained batch to `BatchResolver` exactly once per request: by `resolve`, `retry` or `fail`, with
+acks=0 by `acknowledge_written` when the request is written and `finish` when it ends. After `stop`
+it hands over none: `Sender.abort` fails all unfinished batches.
 """
 
 from __future__ import annotations
@@ -63,15 +41,15 @@ from aiokafka08.protocol.requests.produce import (
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.telemetry import Acks0Unknown
 
+# Share of `request_timeout_ms` that the broker may wait for its replicas. Its response, with the
+# error code, then arrives before the client times out.
 _BROKER_TIMEOUT_SHARE: Final = 0.9
-"""Share of `request_timeout_ms` that the broker may wait for its replicas. Its response, with the
-error code, then arrives before the client times out."""
 
 _MAX_INT32: Final = 2**31 - 1
 
+# After a request of many batches, the event loop runs once for each so many before the next one. To
+# send them takes about a millisecond, and a busy task gets up to four (`loop_yield.HOLD_S`).
 _BATCHES_PER_ITERATION: Final = 32
-"""After a request of many batches, the event loop runs once for each so many before the next one.
-To send them takes about a millisecond, and a busy task gets up to four (`loop_yield.HOLD_S`)."""
 
 
 Encode = Callable[[MessageSetBuilder, int], Buffer]
@@ -79,20 +57,7 @@ Encode = Callable[[MessageSetBuilder, int], Buffer]
 
 
 class _ProduceInFlight:
-    """A produce request in flight, which waits for its response (`transport.ResponseWaiter`).
-
-    Attributes:
-        batches: the batches; the sink may take some of them back.
-        sent_batches: number of batches when it was sent.
-        sent_bytes: bytes of their message sets.
-        sent_at: when it was sent.
-        is_alone: no other request was in flight then.
-        connection: the connection.
-        times_out_at: loop time at which the sink gives the request up.
-        overdue_at: loop time at which the response is overdue, or overdue for another while.
-        is_overdue: the response is overdue.
-        is_ended: the sink waits for no response, or not any more.
-    """
+    """A produce request in flight, which waits for its response (`transport.ResponseWaiter`)."""
 
     __slots__ = (
         "_sink",
@@ -119,16 +84,17 @@ class _ProduceInFlight:
         alone: bool,
     ) -> None:
         self._sink = sink
-        self.batches = batches
-        self.sent_batches = len(batches)
-        self.sent_bytes = size_bytes
+        self.batches = batches  # the batches; the sink may take some of them back
+        self.sent_batches = len(batches)  # number of batches when it was sent
+        self.sent_bytes = size_bytes  # bytes of their message sets
         self.sent_at = now
-        self.is_alone = alone
+        self.is_alone = alone  # no other request was in flight then
         self.connection = connection
-        self.times_out_at = 0.0
+        self.times_out_at = 0.0  # loop time at which the sink gives the request up
+        # Loop time at which the response is overdue, or overdue for another while
         self.overdue_at = now + sink.overdue_s
         self.is_overdue = False
-        self.is_ended = False
+        self.is_ended = False  # the sink waits for no response, or not any more
 
     @property
     def is_broker_silent(self) -> bool:
@@ -136,30 +102,20 @@ class _ProduceInFlight:
         return self.is_overdue and self.connection.response_wait_s > self._sink.overdue_s / 2
 
     def done(self) -> bool:
-        """Return `is_ended`."""
         return self.is_ended
 
     def set_result(self, response: Any) -> None:
-        """Pass the response to the sink."""
         self._sink.response_received(self, response)
 
     def set_exception(self, error: KafkaConnectionError) -> None:
-        """Tell the sink that the connection is lost."""
         self._sink.request_failed(self, error)
 
     def match(
         self, response: ProduceResponse, required_acks: int, snapshot: ClusterSnapshot
     ) -> Iterator[tuple[Batch, ProducedPartition | None, int, int]]:
-        """Yield what the response says about each batch.
+        """Yield each batch with the broker's response for its partition (None if it left it out).
 
-        That is the batch, the broker's response for its partition (None if the broker left it out),
-        the offset of its first message if it is stored, and the message format in which it was
-        sent.
-
-        Brokers below 0.8.2 return the offset after a batch, not that of its first message, if they
-        waited for replicas. They wait if acks isn't 1 and a partition of the request has more than
-        one replica, or doesn't exist on this broker: that one then fails with offset 0, not -1
-        (docs/brokers.md 5.13).
+        Then the offset of its first message if it is stored, and the message format it was sent in.
         """
         version = self.connection.version
         assert version.is_exact or required_acks == 1  # see `Sink._connect`
@@ -169,6 +125,10 @@ class _ProduceInFlight:
             for topic in response.topics
             for partition in topic.partitions
         }
+        # Brokers below 0.8.2 return the offset after a batch, not that of its first message, if
+        # they waited for replicas. They wait if acks isn't 1 and a partition of the request has
+        # more than one replica, or doesn't exist on this broker: that one then fails with offset 0,
+        # not -1 (docs/brokers.md 5.13).
         returns_next_offset = (required_acks != 1 and version.line < BrokerLine.V0_8_2) and (
             any(self._is_replicated(batch, snapshot) for batch in self.batches)
             or any(produced.error_code and produced.offset == 0 for produced in responses.values())
@@ -187,15 +147,7 @@ class _ProduceInFlight:
 
 
 class Sink:
-    """Sends to one broker.
-
-    Attributes:
-        bytes_sent: bytes of message sets written, compressed, retries included.
-        requests_sent: number of produce requests written.
-        last_error: why the broker can't be reached; None if it can.
-        overdue_s: seconds after which a response is overdue (`NetLimits`).
-        window: how much is sent before responses come; each connection has its own.
-    """
+    """Sends to one broker."""
 
     def __init__(
         self,
@@ -209,9 +161,10 @@ class Sink:
         offload: Offload,
         encode: Encode,
     ) -> None:
-        self.bytes_sent = 0
-        self.requests_sent = 0
-        self.last_error: KafkaError | None = None
+        self.bytes_sent = 0  # bytes of message sets written, compressed, retries included
+        self.requests_sent = 0  # number of produce requests written
+        self.last_error: KafkaError | None = None  # why the broker can't be reached; None if it can
+        # Seconds after which a response is overdue (`NetLimits`)
         self.overdue_s = router.config.limits.overdue_s
         self._node_id = node_id
         self._router = router
@@ -224,6 +177,7 @@ class Sink:
         self._encode = encode
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
+        # How much is sent before responses come; each connection has its own
         self.window = self._new_window(router.expected_round_trip_s(node_id))
         self._requests: dict[_ProduceInFlight, None] = {}
         self._connecting: asyncio.Task[None] | None = None
@@ -236,21 +190,14 @@ class Sink:
 
     @property
     def in_flight(self) -> int:
-        """Number of produce requests in flight."""
         return len(self._requests)
 
     @property
     def round_trip_s(self) -> float:
-        """The round trip to the broker, as its `SendWindow` knows it."""
         return self.window.round_trip_s
 
     def send_due(self) -> None:
-        """Send due batches until none is left.
-
-        Stops earlier when the connection isn't writable, when `max_in_flight` requests are in
-        flight, when the window is full, or after a request that is compressed. The next response,
-        or the end of the compression, calls this again.
-        """
+        """Send due batches until none is left or the broker has to respond first."""
         mute = self._options.required_acks != 0
         while (
             len(self._requests) < self._options.max_in_flight
@@ -289,7 +236,7 @@ class Sink:
                 self._next_send = self._loop.call_soon(self._pause, pause)
 
     def _pause(self, iterations: int) -> None:
-        """Count an iteration of the event loop; after the last one, send."""
+        # Count an iteration of the event loop; send after the last one.
         self._next_send = None
         if iterations > 1:
             self._next_send = self._loop.call_soon(self._pause, iterations - 1)
@@ -300,11 +247,8 @@ class Sink:
             self._on_crash(error)
 
     def retry_moved(self, snapshot: ClusterSnapshot) -> None:
-        """Take back batches from a silent broker if their partitions have another leader now.
-
-        They are retried. A response that comes later is read and dropped. With acks=0 no batch
-        waits for a response, so there is nothing to retry.
-        """
+        """Take back batches from a silent broker if their partitions have another leader now."""
+        # With acks=0 no batch waits for a response, so there is nothing to retry.
         if self._options.required_acks == 0 or self._stopped:
             return
         now = self._loop.time()
@@ -318,6 +262,8 @@ class Sink:
                 error = KafkaTimeoutError(
                     f"node {self._node_id}: no response yet, and node {leader} is the leader now"
                 )
+                # The batch may be stored twice, as after any lost connection. A response that comes
+                # later is read and dropped.
                 self._resolver.retry(batch, error, now, may_be_stored=True)
             request.batches = staying
             if not staying:
@@ -342,7 +288,6 @@ class Sink:
             self._passes.set_timer(min(request.times_out_at, request.overdue_at))
 
     def stop(self) -> None:
-        """Stop sending; the caller fails the batches in flight."""
         self._stopped = True
         for request in self._requests:
             request.is_ended = True
@@ -354,7 +299,6 @@ class Sink:
                 pending.cancel()
 
     async def wait_stopped(self) -> None:
-        """Wait, after `stop`, until the background work has ended."""
         tasks = [task for task in (self._connecting, self._compressing) if task is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -416,6 +360,7 @@ class Sink:
         encode = partial(_encode_all, builders, version.magic, self._encode)
         size_bytes = sum(batch.builder.size_bytes for batch in batches)
         if size_bytes > LONG_COMPRESS_BYTES[self._options.codec]:
+            # No other request is drained while a thread compresses this one.
             self._compressing = self._loop.create_task(
                 self._compress(connection, batches, encode),
                 name=f"aiokafka08 compress for node {self._node_id}",
@@ -440,12 +385,11 @@ class Sink:
             self._on_crash(error)
 
     def _compression_ended(self, batches: list[Batch], task: asyncio.Task[None]) -> None:
-        """Retry the batches if the task was cancelled, perhaps before its first step.
-
-        By `stop`, or by a program that cancels all tasks, as asyncio.run() does at its end.
-        """
+        """Retry the batches if the task was cancelled, perhaps before its first step."""
         if self._compressing is task:
             self._compressing = None
+        # Cancelled by `stop`, or by a program that cancels all tasks, as asyncio.run() does at its
+        # end.
         if task.cancelled() and not self._stopped:
             topic, partition = batches[0].queue.topic_partition
             cancelled = KafkaError(f"produce to {topic}/{partition}: compression was cancelled")
@@ -490,6 +434,10 @@ class Sink:
         try:
             connection.send(produce, request)
             if acks == 0:
+                # A broker doesn't respond to this produce request. The response to the tiny request
+                # behind it shows that the broker has read everything before. If the produce request
+                # fails, the broker closes the connection, and the outcome of all messages sent
+                # since the last such response is unknown (docs/brokers.md 3.3).
                 connection.send(ListOffsetsRequest(-1, []), request, version=0)
         except KafkaConnectionError as error:
             for batch in encoded:
@@ -509,12 +457,9 @@ class Sink:
     # --- the end of a request ---------------------------------------------------------------------
 
     def response_received(self, request: _ProduceInFlight, response: ProduceResponse) -> None:
-        """End a request by its response, and send what waited for that.
-
-        Doesn't run the callers' tasks: the sender does that once all responses in the received data
-        are handled.
-        """
+        """End a request by its response, and send what waited for that."""
         self._end(request)
+        # The callers' tasks run once all responses in the received data are handled.
         self._passes.responses_begin()
         try:
             now = self._loop.time()
@@ -568,9 +513,7 @@ class Sink:
     ) -> None:
         """acks=0: finish the batches of a request that has ended.
 
-        If `error` is None, the broker has read the request; else it may not have. If the connection
-        is lost, all other requests on it are finished too, and the partitions of grown batches in
-        this one get smaller batches.
+        If `error` is None, the broker has read the request; else it may not have.
         """
         ended = [request]
         if error is not None:
@@ -599,10 +542,7 @@ class Sink:
 def _encode_all(
     builders: list[MessageSetBuilder], magic: int, encode: Encode
 ) -> list[Buffer | Exception]:
-    """Return the message set of each builder, or the exception that encoding it raised.
-
-    `magic`: the highest message format that the broker can read.
-    """
+    """Return the message set of each builder, or the exception that encoding it raised."""
     encoded: list[Buffer | Exception] = []
     for builder in builders:
         try:

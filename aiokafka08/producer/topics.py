@@ -1,9 +1,7 @@
-"""What the producer knows of each topic: partitions, partitioner, queues, and who may append next.
+"""What the producer knows of each topic: partitions, partitioner, queues, and the calls that wait.
 
-`TopicRoutes` follows the metadata snapshots and passes leaders to the accumulator. `intake` calls
-it to find the queue of a message; `fast_path` reads `TopicRoute` directly. `AIOKafkaProducer` calls
-`partitions` and `predict`, `engine` calls `close`. The compiled twin (`_producer_c`) reads the
-slots `available`, `is_open`, `partitioner`, `partitions` and `queues`.
+The compiled twin (`_producer_c`) reads the slots `available`, `is_open`, `partitioner`,
+`partitions` and `queues` of `TopicRoute`.
 
 Invariant: calls that send to one topic are served in FIFO order. While `is_open` is True the topic
 is known, and no call has acquired it or waits for it, so a call may append at once. Otherwise it
@@ -50,25 +48,6 @@ leader. If it isn't, the call waits until its timeout.
 
 
 class TopicRoute:
-    """One topic.
-
-    Attributes:
-        topic: its name.
-        partitioner: chooses among its partitions.
-        partitions: all partitions, ascending; empty until the topic is known.
-        available: the partitions with a leader, ascending.
-        queues: the queues by partition.
-        is_open: a call may append without `TopicRoutes.acquire`.
-        lock: held by the call that has acquired the topic.
-        callers: number of calls that have the lock, or wait for it or for a partition.
-        failures: number of lookups of the topic that failed.
-        last_failure: the error of the last one.
-        missing: partitions that callers named and that don't exist, with the loop time when that
-            was found out last.
-        awaited: partitions that callers wait for, each with the lock of the call that looks it up.
-            A call holds it until it has appended, so that these calls stay in order.
-    """
-
     __slots__ = (
         "available",
         "awaited",
@@ -86,28 +65,27 @@ class TopicRoute:
 
     def __init__(self, topic: str, partitioner: Partitioner) -> None:
         self.topic = topic
-        self.partitioner = partitioner
-        self.partitions: list[int] = []
-        self.available: list[int] = []
-        self.queues: dict[int, PartitionQueue] = {}
-        self.is_open = False
-        self.lock = FairLock()
-        self.callers = 0
-        self.failures = 0
+        self.partitioner = partitioner  # chooses among its partitions
+        self.partitions: list[int] = []  # all partitions, ascending; empty until the topic is known
+        self.available: list[int] = []  # the partitions with a leader, ascending
+        self.queues: dict[int, PartitionQueue] = {}  # the queues by partition
+        self.is_open = False  # a call may append without `TopicRoutes.acquire`
+        self.lock = FairLock()  # held by the call that has acquired the topic
+        self.callers = 0  # number of calls that have the lock, or wait for it or for a partition
+        self.failures = 0  # number of lookups of the topic that failed
         self.last_failure: KafkaError | None = None
+        # Partitions that callers named and that don't exist, with the loop time when that was found
+        # out last
         self.missing: dict[int, float] = {}
+        # Partitions that callers wait for, each with the lock of the call that looks it up. A call
+        # holds it until it has appended, so that these calls stay in order.
         self.awaited: dict[int, FairLock] = {}
 
     def queue(self, partition: object) -> PartitionQueue:
-        """Return the queue of a partition that the route was acquired with."""
         return self.queues[_partition_number(partition)]
 
     def choose(self, key: bytes | None) -> PartitionQueue:
-        """Return the queue of the partition that the partitioner chooses.
-
-        Raises:
-            IllegalArgumentError: the topic doesn't have that partition.
-        """
+        """Return the queue of the partition that the partitioner chooses."""
         partition = self.partitioner(key, self.partitions, self.available)
         queue = self.queues.get(partition)
         if queue is None:
@@ -119,11 +97,7 @@ class TopicRoute:
 
 
 class TopicRoutes:
-    """All topics that this producer has sent to.
-
-    Attributes:
-        by_topic: the topics, whether known or still being looked up.
-    """
+    """All topics that this producer has sent to."""
 
     def __init__(
         self,
@@ -133,6 +107,7 @@ class TopicRoutes:
         new_partitioner: Callable[[], Partitioner],
         leader_wait_s: float = LEADER_WAIT_S,
     ) -> None:
+        # The topics, whether known or still being looked up
         self.by_topic: dict[str, TopicRoute] = {}
         self._router = router
         self._accumulator = accumulator
@@ -147,7 +122,6 @@ class TopicRoutes:
 
     @property
     def waiters(self) -> int:
-        """Number of calls that wait for metadata, or for an earlier call for the same topic."""
         locks = [route.lock for route in self.by_topic.values()]
         for route in self.by_topic.values():
             locks.extend(route.awaited.values())
@@ -167,13 +141,8 @@ class TopicRoutes:
     ) -> AsyncIterator[TopicRoute]:
         """Wait until earlier calls for the topic are served, and the topic and partitions known.
 
-        Later calls wait until the body has ended. While a partition is looked up, only calls that
-        name it wait.
-
-        Args:
-            topic: the topic.
-            metadata_timeout_s: seconds for the lookup of the topic, and for that of each partition.
-            named: the partitions that the caller needs. Unknown ones may have been added just now.
+        Later calls wait until the body has ended. `metadata_timeout_s` limits the lookup of the
+        topic, and that of each partition.
 
         Raises:
             KafkaError: a copy of the error that `close` was called with.
@@ -218,7 +187,7 @@ class TopicRoutes:
                     self.by_topic.pop(topic, None)
 
     def timed_out(self, topic: str, limit_s: float) -> KafkaError:
-        """Return the error of a call that couldn't `acquire` the topic in time: what it lacked."""
+        """Return the error of a call that couldn't `acquire` the topic in time."""
         route = self.by_topic.get(topic)
         if route is None or not route.partitions:
             return self._router.metadata.timed_out(topic, limit_s)
@@ -239,9 +208,8 @@ class TopicRoutes:
     def predict(self, topic: str, partition: int | None, key: bytes | None) -> int:
         """Return the partition that a message would go to now, without a step of the partitioner.
 
-        Raises:
-            IllegalArgumentError: `partition` isn't a partition number.
-            UnknownTopicOrPartitionError: the topic isn't known, or has no such partition.
+        Raises IllegalArgumentError if `partition` isn't a number, UnknownTopicOrPartitionError if
+        the topic isn't known or has no such partition.
         """
         if partition is not None:
             partition = _partition_number(partition)
@@ -264,11 +232,7 @@ class TopicRoutes:
         return without_step(partitioner)(key, partitions, available)
 
     def choose_format(self, queue: PartitionQueue) -> None:
-        """Set the message format of the queue's next batch to one that the leader can read.
-
-        Raises:
-            UnsupportedCodecError, UnsupportedVersionError: the broker doesn't support the options.
-        """
+        """Set the message format of the queue's next batch to one that the leader reads."""
         leader = queue.leader
         version = None if leader is None else self._router.version(leader)
         is_leader_known = version is not None
@@ -311,11 +275,7 @@ class TopicRoutes:
     async def _await_partition(
         self, route: TopicRoute, number: int, arrived_at: float, timeout_s: float
     ) -> AsyncIterator[None]:
-        """Wait until a partition is known; later calls that name it wait until the body has ended.
-
-        Calls that came before a lookup has failed don't look the partition up again. Calls that
-        come soon after it ask once: brokers had the time to learn of the partition.
-        """
+        """Wait until a partition is known; later calls that name it wait for the body's end."""
         lock = route.awaited.setdefault(number, FairLock())
         try:
             async with lock:
@@ -333,6 +293,8 @@ class TopicRoutes:
     ) -> None:
         metadata = self._router.metadata
         missing_at = route.missing.get(number, -math.inf)
+        # A call that came before a lookup failed doesn't look the partition up again. One that
+        # comes soon after it asks once: the brokers had the time to learn of the partition.
         if missing_at < arrived_at:
             keep_s = self._router.config.limits.partition_unknown_s
             lookup: Coroutine[Any, Any, object]
@@ -379,6 +341,8 @@ class TopicRoutes:
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
         before, self._snapshot = self._snapshot, snapshot
+        # A topic whose metadata is the same object hasn't changed. Leaders depend on the brokers
+        # too.
         same_brokers = snapshot.brokers.keys() == before.brokers.keys()
         for route in self.by_topic.values():
             topic = route.topic

@@ -1,10 +1,7 @@
 """The pure twin of `BinaryColumn`: a binary column in Arrow's layout, read as a sequence of bytes.
 
-`aiokafka08._core.arrow` wraps each binary column of an Arrow batch in `BinaryColumn`, and
-`MessageSetBuilder.extend` appends messages from them; the compiled builder does so without making a
-Python object per message. `Columns` is the opposite direction, from messages to Arrow.
-This module is the reference for the compiled twin (`_binary_column_c.pxi`); other modules use it by
-way of `message_set`.
+The reference for the compiled twin (`_binary_column_c.pxi`); other modules use it by way of
+`message_set`.
 
 Invariant: `__init__` checks offsets and lengths, so no later access reads outside of the buffers.
 """

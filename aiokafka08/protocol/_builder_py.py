@@ -1,9 +1,7 @@
 """The pure twin of `MessageSetBuilder`; `message_format` has the layout that it writes.
 
-This module is the reference for the compiled twin (`_builder_c.pxi`). The producer uses it by way
-of `message_set`: `intake` calls `extend()`, `sink` calls `build()`, after `as_format_0()` if the
-leader knows only format 0. For a batch that the broker refuses `outcome` calls `key_lengths()`, and
-`accumulator` calls `split()`.
+The reference for the compiled twin (`_builder_c.pxi`); other modules use it by way of
+`message_set`.
 
 Invariant: `build()` returns a set that a broker accepts; later appends don't change the returned
 set.

@@ -1,10 +1,7 @@
 """The pure twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
 
-`MessageSetReader.read_columns` appends messages to a `Columns`. `aiokafka08._core.arrow` wraps the
-buffers of a `Columns` in pyarrow arrays; only that module imports pyarrow. `consumer.record_buffer`
-calls `extend` with records that are already decoded. This module is the reference for the compiled
-twin (`_columns_c.pxi`, which takes constants and errors from here). Other modules use it by way of
-`message_set`.
+The reference for the compiled twin (`_columns_c.pxi`, which takes constants and errors from here).
+Other modules use it by way of `message_set`.
 
 Invariant: each buffer is in native byte order and in the layout of Arrow's format (validity bits
 from the lowest on; for n messages n + 1 int32 value offsets), so Arrow needs no copy of it.
@@ -91,10 +88,9 @@ def _sizes(blobs: Sequence[bytes | None]) -> Iterable[int]:
 class Column(NamedTuple):
     """One column: of Arrow's binary type if it has `offsets`, else of fixed width."""
 
+    # A bit per message, 1 for a value, 0 for null; None if there are no nulls
     validity: Buffer | None
-    """A bit per message, 1 for a value, 0 for null; None if there are no nulls."""
-    offsets: Buffer | None
-    """int32: where each value begins in `data`, then where the last one ends."""
+    offsets: Buffer | None  # int32: where each value begins in `data`, then where the last one ends
     data: Buffer
     null_count: int
 
@@ -119,9 +115,6 @@ class Columns:
 
     Raises:
         ValueError: `max_bytes` isn't from 1 to `MAX_COLUMN_BYTES`.
-
-    Attributes:
-        size_bytes: bytes of keys and values.
     """
 
     __slots__ = ("_decoded", "_is_read", "_max_bytes", "size_bytes")
@@ -133,7 +126,7 @@ class Columns:
         self._max_bytes = max_bytes
         self._is_read = False
         self._decoded = DecodedMessages()
-        self.size_bytes = 0
+        self.size_bytes = 0  # bytes of keys and values
 
     def __len__(self) -> int:
         return len(self._decoded)

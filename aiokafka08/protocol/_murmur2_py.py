@@ -1,8 +1,6 @@
 """Choose partitions by the Java client's hash of the key, murmur2 (pure Python).
 
-This module is the reference for the compiled twin (`_murmur2.h`, `_message_set_c.pyx`).
-`partitioner` imports its functions from `message_set`, and `producer.messages` uses
-`partitions_of` for Arrow columns.
+The reference for the compiled twin (`_murmur2.h`, `_message_set_c.pyx`).
 
 Invariant: a key goes to the partition that the Java client's default partitioner gives it.
 """

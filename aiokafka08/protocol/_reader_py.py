@@ -1,10 +1,6 @@
-"""The pure twins of `summarize_set` and `MessageSetReader`; `message_format` has the layout they
-read.
+"""The pure twins of `summarize_set` and `MessageSetReader`; `message_format` has their layout.
 
-This module is the reference for the compiled twins (`_reader_c.pxi`, which takes `SetSummary` from
-here). `_core.ranges.next_fetch`, `consumer.record_buffer` and `spark.driver` make readers,
-`_core.ranges.next_fetch` and `_core.ranges.range_reader` call `summarize_set`, all by way of
-`message_set`.
+The reference for the compiled twins (`_reader_c.pxi`, which takes `SetSummary` from here).
 
 Invariants: whatever the bytes are, reading them returns messages or raises
 `CorruptRecordException`. A set that was fetched may be cut off; the one inside a wrapper is whole,
@@ -48,24 +44,21 @@ _MIN_ENTRY_BYTES: Final = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
 NO_END: Final = 2**64
 """Above any offset, and above the one after the last."""
 _LARGE_BYTES: Final = 4096
+# The size of the largest set that a reader copies
 _COPIED_BYTES: Final = 1024 * 1024
-"""The size of the largest set that a reader copies."""
+# How many messages are decoded at a time on their way into columns
 _COLUMN_PART: Final = 1000
-"""How many messages are decoded at a time on their way into columns."""
 
 
 class SetSummary(NamedTuple):
     """What the headers of a fetched message set show."""
 
-    next_offset: int | None
-    """The offset after the highest complete entry; None if there is none."""
-    whole_bytes: int
-    """The length of the complete entries."""
+    next_offset: int | None  # the offset after the highest complete entry; None if there is none
+    whole_bytes: int  # the length of the complete entries
+    # The size of the cut-off entry after them, if its header is there and isn't the filler of
+    # modern brokers (offset -1, docs/brokers.md 7.8); else None
     tail_size: int | None
-    """The size of the cut-off entry after them, if its header is there and isn't the filler of
-    modern brokers (offset -1, docs/brokers.md 7.8); else None."""
-    rises: bool = True
-    """Whether the offset of each complete entry is >= 0 and above those before."""
+    rises: bool = True  # whether the offset of each complete entry is >= 0 and above those before
 
 
 def summarize_set(message_set: Buffer) -> SetSummary:
@@ -91,14 +84,10 @@ def summarize_set(message_set: Buffer) -> SetSummary:
 class InnerSet(NamedTuple):
     """What the headers of the set inside a wrapper show."""
 
-    whole_bytes: int
-    """The length of the whole messages, from the first one on."""
-    first: int
-    """The offset field of the first whole message; 0 without one."""
-    last: int
-    """That of the last whole message; 0 without one."""
-    rises: bool
-    """Whether each offset field is higher than the one before."""
+    whole_bytes: int  # the length of the whole messages, from the first one on
+    first: int  # the offset field of the first whole message; 0 without one
+    last: int  # that of the last whole message; 0 without one
+    rises: bool  # whether each offset field is higher than the one before
 
 
 def walk_inner_set(plain: bytes) -> InnerSet:
@@ -192,8 +181,6 @@ class _Decompression:
     """Count what one call decompresses. A reader shares it with the readers of its wrappers.
 
     Attributes:
-        pause_after_bytes: a call that has decompressed this many bytes opens no further wrapper.
-        long_wrapper: the wrapper at which the reader waits.
         decompressed_bytes: the bytes that the current call has decompressed.
         paused: True if the current call ended because of `pause_after_bytes`.
     """
@@ -201,8 +188,9 @@ class _Decompression:
     __slots__ = ("decompressed_bytes", "long_wrapper", "pause_after_bytes", "paused")
 
     def __init__(self, pause_after_bytes: int) -> None:
+        # A call that has decompressed this many bytes opens no further wrapper
         self.pause_after_bytes = pause_after_bytes
-        self.long_wrapper: LongWrapper | None = None
+        self.long_wrapper: LongWrapper | None = None  # the wrapper at which the reader waits
         self.begin_call()
 
     def begin_call(self) -> None:
@@ -233,7 +221,6 @@ class MessageSetReader:
             (see `long_wrapper`).
 
     Attributes:
-        error: why the next message is corrupt; None if none was found yet.
         decompressed_bytes: how many bytes the last call decompressed.
         paused: True if the last call ended before a wrapper because of `pause_after_bytes` or
             `leave_long`. Then the next call goes on there, even if the last one returned no
@@ -301,6 +288,7 @@ class MessageSetReader:
         self._relative_to = 0  # added to each offset (format 1)
         self._offset: int | None = None  # the offset of each message, that of the wrapper
         self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
+        # Why the next message is corrupt; None if none was found yet
         self.error: CorruptRecordException | None = None
 
     @property

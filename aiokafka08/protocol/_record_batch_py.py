@@ -1,11 +1,10 @@
-"""The pure twin of what walks the records of a batch; `batch_format` has the layout.
+"""The pure twin of the functions that walk the records of a batch; `batch_format` has the layout.
 
-This module is the reference for the compiled twin (`_record_batch_c.pxi`). All callers go by way of
-`record_batch`.
+The reference for the compiled twin (`_record_batch_c.pxi`).
 
 Invariant: whatever the bytes are, they are read to their end at most, and reading them ends with
-the records of the header's count or with `CorruptRecordException`. Java's consumer accepts what is
-accepted here: a negative size of a key or value is null, and numbers overflow as its do.
+the records of the header's count or with `CorruptRecordException`. Java's consumer accepts the same
+bytes: a negative size of a key or value is null, and numbers overflow as in Java.
 """
 
 from __future__ import annotations

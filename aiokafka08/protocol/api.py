@@ -1,8 +1,6 @@
-"""What all requests and responses share: base classes, api keys, frames.
+"""The common parts of all requests and responses: base classes, api keys, frames.
 
-`requests` declares each request and response, for the client and the server side. A request class
-knows its api key, its versions and its response class. `connection` encodes requests and decodes
-responses, the embedded cluster (`testing`) does the opposite.
+A request class knows its api key, its versions and its response class.
 
 Invariant: the bytes of a frame are those of the declared fields. If a version doesn't have a field,
 any value but the field's `absent` raises ValueError instead of being dropped.

@@ -56,27 +56,23 @@ _MIN_BATCH_SIZE: Final = HEADER.size - ENTRY_HEADER_BYTES
 class BatchHeader(NamedTuple):
     """The header of a record batch in a set: the fields as they are, and where the batch is."""
 
-    start: int
-    """Position of its first byte in the set."""
-    stop: int
-    """Position behind its last byte."""
+    start: int  # position of its first byte in the set
+    stop: int  # position behind its last byte
     base_offset: int
     leader_epoch: int
     magic: int
-    """2"""
     crc: int
     attributes: int
+    # >= 0. Compaction keeps it when it removes records, the last ones too.
     last_offset_delta: int
-    """>= 0. Compaction keeps it when it removes records, the last ones too."""
+    # What the records' timestamps are relative to. Compaction may have put a time of its own.
     base_timestamp_ms: int
-    """What the records' timestamps are relative to. Compaction may have put a time of its own."""
-    max_timestamp_ms: int
-    """The highest timestamp; with `has_append_time` that of all records."""
+    max_timestamp_ms: int  # the highest timestamp; with `has_append_time` that of all records
     producer_id: int
     producer_epoch: int
     base_sequence: int
+    # >= 0. Compaction may leave none.
     record_count: int
-    """>= 0. Compaction may leave none."""
 
     @property
     def codec(self) -> int:
@@ -112,14 +108,10 @@ class BatchHeader(NamedTuple):
 class MessageRun(NamedTuple):
     """Whole messages of format 0 or 1 that follow each other in a set, wrappers included."""
 
-    start: int
-    """Position of its first byte in the set."""
-    stop: int
-    """Position behind its last byte."""
-    magic: int
-    """0 or 1, the same for all."""
-    next_offset: int
-    """The offset after its highest."""
+    start: int  # position of its first byte in the set
+    stop: int  # position behind its last byte
+    magic: int  # 0 or 1, the same for all
+    next_offset: int  # the offset after its highest
 
 
 class ControlType(IntEnum):
@@ -238,17 +230,13 @@ def damaged_rest(header: BatchHeader, size: int) -> CorruptRecordException:
 class ConvertedMessages(NamedTuple):
     """What was made of a batch: messages of format 0 or 1."""
 
-    data: bytes
-    """The messages, or the wrapper around them; empty: the batch shows none."""
-    messages: int
-    """How many."""
-    last_offset: int
-    """The offset of the last message; -1 without one."""
-    max_timestamp_ms: int
-    """The highest timestamp; -1 without one, and in format 0."""
+    data: bytes  # the messages, or the wrapper around them; empty: the batch shows none
+    messages: int  # how many
+    last_offset: int  # the offset of the last message; -1 without one
+    max_timestamp_ms: int  # the highest timestamp; -1 without one, and in format 0
+    # The offset after what was converted or skipped: the batch's `next_offset`, unless the limit
+    # ended it before
     next_offset: int
-    """The offset after what was converted or skipped: the batch's `next_offset`, unless the limit
-    ended it before."""
 
 
 def build_batch(
@@ -281,9 +269,6 @@ def build_batch(
 class Stop(IntEnum):
     """Why `RecordBatchBuilder.extend_from_messages` stopped."""
 
-    END = 0
-    """Nothing is left, or only a cut-off message."""
-    WRAPPER = 1
-    """A wrapper is next."""
-    FULL = 2
-    """The next message would exceed the limit."""
+    END = 0  # nothing is left, or only a cut-off message
+    WRAPPER = 1  # a wrapper is next
+    FULL = 2  # the next message would exceed the limit

@@ -1,14 +1,8 @@
 """Compression of message sets: gzip, snappy (xerial and raw) and lz4, in Kafka's framings.
 
-The builders `compress` a message set into the value of a wrapper message; the readers `decompress`
-that value. The builders and readers (see `message_set`), not this module, handle wrappers, offsets
-and CRCs, and turn the errors of this module into public ones. `decompress` accepts what the
-Java consumer accepts. `record_batch` compresses and decompresses the records of a batch by the same
-codecs and zstd, which wrappers don't have: `compress_records_behind`, `decompress_records`.
-
-Both may run in any thread, and hold the GIL for less than a millisecond at a time: the libraries
-release it, and the results grow in place (`_Output`), in steps of at most 256 KiB, without a second
-copy. docs/performance.md has the measurements.
+`decompress` accepts the same bytes as the Java consumer. Both directions may run in any thread, and
+hold the GIL for less than a millisecond at a time: the libraries release it, and the results grow
+in place (`_Output`).
 
 Invariants: whatever the compressed bytes are, `decompress` allocates at most about twice its
 `limit` (for lz4 4 MiB more), since it checks each length before it allocates. The bytes cause no
@@ -46,8 +40,7 @@ class Codec(IntEnum):
     NONE = 0
     GZIP = 1
     SNAPPY = 2
-    LZ4 = 3
-    """Brokers support it from 0.8.2 on."""
+    LZ4 = 3  # brokers support it from 0.8.2 on
 
 
 class BatchCodec(IntEnum):
@@ -57,8 +50,7 @@ class BatchCodec(IntEnum):
     GZIP = 1
     SNAPPY = 2
     LZ4 = 3
-    ZSTD = 4
-    """Brokers support it from 2.1 on; a wrapper can't have it (KIP-110)."""
+    ZSTD = 4  # brokers support it from 2.1 on; a wrapper can't have it (KIP-110)
 
 
 LONG_COMPRESS_BYTES: Final = {
@@ -242,14 +234,11 @@ class _Output(io.BytesIO):
     Memory that is reserved beforehand becomes resident only when it is written, and `getvalue()`
     returns the same memory without a copy: `bytes(size)` is lazily zeroed, and BytesIO takes it
     over, since nothing else refers to it.
-
-    Attributes:
-        size: how many bytes are written, the room in front included.
     """
 
     def __init__(self, expected_size: int, room: int = 0) -> None:
         super().__init__(bytes(expected_size))
-        self.size = room
+        self.size = room  # how many bytes are written, the room in front included
         self.seek(room)
 
     def append(self, piece: bytes | memoryview) -> _Output:
@@ -278,8 +267,8 @@ _GZIP_STRAY_BYTES: Final = 18  # Java's GZIPInputStream ignores up to 18 bytes a
 _GZIP_DENSEST: Final = 1032  # how many bytes a byte of deflate decompresses to at most
 _FIRST_STEP_BYTES: Final = 512
 _INPUT_STEP_BYTES: Final = 64 * 1024
+# Zlib joins the result of one call while it holds the GIL
 _OUTPUT_STEP_BYTES: Final = 256 * 1024
-"""zlib joins the result of one call while it holds the GIL."""
 
 
 def _gzip(data: memoryview, room: int) -> io.BytesIO:
@@ -558,11 +547,11 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
 # --- zstd ---
 
 _ZSTD_LEVEL: Final = 3  # the default of Java and librdkafka
+# How many bytes a byte decompresses to in the first attempt
 _ZSTD_DENSITY: Final = 16
-"""How many bytes a byte decompresses to in the first attempt."""
 _ZSTD_GROWTH: Final = 8
+# What cramjam's error says if the output has no room; the text is that of Rust's library
 _ZSTD_FULL: Final = "failed to write whole buffer"
-"""What cramjam's error says if the output has no room; the text is that of Rust's library."""
 
 
 def _zstd(data: memoryview, room: int) -> io.BytesIO:

@@ -1,8 +1,5 @@
 """Match the responses on one connection to the requests in flight.
 
-`ClientConnection` assigns correlation ids, encodes requests and owns the FIFO of requests in
-flight. `_core.net.transport` does the I/O and calls it, `frame` cuts the stream, `api` decodes.
-
 Invariant: a response carries the correlation id of the oldest request in flight, since brokers
 respond in the order of the requests; with any other id the connection is unusable. The only
 exception is the id 0 in a response to GroupCoordinator (docs/brokers.md 8.9).

@@ -1,16 +1,11 @@
 """Cut a byte stream into size-prefixed frames, however it is chunked.
 
 `FrameReader` owns the receive buffers. It copies small frames out of one reused buffer. A large
-frame gets a buffer of its own: the bytes that came with its size are copied into it, and the socket
-writes the rest there directly. Callers can pass on views of a frame.
+frame gets a buffer of its own, which the socket fills directly.
 
 Invariants: memory is spent on bytes that have arrived, not on a size that the peer has announced.
 A size is checked against the limit first. The buffer of a large frame then grows in `_STEPS` as it
-fills, and its pages become resident when bytes are written to them. Memory is reused only when no
-view of it is left.
-
-`connection` (the client) and the embedded cluster (`testing`) read frames; `api` decodes them.
-`consumer.fetcher` calls `held_bytes` to account for memory.
+fills. Memory is reused only when no view of it is left.
 """
 
 from __future__ import annotations
@@ -28,19 +23,17 @@ DEFAULT_MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 SCRATCH_BYTES: Final = 64 * 1024
 """The size of the buffer that small frames arrive in; each reader has one."""
 
+# The sizes of the buffer of a frame, until it has as many bytes as the frame. Each one is used when
+# the one before it is full. That copies the bytes, so the steps are a little above the usual sizes
+# of fetch responses.
 _STEPS: Final = (160 * 1024, 1280 * 1024, 10240 * 1024)
-"""The sizes of the buffer of a frame, until it has as many bytes as the frame.
 
-Each one is used when the one before it is full. That copies the bytes, so the steps are a little
-above the usual sizes of fetch responses.
-"""
-
+# One buffer is read by the frame's owner while the other one receives the next frame
 _KEPT_BUFFERS: Final = 2
-"""One buffer is read by the frame's owner while the other one receives the next frame."""
 
+# The size of the largest buffer kept. A fetch response of three partitions fits, with the default
+# `max_partition_fetch_bytes` of 1 MiB.
 _KEPT_BYTES: Final = 4 * 1024 * 1024
-"""The size of the largest buffer kept. A fetch response of three partitions fits, with the default
-`max_partition_fetch_bytes` of 1 MiB."""
 
 
 class _FrameBuffer:

@@ -1,21 +1,8 @@
-"""Build and decode message sets of formats 0 and 1.
+"""Build and decode message sets of formats 0 and 1; `message_format` has the layout.
 
-- `MessageSetBuilder` (the producer) appends messages in wire format: from lists, or from
-  `BinaryColumn`, the buffers of an Arrow column.
-- `summarize_set` (the consumer) reads the headers of a fetched set: the offset of the next fetch,
-  and the size of a cut-off message.
-- `MessageSetReader` (the consumer) decodes a fetched set slice by slice, wrappers included: `read`
-  to records, `read_columns` to `Columns`, the buffers of Arrow's layout, whose memory
-  `ColumnMemory` keeps for reuse.
-- `murmur2` and `partitions_of` (the producer's partitioners) compute the Java client's hash of a
-  key, and the partition that follows from it.
-- `encode_entry` (the tests and the embedded cluster) encodes one entry of a set.
-
-All but the last item have a compiled twin (`_message_set_c`, optional) and a pure one (the
-reference: `_builder_py`, `_reader_py`, `_columns_py`, `_binary_column_py`, `_murmur2_py`). `twins`
-decides which of them is used; `IMPLEMENTATION` names it.
-
-`message_format` has the wire layout, `compression` the codecs.
+`MessageSetBuilder` appends messages in wire format, `summarize_set` reads the headers of a fetched
+set, `MessageSetReader` decodes it to records or `Columns`. Each has a compiled twin (optional) and
+a pure one (the reference); `twins` decides which is used, and `IMPLEMENTATION` names it.
 
 Invariant: only the twins import these names from elsewhere (and `producer._producer_c`, which uses
 the compiled builder in C). Both twins return the same values and raise the same errors for the same

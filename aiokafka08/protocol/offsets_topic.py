@@ -2,8 +2,7 @@
 
 The coordinators of groups keep their state in this compacted topic. The key of a record is a
 committed offset's (group, topic, partition), or a group's name; the value is the offset, or the
-group with its members. A record without a value removes its key. `admin.offsets_topic` reads the
-topic and keeps the last value of each key; the embedded cluster writes such records.
+group with its members. A record without a value removes its key. The last value of each key counts.
 
 | | key versions | value versions | releases |
 |---|---|---|---|

@@ -1,7 +1,4 @@
-"""Memory for large buffers, in pages of its own.
-
-`frame` and the embedded cluster (`testing`) allocate with it.
-"""
+"""Memory for large buffers, in pages of its own."""
 
 from __future__ import annotations
 

@@ -1,11 +1,9 @@
 """Encode and decode Produce for one partition, the usual case of a producer that doesn't batch.
 
-`connection` asks this module first. It declares no struct and handles no error: for anything but
-one topic with one partition, and for bytes or values that don't fit, it returns None, and `api`
-encodes or decodes by its declarations.
+For anything but one topic with one partition, and for bytes or values that don't fit, the functions
+return None, and `api` encodes or decodes by its declarations.
 
 Invariant: the bytes and the values are those of `api.encode_request` and `api.decode_response`.
-Compared with these, it takes a quarter of the time, which one message at a time pays per message.
 """
 
 from __future__ import annotations
@@ -18,18 +16,18 @@ from aiokafka08.protocol.api import ApiKey, Topic
 from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
 from aiokafka08.protocol.types import Buffer
 
+# Size of the frame, api key, version, correlation id
 _HEADER: Final = struct.Struct(">ihhi")
-"""Size of the frame, api key, version, correlation id."""
 
+# Number of partitions, the partition, size of the message set
 _PARTITION: Final = struct.Struct(">iii")
-"""Number of partitions, the partition, size of the message set."""
 
+# By version: number of partitions, partition, error code, offset, timestamp, throttle time
 _RESULTS: Final = tuple(map(struct.Struct, (">iihq", ">iihqi", ">iihqqi")))
-"""By version: number of partitions, partition, error code, offset, timestamp, throttle time."""
 
 _COUNT_AND_LENGTH: Final = struct.Struct(">ih")
+# Where the topic's name begins: after the correlation id, the number of topics and its length
 _RESULTS_AT: Final = 10
-"""Where the topic's name begins: after the correlation id, the number of topics and its length."""
 
 
 def encode_single_produce(

@@ -1,10 +1,7 @@
 """Decide once whether the compiled twins or the pure twins run.
 
-Two extension modules are optional: `protocol._message_set_c` and `producer._producer_c`. Each has a
-pure twin that behaves alike. This module is the only place that reads AIOKAFKA08_IMPL and that
-handles the failed import of an extension module: it wasn't built, it was built for another Python,
-or the package is a zip of its sources. Its callers are `protocol.message_set` and
-`producer.fast_path`, which export the chosen twin; all other modules import from these.
+This module is the only place that reads AIOKAFKA08_IMPL and that handles the failed import of an
+extension module, `protocol._message_set_c` or `producer._producer_c`.
 
 Invariant: with AIOKAFKA08_IMPL=python no extension module is imported; with =c a missing one raises
 ImportError; without it a missing one is replaced by its pure twin. The compiled producer never runs
@@ -41,8 +38,8 @@ def _demanded() -> str | None:
 
 
 _demand: Final = _demanded()
+# Why an extension module isn't used, by its name
 _pure_reasons: Final[dict[str, str]] = {}
-"""Why an extension module isn't used, by its name."""
 
 
 def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:

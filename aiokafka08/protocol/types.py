@@ -1,13 +1,11 @@
 """Wire types, and the compiler from declared structs to readers and writers.
 
-A struct is a dataclass whose fields are annotated with the wire types below. `requests`,
-`coordinator.protocol` and the sticky assignor declare structs; `compiled(struct, version)` compiles
-each once per version. Neighbouring fixed-width fields become one `struct.Struct`.
+A struct is a dataclass whose fields are annotated with the wire types below;
+`compiled(struct, version)` compiles it once per version.
 
 Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are.
 Before a reader allocates memory, it checks that the remaining bytes can hold the stated length (for
-an array: the stated count, times the minimum size of an item). `read_limited` bounds the number of
-items as well, for the embedded cluster's brokers. A `StepReader` yields at least once
+an array: the stated count, times the minimum size of an item). A `StepReader` yields at least once
 in `STEP_BYTES` and an item, however long its arrays are.
 """
 
@@ -42,8 +40,8 @@ Writer = Callable[[Any, list[Buffer]], None]
 """`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
 
 
+# Arrays of fewer integers, such as the replicas of a partition, are read by a ready `Struct`
 _FEW: Final = 8
-"""Arrays of fewer integers, such as the replicas of a partition, are read by a ready `Struct`."""
 
 
 class Fixed(NamedTuple):
@@ -499,7 +497,7 @@ def _sized_field_reader(
 
 
 def _builder(cls: Any, absent: list[tuple[str, Any]]) -> Callable[[list[Any]], Any] | None:
-    """Return what makes a value of its read fields; None if they are the arguments of the class."""
+    """Return the function that makes a value of its read fields; None for the class itself."""
     others = dict(absent)
     fields = [field for field in dataclasses.fields(cls) if field.name not in others]
     names = tuple(field.name for field in fields)

@@ -1,1 +1,1 @@
-"""Event-loop primitives that the producer and the consumer share. They know nothing of Kafka."""
+"""Primitives for event loops and threads, and limits of rates. None knows Kafka's protocol."""

@@ -1,8 +1,5 @@
 """Run calls that may hang, one after another, in a thread that the process doesn't wait for.
 
-Kerberos may wait for a KDC for minutes, and nothing can interrupt it. The threads of `offload`
-would delay the stop of a client and the exit of the process.
-
 Invariant: there is at most one thread, and none without a call. A call whose caller has given up
 isn't begun.
 """
@@ -33,6 +30,9 @@ class DaemonThread:
         with self._lock:
             self._calls.append((result, call))
             if not self._is_running:
+                # A daemon: Kerberos may wait for a KDC for minutes, and nothing can interrupt it.
+                # The threads of `offload` would delay the stop of a client and the exit of the
+                # process.
                 threading.Thread(target=self._work, name="aiokafka08-call", daemon=True).start()
                 self._is_running = True
         return await asyncio.wrap_future(result)

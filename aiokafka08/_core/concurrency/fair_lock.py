@@ -1,14 +1,7 @@
 """A FIFO lock that wakes several waiters per event-loop iteration.
 
-`asyncio.Lock` wakes one waiter at each release, so each waiter costs one loop iteration. With a
-thousand tasks that send again as soon as they are served, the queue then empties slowly, in many
-small requests (docs/performance.md). `FairLock` also wakes waiters ahead of their turn: at each
-release the next two that aren't woken yet. If the tasks await nothing while they hold the lock,
-each woken waiter acquires it, releases it and so wakes two others, all in one iteration. The number
-of woken waiters then doubles with each iteration.
-
 Invariant: waiters acquire the lock in the order in which they came, one at a time. A waiter that is
-woken before its turn keeps its place in the queue. `producer.topics` has one lock per topic.
+woken before its turn keeps its place in the queue.
 """
 
 from __future__ import annotations
@@ -37,12 +30,10 @@ class FairLock:
 
     @property
     def waiters(self) -> int:
-        """Number of callers that wait for the lock."""
         return len(self._waiters)
 
     @property
     def is_used(self) -> bool:
-        """Whether a caller has the lock or waits for it."""
         return self._locked or bool(self._waiters)
 
     async def __aenter__(self) -> None:
@@ -78,12 +69,12 @@ class FairLock:
         self._wake_more()
 
     def _wake_more(self) -> None:
-        """Wake the next two waiters that aren't woken yet, and in any case the first one, which
-        acquires the lock next.
-
-        The waiters that are woken already are usually the first ones in the queue. If one of these
-        ran too early and waits again, this may wake fewer, but always the first one.
-        """
+        """Wake the next two waiters that aren't woken yet, and in any case the first one."""
+        # `asyncio.Lock` wakes one waiter per release, so each waiter costs one loop iteration, and
+        # a long queue empties slowly, in many small requests (docs/performance.md). If the tasks
+        # await nothing while they hold the lock, each woken waiter wakes two others in the same
+        # iteration. The woken waiters are usually the first ones in the queue; if one ran too early
+        # and waits again, this may wake fewer, but always the first one.
         for index in (0, self._woken, self._woken + 1):
             if index < len(self._waiters) and not self._waiters[index].woken.done():
                 self._waiters[index].woken.set_result(None)

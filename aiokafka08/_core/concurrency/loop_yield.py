@@ -1,20 +1,12 @@
-"""Tell a task that never has to wait when to yield to the event loop.
+"""Decide when a task that never has to wait yields to the event loop.
 
-`send()` and `send_many()` return at once while there is memory, awaiting a completed future doesn't
-suspend, and walking over a million values takes long. A task that does so in a tight loop would
-hold the event loop: timers late, responses unread. Such code calls `is_due()` now and then, and
-yields if it returns True.
-
-One `LoopYield` measures for how long the current event-loop iteration has been held. All code of
-one producer shares one, which its `engine` makes. The consumer, whose calls decode for long, works
-in slices (`LoopSlice`). What goes over all topics of a cluster works in steps of a fixed size
-(`in_steps`, `in_chunks`, `run_in_steps`): the longest step doesn't grow with the cluster.
+`send()` returns at once while there is memory, awaiting a completed future doesn't suspend, and
+walking over a million values takes long. Code that does so in a loop calls `is_due()` now and then.
 
 Invariant: the result of `LoopYield.is_due()` changes from False to True only in a call whose
-preceding call was made by the same task, in the same loop iteration. So it doesn't become True if
-each task calls it once per iteration: tasks that send one message each keep the order of their
-calls. Once it is True, it is True for every task, until one yields (`yield_now`, `pop_due`) or the
-iteration ends.
+preceding call was made by the same task, in the same loop iteration. So tasks that send one message
+each per iteration keep the order of their calls. Once it is True, it is True for every task, until
+one yields (`yield_now`, `pop_due`) or the iteration ends.
 """
 
 from __future__ import annotations
@@ -43,11 +35,8 @@ STEP_ITEMS: Final = 500
 class LoopSlice:
     """A slice of event-loop time. The owner works until it is over, yields, and begins the next.
 
-    The consumer's calls share one, so that many short calls yield too. Unlike a `LoopYield`, it
-    doesn't depend on other tasks, so a busy task can't use up the slice of another owner.
-
-    Args:
-        slice_s: the length of a slice, in seconds.
+    Unlike a `LoopYield`, it doesn't depend on other tasks, so a busy task can't use up the slice of
+    another owner.
     """
 
     __slots__ = ("_ends", "_slice_s", "_time")
@@ -62,7 +51,6 @@ class LoopSlice:
         return self._time() >= self._ends
 
     def restart(self) -> None:
-        """Begin a slice."""
         self._ends = self._time() + self._slice_s
 
     async def next(self) -> None:
@@ -71,7 +59,7 @@ class LoopSlice:
         self.restart()
 
     async def run_steps(self, steps: Generator[None, None, T]) -> T:
-        """Run a generator to its end and return its result; yield to the loop between its steps."""
+        """Run a generator to its end; return its result; yield to the loop between its steps."""
         while True:
             try:
                 next(steps)
@@ -85,14 +73,13 @@ class LoopSlice:
 async def in_steps(items: Iterable[T], weight: Callable[[T], int]) -> AsyncIterator[T]:
     """Yield the items, and yield to the event loop after each `STEP_ITEMS` of them.
 
-    Args:
-        items: the items.
-        weight: for how many further items one counts, such as a topic for its partitions.
+    `weight`: for how many further items one counts, such as a topic for its partitions.
     """
     done = 0
     for item in items:
         yield item
         done += 1 + weight(item)
+        # Of a fixed size, so that the longest step doesn't grow with the cluster.
         if done >= STEP_ITEMS:
             done = 0
             await asyncio.sleep(0)
@@ -107,7 +94,7 @@ async def in_chunks(items: Iterable[T]) -> AsyncIterator[list[T]]:
 
 
 async def run_in_steps(steps: Generator[None, None, T]) -> T:
-    """Run a generator to its end and return its result; yield to the loop after each step."""
+    """Run a generator to its end; return its result; yield to the loop after each step."""
     return await LoopSlice(0.0).run_steps(steps)
 
 
@@ -122,19 +109,13 @@ def finish_steps(steps: Generator[None, None, T]) -> T:
 
 
 class LoopYield:
-    """Measure how long the running task has held the event loop. For use in one loop only.
-
-    Args:
-        hold_s: for how many seconds a task may hold the event loop.
-
-    Attributes:
-        was_due: the last `is_due()` of this loop iteration returned True, and no task has yielded
-            since. For a caller that can't await where it calls `is_due()` and yields later.
-    """
+    """Measure how long the running task has held the event loop. For use in one loop only."""
 
     __slots__ = ("_hold_s", "_loop", "_measuring", "_since", "_task", "was_due")
 
     def __init__(self, hold_s: float = HOLD_S) -> None:
+        # The last `is_due()` of this loop iteration returned True, and no task has yielded since.
+        # For a caller that can't await where it calls `is_due()` and yields later.
         self.was_due = False
         self._hold_s = hold_s
         self._loop = asyncio.get_running_loop()
@@ -143,12 +124,9 @@ class LoopYield:
         self._task: asyncio.Task[object] | None = None
 
     def is_due(self) -> bool:
-        """Return whether the running task has held the loop for longer than `hold_s`.
-
-        The time counts from the first call in this loop iteration. The result is False outside a
-        task of this loop. Such calls occur: an awaitable may call this from its `__await__`, and a
-        user may await it in another event loop.
-        """
+        """Return whether the running task has held the loop for longer than `hold_s`."""
+        # An awaitable may call this from its `__await__`, and a user may await it in another event
+        # loop.
         if _running_loop() is not self._loop:
             return False
         task = asyncio.current_task(self._loop)
@@ -165,7 +143,6 @@ class LoopYield:
         return self.was_due
 
     async def yield_if_due(self) -> None:
-        """Yield to the event loop if `is_due()`."""
         if self.is_due():
             await self.yield_now()
 
@@ -175,17 +152,15 @@ class LoopYield:
         await asyncio.sleep(0)
 
     def pop_due(self) -> bool:
-        """Return `is_due()` and reset it.
-
-        For the iterator of an `__await__`, which can't await `yield_now()`. If this returns True,
-        the iterator yields None, which suspends the task until the next loop iteration.
-        """
+        """Return `is_due()` and reset it."""
+        # For the iterator of an `__await__`, which can't await `yield_now()`. If this is True, it
+        # yields None, which suspends the task until the next loop iteration.
         due = self.is_due()
         self.was_due = False
         return due
 
     async def run_steps(self, steps: Generator[None, None, T]) -> T:
-        """Run a generator to its end and return its result; yield to the loop between its steps."""
+        """Run a generator to its end; return its result; yield to the loop between its steps."""
         while True:
             try:
                 next(steps)

@@ -1,8 +1,5 @@
 """Iterate several asynchronous generators at the same time, within a budget.
 
-`spark.reader` merges the partitions of a task with it: one that waits for the cluster doesn't keep
-the others waiting.
-
 Invariant: the items of a source keep their order, and a source continues only after its last item
 was used. Sources begin in the order in which they are given, while the costs of the active ones are
 within the budget; one is active in any case.
@@ -21,16 +18,10 @@ T = TypeVar("T")
 async def merge(
     sources: Iterable[tuple[int, AsyncGenerator[T, None]]], budget: int
 ) -> AsyncGenerator[T, None]:
-    """Yield the items of all sources, in the order in which they come.
+    """Yield the items of all sources, in the order in which they come; raise a source's error.
 
-    Close the generator (`contextlib.aclosing`) if you don't iterate to its end.
-
-    Args:
-        sources: the generators, each with its cost. They are closed at the end.
-        budget: the maximum cost of the sources that are active at the same time.
-
-    Raises:
-        Exception: the first one that a source raises.
+    Close the generator (`contextlib.aclosing`) if you don't iterate to its end. `sources` are
+    generators, each with its cost; `budget` is the maximum cost of the active ones.
     """
     waiting = deque(sources)
     active: dict[asyncio.Task[T | None], tuple[int, AsyncGenerator[T, None]]] = {}

@@ -1,9 +1,8 @@
 """Wake the tasks that wait for some state to change.
 
-A `Notifier` carries no state. A task reads the state itself, and calls `wait()` if there is nothing
-to do. A task that awaits anything in between may miss a notification. So it must note `count`
-before it reads the state, and must not wait if `count` has changed since. The consumer's tasks and
-its membership wait for each other with it.
+A `Notifier` carries no state. A task that awaits anything between reading the state and `wait()`
+may miss a notification. So it must note `count` before it reads the state, and must not wait if
+`count` has changed since.
 
 Invariant: `notify()` wakes every task that waits at that moment, in the order of their calls of
 `wait()`, and no task that begins to wait later.
@@ -15,20 +14,15 @@ import asyncio
 
 
 class Notifier:
-    """Wake all current waiters at once.
-
-    Attributes:
-        count: number of `notify()` calls so far.
-    """
+    """Wake all current waiters at once."""
 
     __slots__ = ("_waiters", "count")
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0  # number of `notify()` calls so far
         self._waiters: dict[asyncio.Future[None], None] = {}
 
     def notify(self) -> None:
-        """Wake all tasks that wait now."""
         self.count += 1
         if self._waiters:
             for waiter in self._waiters:
@@ -37,14 +31,7 @@ class Notifier:
             self._waiters.clear()
 
     async def wait(self, deadline: float | None = None) -> bool:
-        """Wait for the next `notify()`.
-
-        Args:
-            deadline: loop time at which to stop waiting; None waits for ever.
-
-        Returns:
-            False if the deadline came first.
-        """
+        """Wait for the next `notify()`; return False if the loop time `deadline` comes first."""
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters[waiter] = None

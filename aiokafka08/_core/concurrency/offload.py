@@ -1,19 +1,11 @@
 """Run long calls of pure functions in threads, so that they don't hold the event loop.
 
-The only door: no other module of the package uses threads for work on messages. The producer
-compresses large requests through it (`producer.sink`), the consumer opens large compressed messages
-(`consumer.collector`) and imports pyarrow (`arrow`). Each client's engine makes one `Offload`; a
-simulation may put another object with `run` and `stop` in its place.
+No other module of the package uses threads for work on messages.
 
-An `Offload` has threads of its own. In the event loop's default executor, compression would queue
-behind the blocking calls of the user's program, and for ever if these wait for a message.
-
-Invariants:
-
-- The work gets all that it reads when it begins, and changes nothing that others see. So a caller
-  may drop the result: if it is cancelled, the work runs to its end and its result is discarded.
-- After `stop()` no thread is left.
-- If the system refuses to start a thread, the work runs in the event loop.
+Invariants: the work gets all that it reads when it begins, and changes nothing that other code
+sees. So if its caller is cancelled, the work runs to its end and its result is discarded. After
+`stop()` no thread is left. If the system refuses to start a thread, the work runs in the event
+loop.
 """
 
 from __future__ import annotations
@@ -35,15 +27,17 @@ class Offload:
     """The threads of one client; they start when there is work. For use in one event loop."""
 
     def __init__(self) -> None:
+        # Threads of its own: in the event loop's default executor, the work would queue behind the
+        # blocking calls of the user's program. If such a call waits for a message, it may wait for
+        # ever.
         self._executor = environment.worker_threads(_MAX_THREADS, "aiokafka08")
         self._running: set[asyncio.Future[Any]] = set()
         self._stopped = False
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Call `work` in a thread; return its result, or raise what it raises.
+        """Call `work` in a thread; return its result or raise its error.
 
-        Raises:
-            RuntimeError: `stop()` was called.
+        Raises RuntimeError after `stop()`.
         """
         todo = [work]
         result: concurrent.futures.Future[T] = concurrent.futures.Future()
@@ -72,14 +66,11 @@ class Offload:
         return await asyncio.shield(running)
 
     async def stop(self) -> None:
-        """Wait until the work that has begun has ended, and end the threads.
-
-        A thread can't be interrupted. The longest work is one call of a codec: 128 MiB of gzip take
-        about a second to open, and up to ten to compress.
-        """
+        """Wait until the work that has begun has ended, and end the threads."""
         self._stopped = True
         try:
             if self._running:
+                # A thread can't be interrupted. The longest work is one call of a codec.
                 await asyncio.wait(self._running)
         finally:  # if this is cancelled, the threads end when their work does
             self._executor.shutdown(wait=not self._running)

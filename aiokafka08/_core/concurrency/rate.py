@@ -22,13 +22,9 @@ _FACTORS: Final = {
 
 
 def parse_rate(text: str) -> float:
-    """Return bytes per second.
+    """Return bytes per second of a text such as "20MB/s", "500kB/s", "1.5MiB/s" or "1000000".
 
-    Args:
-        text: such as "20MB/s", "500kB/s", "1.5MiB/s" or "1000000".
-
-    Raises:
-        IllegalArgumentError: it isn't a rate, or it is 0.
+    Raises IllegalArgumentError if it isn't a rate, or is 0.
     """
     match = _RATE.fullmatch(text.strip())
     rate = float(match[1]) * _FACTORS[match[2] or ""] if match else 0
@@ -40,14 +36,7 @@ def parse_rate(text: str) -> float:
 
 
 class RateLimit:
-    """Bytes that may be moved by a point in time.
-
-    Idle time isn't saved up: after a pause the rate is the same.
-
-    Args:
-        bytes_per_s: the rate.
-        now: the current time in seconds.
-    """
+    """Bytes that may be moved by a point in time. Idle time isn't saved up."""
 
     def __init__(self, bytes_per_s: float, now: float) -> None:
         self._bytes_per_s = bytes_per_s
@@ -55,10 +44,11 @@ class RateLimit:
 
     @property
     def block_bytes(self) -> int:
-        """How many bytes to move at a time, so that the flow is even: those of a tenth second."""
+        """How many bytes to move at a time, so that the flow is even."""
         return max(int(self._bytes_per_s / 10), 1)
 
     def delay_s(self, size: int, now: float) -> float:
         """Return how many seconds to wait after moving `size` bytes."""
+        # After a pause the rate is the same.
         self._free_at = max(self._free_at, now) + size / self._bytes_per_s
         return self._free_at - now

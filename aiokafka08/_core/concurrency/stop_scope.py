@@ -1,8 +1,6 @@
 """End the pending calls of a client when the client is stopped.
 
-A user's task may be waiting for the network in a public method of the client. `StopScope` runs each
-such call as a task of its own. `cancel_all()` cancels these tasks, and their callers get an error
-that names the reason, not a bare `CancelledError`. The consumer wraps its public calls in a scope.
+The callers get an error that names the reason, not a bare `CancelledError`.
 
 Invariant: when `run()` has returned or raised, its task has ended.
 """
@@ -17,11 +15,7 @@ T = TypeVar("T")
 
 
 class StopScope:
-    """Run coroutines that `cancel_all()` can end.
-
-    Args:
-        stopped: returns the exception to raise in the callers of cancelled coroutines.
-    """
+    """Run coroutines that `cancel_all()` can end; `stopped` returns the error for their callers."""
 
     def __init__(self, stopped: Callable[[], Exception]) -> None:
         self._stopped = stopped
@@ -30,8 +24,7 @@ class StopScope:
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return the coroutine's result. If the caller is cancelled, cancel the coroutine too.
 
-        Raises:
-            Exception: what `stopped` returns, if `cancel_all()` cancelled the coroutine.
+        Raises what `stopped` returns, if `cancel_all()` cancelled the coroutine.
         """
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
@@ -47,6 +40,5 @@ class StopScope:
         return task.result()
 
     def cancel_all(self) -> None:
-        """Cancel every coroutine that runs now."""
         for task in self._tasks:
             task.cancel()

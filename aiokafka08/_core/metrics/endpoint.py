@@ -1,10 +1,8 @@
 """`MetricsEndpoint`: serve `/metrics` and `/healthz` by HTTP.
 
-The command `exporter` runs it. Requests are served by threads of their own, of what is in memory:
-so a slow client delays no refresh, and a slow broker no scrape.
-
 Invariant: after `close()` nothing listens, and no thread that a client holds up prevents the end of
-the process.
+the process. Threads of their own serve requests, from memory: a slow client delays no refresh, and
+a slow broker no scrape.
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ from aiokafka08._core.net.config import address_text
 
 _log: Final = logging.getLogger("aiokafka08.monitoring")
 
+# How long a client may take to send a request, or to read on
 _CLIENT_TIMEOUT_S: Final = 10.0
-"""How long a client may take to send a request, or to read on."""
 
 _INDEX: Final = b"""<!doctype html><title>aiokafka08 exporter</title>
 <h1>aiokafka08 exporter</h1><p><a href="/metrics">Metrics</a></p>
@@ -31,10 +29,7 @@ _INDEX: Final = b"""<!doctype html><title>aiokafka08 exporter</title>
 
 
 class Page(NamedTuple):
-    """What a path shows.
-
-    `compressed` is the same body by gzip; None to send it plain always.
-    """
+    """The response for a path; `compressed` is the body by gzip, None to send it plain always."""
 
     content_type: str
     body: bytes
@@ -56,8 +51,7 @@ class MetricsEndpoint:
         client_id: log lines begin with it.
         others: further pages, by path.
 
-    Raises:
-        OSError: it can't listen there.
+    Raises OSError if it can't listen there.
     """
 
     def __init__(
@@ -114,7 +108,6 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = _CLIENT_TIMEOUT_S
 
     def do_GET(self) -> None:
-        """Send a page."""
         make = self.pages.get(self.path.partition("?")[0])
         page = _NOT_FOUND if make is None else make()
         body = page.body
@@ -147,12 +140,12 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 64
 
     def server_bind(self) -> None:
-        """Bind the socket, without the look-up of the host's name that `HTTPServer` does."""
+        """Bind the socket, without the host-name look-up of `HTTPServer`."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log what a client's connection failed with; most often the client has gone."""
+        """Log why a client's connection failed; most often the client has gone."""
         _log.debug("%s: connection of %s failed", self.client_id, client_address, exc_info=True)
 
 

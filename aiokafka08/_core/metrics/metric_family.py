@@ -10,20 +10,13 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class MetricFamily:
-    """A gauge, or a counter, with its series.
+    """A gauge, or a counter, with its series."""
 
-    Attributes:
-        name: its name; that of a counter ends with "_total".
-        help: its meaning, one line.
-        labels: the names of its labels.
-        series: the values of the labels, and the metric's value.
-    """
-
-    name: str
-    help: str
-    labels: Sequence[str] = ()
+    name: str  # its name; that of a counter ends with "_total"
+    help: str  # its meaning, one line
+    labels: Sequence[str] = ()  # the names of its labels
+    # The values of the labels, and the metric's value
     series: list[tuple[Labels, float]] = field(default_factory=list)
 
     def add(self, value: float, *labels: str) -> None:
-        """Add a series."""
         self.series.append((labels, value))

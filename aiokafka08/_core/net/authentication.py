@@ -1,10 +1,5 @@
 """Authenticate a new connection by SASL, before the probe of the version or any other request.
 
-There are two ways. *Raw*: the tokens are sent as frames, with no request of Kafka before them; only
-GSSAPI (0.9 to 3.9, and HDP's 0.8.2), and the only way below 0.10. *Handshake*: ApiVersions,
-SaslHandshake, then frames (0.10, 0.11) or SaslAuthenticate (from 1.0 on), which says why it failed
-and how long the session lasts. Raw comes first as long as the broker's version isn't known.
-
 Invariant: the client reads at most `MAX_FRAME_BYTES` at a time, and sends at most `MAX_TOKENS`.
 A refusal is an `AuthenticationFailedError`; if the broker only closes the connection, after
 another attempt.
@@ -54,20 +49,15 @@ MAX_TOKENS: Final = 16
 _CORRELATION_ID: Final = 1
 
 _REFUSED: Final = SaslFailure(FailureKind.REFUSED)
+# A machine that was suspended has lost no more than that of the time to renew
 _LONGEST_SLEEP_S: Final = 3600.0
-"""A machine that was suspended has lost no more than that of the time to renew."""
 
 
 class AuthenticatedStream(NamedTuple):
-    """An authenticated connection.
-
-    Attributes:
-        stream: the connection.
-        lifetime_s: seconds after which the broker closes it; infinity if it doesn't.
-    """
+    """An authenticated connection."""
 
     stream: RawStream
-    lifetime_s: float
+    lifetime_s: float  # seconds after which the broker closes it; infinity if it doesn't
 
 
 async def renew_credentials(mechanism: Mechanism) -> None:
@@ -91,15 +81,7 @@ async def open_authenticated(
     version: BrokerVersion | None,
     progress: Callable[[PendingStep], object],
 ) -> AuthenticatedStream:
-    """Connect and authenticate.
-
-    Args:
-        connect: makes a connection.
-        address: host and port, for the broker's principal and for errors.
-        config: the options of the network layer.
-        mechanism: the mechanism with its credentials.
-        version: what the broker supports, if that is known.
-        progress: called with the current wait.
+    """Connect and authenticate; `progress` is called with the current wait.
 
     Raises:
         AuthenticationFailedError: the broker refuses, or the client lacks what it needs.
@@ -109,6 +91,9 @@ async def open_authenticated(
     """
     closed_at: list[str] = []
     knows_handshake = version is not None and version.supports(SaslAuthenticateRequest)
+    # Raw: the tokens are frames, with no request of Kafka before them. Only GSSAPI knows it (0.9 to
+    # 3.9, and HDP's 0.8.2), and below 0.10 there is no other way. So it comes first as long as the
+    # version isn't known.
     for is_raw in (mechanism.starts_raw and not knows_handshake, False):
         stream = await connect()
         conversation = _Conversation(stream, address, config, mechanism, progress)
@@ -187,6 +172,8 @@ class _Conversation:
             raise not_sasl(self._where, self._mechanism)
         if handshake.error_code:
             raise self._failed(f"SaslHandshake: {for_code(handshake.error_code).__name__}")
+        # 0.10 and 0.11 take the tokens as frames. SaslAuthenticate, from 1.0 on, says why it failed
+        # and how long the session lasts.
         if authenticate is None:
             await self._run(self._send_frame, self._send_last_frame)
         else:
@@ -273,7 +260,7 @@ class _Conversation:
         error: AuthenticationFailedError | None = None,
         failure: SaslFailure = _REFUSED,
     ) -> AuthenticationFailedError:
-        """Return the error, with the address and, if the text hasn't it, who authenticates."""
+        """Return the error, with the address and, if the text lacks it, the identity."""
         error_class = AuthenticationFailedError if error is None else type(error)
         who = self._mechanism.description
         text = text if text.startswith(who) else f"{who}: {text}"
@@ -292,7 +279,7 @@ def not_sasl(where: str, mechanism: Mechanism) -> AuthenticationFailedError:
 
 
 def _next_step(steps: Steps, challenge: bytes | None) -> tuple[bytes | None, bool]:
-    """Return the next token, and whether it is the last one; None: the authentication is over."""
+    """Return the next token (None: no further one) and whether it is the last one."""
     try:
         return (next(steps) if challenge is None else steps.send(challenge)), False
     except StopIteration as stop:

@@ -1,9 +1,7 @@
-"""What instrumentors and frameworks read of aiokafka's client: addresses, client id, partitions.
+"""The attributes of aiokafka's `AIOKafkaClient` that instrumentors and frameworks read.
 
-aiokafka's producer and consumer have an `AIOKafkaClient`, as `producer.client` and
-`consumer._client`. OpenTelemetry and Datadog read the attributes here from it, and set some of
-their own. `AIOKafkaProducer` and `AIOKafkaConsumer` make one `ClientAttributes` each; nothing in
-this package reads it.
+OpenTelemetry and Datadog read `producer.client` and `consumer._client`, and set attributes of their
+own there.
 
 Invariant: it holds the router, not the client that owns the router, so a client that is dropped
 without `stop()` is garbage-collected.
@@ -17,7 +15,7 @@ from aiokafka08.client import AIOKafkaClient
 
 
 class ClientAttributes(AIOKafkaClient):
-    """The attributes of aiokafka's `AIOKafkaClient` that others read; see the module."""
+    """The attributes of aiokafka's `AIOKafkaClient`; see the module."""
 
     def __init__(
         self, router: Router, bootstrap_servers: BootstrapServers, metadata_timeout_s: float
@@ -38,8 +36,7 @@ class ClientAttributes(AIOKafkaClient):
             UnknownTopicOrPartitionError: the topic doesn't exist, and isn't created.
             KafkaTimeoutError: no broker reported it within the producer's `max_block_ms`,
                 or the consumer's `request_timeout_ms`.
-            InvalidTopicError: brokers don't accept the name.
-            IllegalStateError: the client isn't running.
+            InvalidTopicError, IllegalStateError: a wrong name; the client isn't running.
         """
         info = await self._router.metadata.wait_for_topic(
             topic, timeout_s=self._metadata_timeout_s, until_unknown=True

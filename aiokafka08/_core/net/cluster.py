@@ -1,7 +1,4 @@
-"""The cluster as an immutable snapshot, and how Metadata responses merge into it.
-
-Pure: no I/O, no clock. Also the check of partitions that users pass in. `metadata_cache` decides
-when to refresh, and keeps the current snapshot.
+"""The cluster as an immutable snapshot, and how Metadata responses merge into it. Pure.
 
 Invariant: an empty list in a response is a sign of a failure, not of an empty cluster. A response
 without brokers keeps all known brokers and topics; a topic without partitions in the response keeps
@@ -57,7 +54,6 @@ class TopicInfo(NamedTuple):
 
     @property
     def error(self) -> BrokerResponseError:
-        """The exception for `error_code`."""
         where = f"topic {self.topic!r}"
         if self.error_code == InvalidTopicError.errno and not may_be_new(self.topic):
             return InvalidTopicError(f"{where} doesn't exist, and {too_long_text(self.topic)}")
@@ -76,19 +72,14 @@ class ClusterSnapshot:
     brokers: Mapping[int, Broker] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicInfo] = field(default_factory=lambda: MappingProxyType({}))
     controller_id: int = -1
-    cluster_id: str | None = None
-    """None until a broker from 0.10.1 on has responded."""
+    cluster_id: str | None = None  # None until a broker from 0.10.1 on has responded
 
     def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
-        """Return the partitions of a topic by number; none if the topic is unknown."""
         info = self.topics.get(topic)
         return {} if info is None else info.partitions
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """Return the node id of a partition's leader.
-
-        None if the partition is unknown, has no leader, or has a leader whose address is unknown.
-        """
+        """Return the node id of a partition's leader; None without one whose address is known."""
         info = self.topics.get(tp.topic)
         partition = None if info is None else info.partitions.get(tp.partition)
         if partition is None or partition.leader not in self.brokers:
@@ -96,10 +87,7 @@ class ClusterSnapshot:
         return partition.leader
 
     def no_leader_reason(self, tp: TopicPartition) -> str | None:
-        """Return why `leader()` is None, as text.
-
-        None if the partition has a leader, or if there is no metadata of the topic yet.
-        """
+        """Return why `leader()` is None, as text; None if that isn't known."""
         info = self.topics.get(tp.topic)
         if info is None or self.leader(tp) is not None:
             return None
@@ -124,11 +112,8 @@ class ClusterSnapshot:
     ) -> ClusterSnapshot:
         """Return the snapshot after this response.
 
-        Args:
-            response: a response.
-            all_topics: whether all topics were requested.
-            merged: topics of the response that were merged before (default None). A topic that has
-                changed since is merged again.
+        `all_topics`: whether all topics were requested. `merged`: topics of the response that were
+        merged before; a topic that has changed since is merged again.
         """
         merged = {} if merged is None else merged
         brokers = {broker.node_id: broker for broker in response.brokers}
@@ -166,15 +151,14 @@ class MergedTopic(NamedTuple):
 
     @classmethod
     def of(cls, known: TopicInfo | None, state: TopicState) -> MergedTopic:
-        """Merge the two."""
         return cls(known, state, _merge_topic(known, state))
 
 
 class MergeOrder:
-    """Which call has brought which topic of a snapshot: calls may end in another order.
+    """The call that has brought each topic of a snapshot, since calls may end in another order.
 
-    Calls are numbered in the order of their starts. Of the responses to an older one, topics and
-    brokers that a newer one has brought are left out, and no topic is removed.
+    Invariant: the response to an older call neither replaces what a newer call has brought nor
+    removes a topic. Calls are numbered in the order of their starts.
     """
 
     def __init__(self) -> None:
@@ -218,22 +202,18 @@ class MergeOrder:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLeaders:
-    """The leaders of some partitions, with their addresses and versions.
+    """The leaders of some partitions, with their addresses and versions. Picklable.
 
-    Picklable. A router in another process starts with them instead of a Metadata request.
-
-    Attributes:
-        by_partition: node ids.
-        brokers: the addresses of these nodes.
-        versions: the versions of those nodes whose version is known.
+    A router in another process starts with them instead of a Metadata request.
     """
 
-    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)
-    brokers: Mapping[int, Broker] = field(default_factory=dict)
+    by_partition: Mapping[TopicPartition, int] = field(default_factory=dict)  # node ids
+    brokers: Mapping[int, Broker] = field(default_factory=dict)  # the addresses of these nodes
+    # The versions of those nodes whose version is known
     versions: Mapping[int, BrokerVersion] = field(default_factory=dict)
 
     def select(self, partitions: Iterable[TopicPartition]) -> PartitionLeaders:
-        """Return what concerns these partitions; those without a known leader are left out."""
+        """Return what concerns these partitions, without those of unknown leaders."""
         leaders = {
             tp: self.by_partition[tp] for tp in dict.fromkeys(partitions) if tp in self.by_partition
         }
@@ -264,12 +244,10 @@ class PartitionLeaders:
 
 
 def _described(response: MetadataResponse) -> set[str]:
-    """Return the topics whose partitions the response lists."""
     return {state.topic for state in response.topics if state.partitions}
 
 
 def _leaders(names: Iterable[str], topics: Mapping[str, TopicInfo]) -> set[int]:
-    """Return the brokers that lead a partition of these topics."""
     return {
         partition.leader
         for name in names
@@ -305,23 +283,20 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
         state.is_internal or state.topic in INTERNAL_TOPICS,
         MappingProxyType(dict(partitions)),
     )
+    # The same object, so that a change of the topic can be found by identity.
     return known if known is not None and known == merged else merged
 
 
 def is_failed_by_one_topic(response: MetadataResponse, requested: Collection[str]) -> bool:
-    """Return whether a single bad topic may have caused the errors of all requested topics.
-
-    On 0.8, a topic is bad if its name is invalid or if it can't be created. The response then has
-    the bad topic's error code for every topic, and no brokers (docs/brokers.md 4.4, 4.5).
-    """
+    """Return whether a single bad topic may have caused all errors."""
+    # On 0.8 a topic whose name is invalid, or that can't be created, gives its error code to every
+    # topic of the response, which then has no brokers (docs/brokers.md 4.4, 4.5).
     return len(requested) > 1 and has_only_errors(response)
 
 
 def has_only_errors(response: MetadataResponse) -> bool:
-    """Return whether the response has no brokers, and an error code of a bad topic for each topic.
-
-    A bad topic causes UnknownError or InvalidTopicError.
-    """
+    """Return whether the response has no brokers, and a bad topic's error for each topic."""
+    # A bad topic causes one of these.
     bad_topic_codes = (UnknownError.errno, InvalidTopicError.errno)
     return (
         not response.brokers
@@ -335,14 +310,13 @@ def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
 
     Raises:
         TypeError: an item is something else, or the argument isn't a list.
-        InvalidTopicError: a topic name is invalid.
-        IllegalArgumentError: a partition number is invalid.
+        InvalidTopicError, IllegalArgumentError: a topic name, a partition number is invalid.
     """
     return list(iter_partitions(partitions))
 
 
 def iter_partitions(partitions: Iterable[object]) -> Iterator[TopicPartition]:
-    """As `check_partitions`, one after the other, for a caller who checks many in steps."""
+    """As `check_partitions`, in steps for long lists."""
     expected = "expected a list of TopicPartition(topic, partition)"
     if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
         raise TypeError(f"partitions={shortened(partitions)}: {expected}")

@@ -1,8 +1,5 @@
 """The options that producer, consumer and admin share: parsed and checked once, here.
 
-`net_config()` returns them as a `NetConfig`. Each client checks the options that only it has, with
-the helpers at the end of this module; the Spark data source uses these helpers too.
-
 Invariant: a wrong option raises an error when the client is created. The text names the option and
 what is expected. It also shows the value, except that of a SASL option, which may be a secret.
 """
@@ -86,11 +83,8 @@ def address_text(address: Address) -> str:
 
 
 def advertised_address(host: str, port: int) -> Address:
-    """Return the address that a broker advertises, without the brackets of an IPv6 address.
-
-    Brokers advertise what `advertised.host.name` or `advertised.listeners` says: "[::1]" too.
-    Java's clients accept it.
-    """
+    """Return the address that a broker advertises, without the brackets of IPv6."""
+    # `advertised.host.name` and `advertised.listeners` may be "[::1]", which Java's clients accept.
     if host.startswith("[") and host.endswith("]") and ":" in host:
         host = host[1:-1]
     return host, port
@@ -115,17 +109,13 @@ class NetConfig:
     limits: NetLimits = NET_LIMITS
 
     def backoff(self, at_least_s: float = 0.0) -> Backoff:
-        """Return new retry delays as configured.
-
-        The first and the longest delay are raised to `at_least_s` if they are shorter; the jitter
-        is applied after that.
-        """
+        """Return new retry delays as configured, but of `at_least_s` before the jitter."""
         return Backoff(
             max(self.retry_backoff_s, at_least_s), max(self.retry_backoff_max_s, at_least_s)
         )
 
     def named(self, error: E) -> E:
-        """Return an error; one about a missing right names the principal, as far as it is known."""
+        """Return an error; one about a missing right names the principal, if it is known."""
         if isinstance(error, AUTHORIZATION_ERRORS) and self.sasl is not None:
             principal = self.sasl.principal
             note = f" (principal {principal!r})"
@@ -157,9 +147,6 @@ def net_config(
     start_timeout_ms: int | None,
 ) -> NetConfig:
     """Check the shared options.
-
-    `connections_max_idle_ms=None` never closes idle connections, and `start_timeout_ms=None` is
-    `request_timeout_ms`.
 
     Raises:
         IllegalArgumentError: a value is wrong, or the `ssl_context` for TLS is missing.
@@ -256,8 +243,7 @@ def _client_id(client_id: object) -> str:
 def parse_bootstrap_servers(servers: BootstrapServers) -> tuple[Address, ...]:
     """Return the addresses in "host:port,host", ["host:port", …] or [("host", port), …].
 
-    A string in a list may have several addresses too. An IPv6 address with a port needs brackets:
-    "[::1]:9092". Without a port, they are optional.
+    A string in a list may have several addresses too. An IPv6 address with a port needs brackets.
 
     Raises:
         IllegalArgumentError: there is no address, or one can't be parsed.
@@ -354,10 +340,7 @@ def _port(where: object, port: object) -> int:
 
 
 def as_integer(value: object) -> int | None:
-    """Return an integer of any type, such as numpy's, as an int; None for anything else.
-
-    A bool isn't an integer.
-    """
+    """Return an integer of any type, such as numpy's, as an int; None for others and bools."""
     if type(value) is int:
         return value
     if isinstance(value, bool) or not isinstance(value, SupportsIndex):
@@ -369,10 +352,7 @@ def as_integer(value: object) -> int | None:
 
 
 def as_number(value: object) -> float | None:
-    """Return a real number of any type, such as numpy's, as an int or a float; else None.
-
-    A bool isn't a number.
-    """
+    """Return a real number of any type as an int or a float; None for others and bools."""
     if isinstance(value, bool):
         return None
     if isinstance(value, float):
@@ -387,29 +367,17 @@ def as_number(value: object) -> float | None:
 
 
 def check_positive(option: str, value: object) -> int:
-    """Return `value` if it is an integer from 1 to 2**63 - 1.
-
-    Raises:
-        IllegalArgumentError: it isn't.
-    """
+    """Return `value` if it is an integer from 1 to 2**63 - 1; raises as `at_least`."""
     return at_least(option, value, 1)
 
 
 def check_not_negative(option: str, value: object) -> int:
-    """Return `value` if it is an integer from 0 to 2**63 - 1.
-
-    Raises:
-        IllegalArgumentError: it isn't.
-    """
+    """Return `value` if it is an integer from 0 to 2**63 - 1; raises as `at_least`."""
     return at_least(option, value, 0)
 
 
 def at_least(option: str, value: object, least: int) -> int:
-    """Return `value` if it is an integer from `least` to 2**63 - 1.
-
-    Raises:
-        IllegalArgumentError: it isn't.
-    """
+    """Return `value` if it is an integer from `least` on; else raise IllegalArgumentError."""
     number = as_number(value)
     if number is None or number % 1 != 0 or number < least:
         raise IllegalArgumentError(f"{option}={shortened(value)}: expected an integer >= {least}")
@@ -421,35 +389,22 @@ def at_least(option: str, value: object, least: int) -> int:
 
 
 def check_boolean(option: str, value: object) -> bool:
-    """Return `value` as a boolean if it equals True or False; so 1, 0 and 0.0 are accepted.
-
-    Other values are errors: `bool("no")` would be True.
-
-    Raises:
-        IllegalArgumentError: it equals neither.
-    """
+    """Return `value` as a boolean if it equals one; else raise IllegalArgumentError."""
+    # 1, 0 and 0.0 are accepted. Other values aren't: `bool("no")` would be True.
     if value not in (False, True):
         raise IllegalArgumentError(f"{option}={value!r}: expected True or False")
     return bool(value)
 
 
 def callable_or_none(option: str, value: object) -> None:
-    """Check that `value` is callable or None, and that nobody has to await what it returns.
-
-    Raises:
-        IllegalArgumentError: it isn't.
-    """
+    """Check that `value` is None, or a callable that returns no coroutine."""
     if value is not None and not callable(value):
         raise IllegalArgumentError(f"{option}={value!r}: expected a callable or None")
     not_async(option, value)
 
 
 def not_async(option: str, value: object) -> None:
-    """Check that nobody has to await what a call of `value` returns.
-
-    Raises:
-        IllegalArgumentError: it returns a coroutine.
-    """
+    """Raise IllegalArgumentError if a call of `value` returns a coroutine."""
     if is_coroutine_function(value):
         raise IllegalArgumentError(
             f"{option}={value!r}: expected a function that returns its result at once, not an "
@@ -458,19 +413,16 @@ def not_async(option: str, value: object) -> None:
 
 
 def is_coroutine_function(value: object) -> bool:
-    """Return whether a call of `value` returns a coroutine: also if only its class says so."""
+    """Return whether a call of `value` returns a coroutine."""
     while isinstance(value, functools.partial):
         value = value.func
+    # An object may have a coroutine function as its `__call__`.
     call = getattr(type(value), "__call__", None)  # noqa: B004 - not whether it is callable
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 
 def check_one_of(option: str, value: object, allowed: Sequence[object]) -> None:
-    """Check that `value` is one of `allowed`.
-
-    Raises:
-        IllegalArgumentError: it isn't.
-    """
+    """Raise IllegalArgumentError if `value` isn't one of `allowed`."""
     if value not in allowed:
         raise IllegalArgumentError(
             f"{option}={value!r}: expected one of {', '.join(map(repr, allowed))}"

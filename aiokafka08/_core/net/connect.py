@@ -1,9 +1,7 @@
 """Connect to a host name: resolve it anew, try all its addresses, and say why they failed.
 
-`probe` uses it to find the address where a broker responds, and `transport` for the connections
-that carry requests. An address that a broker advertises may be anything: a name that can't be
-resolved, an impossible port, the address of a machine that is switched off. A listener there may
-be a broker, a balancer without a broker behind it, or a web server.
+An address that a broker advertises may be anything: a name that can't be resolved, an impossible
+port, a machine that is switched off, a balancer without a broker behind it, a web server.
 
 Invariant: whatever the address is, a failure is a `KafkaError` that states the reason.
 """
@@ -37,22 +35,16 @@ T = TypeVar("T")
 
 
 class PendingStep(NamedTuple):
-    """What an attempt to connect waits for; the error of a timeout says it.
+    """What an attempt to connect waits for; the error of a timeout says it."""
 
-    Attributes:
-        text: what hasn't happened yet.
-        is_for_peer: whether the peer has accepted the connection and owes a response; then it may
-            be something else than a broker. Otherwise the client waits for itself or for a KDC.
-        detail: a value for the `args` of the error.
-    """
-
-    text: str
+    text: str  # what hasn't happened yet
+    # Whether the peer has accepted the connection and owes a response; then it may be something
+    # else than a broker. Otherwise the client waits for itself or for a KDC.
     is_for_peer: bool = False
-    detail: object = None
+    detail: object = None  # a value for the `args` of the error
 
     @classmethod
     def for_response(cls, name: str) -> PendingStep:
-        """Return the wait for the response to a request."""
         return cls(f"accepts connections but doesn't respond to {name}", is_for_peer=True)
 
     @property
@@ -74,6 +66,7 @@ _CLIENT_CERTIFICATE: Final = (
     "ssl.certificate.location)"
 )
 
+# Nothing listens at the address: often `::1` beside a listener at 127.0.0.1
 _UNREACHABLE: Final = (
     errno.ECONNREFUSED,
     errno.ENETUNREACH,
@@ -81,15 +74,12 @@ _UNREACHABLE: Final = (
     errno.EADDRNOTAVAIL,
     errno.EAFNOSUPPORT,
 )
-"""Nothing listens at the address: often `::1` beside a listener at 127.0.0.1."""
 
 
 async def ip_addresses(address: Address, config: NetConfig, limit_s: float) -> list[str]:
     """Return the current IP addresses of the host, at least one.
 
-    Raises:
-        KafkaConnectionError: the name can't be resolved, or is impossible.
-        KafkaTimeoutError: it wasn't resolved within `limit_s`.
+    Raises KafkaConnectionError if the name can't be resolved, KafkaTimeoutError after `limit_s`.
     """
     try:
         async with asyncio.timeout(limit_s) as limit:
@@ -115,15 +105,9 @@ async def connect_to_any_ip(
 ) -> T:
     """Call `connect` for each IP address of the host, and return the result that is ready first.
 
-    The calls start one after another (see `staggered_race`). A name may stand for several brokers,
-    or for IPv6 and IPv4, and each of these addresses may be dead. A listener may also accept
-    connections without being a broker, so if there are several addresses, `connect` should return
-    only after a response.
+    If there are several addresses, `connect` should return only after a response.
 
     Args:
-        address: host and port.
-        config: decides whether the error texts mention TLS.
-        ips: the host's addresses: `ip_addresses()`.
         connect: connects to an IP address, within `limit_s`.
         limit_s: sets the delay between two starts.
         discard: called with each further result, if several addresses work.
@@ -133,6 +117,8 @@ async def connect_to_any_ip(
             where something listens, if these are of one class: a `CertificateError`, say.
     """
     try:
+        # A name may stand for several brokers, or for IPv6 and IPv4. Each address may be dead, or
+        # accept connections without being a broker.
         return await staggered_race(
             {ip: functools.partial(connect, ip) for ip in ips},
             delay_s=stagger_delay(limit_s, len(ips)),
@@ -153,14 +139,14 @@ async def connect_to_any_ip(
 
 
 def joined_details(errors: Iterable[KafkaError]) -> list[object]:
-    """Return what the `args` of errors have beside their texts, for one error about them all."""
+    """Return the `args` of errors without their texts, for one error about them all."""
     return list(
         dict.fromkeys(arg for error in errors for arg in error.args if not isinstance(arg, str))
     )
 
 
 def _joined(address: Address, errors: Mapping[str, KafkaError]) -> str:
-    """Return the reasons as one text, which names the IP addresses if the reasons differ."""
+    """Return the reasons as one text, with the IP addresses if the reasons differ."""
     where = address_text(address)
     ips_by_reason: dict[str, list[str]] = {}
     for ip, error in errors.items():
@@ -185,15 +171,12 @@ def _is_unreachable(error: Exception) -> bool:
 
 
 def certificate_host(address: Address, config: NetConfig) -> str | None:
-    """Return the host name that the broker's certificate must have; None without TLS.
-
-    The dot that ends an absolute name isn't part of it: certificates never have it.
-    """
+    """Return the host name that the broker's certificate must have; None without TLS."""
+    # Certificates never have the dot that ends an absolute name.
     return None if config.ssl_context is None else address[0].removesuffix(".")
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """Return the current IP addresses of a host name."""
     if not host:  # which getaddrinfo() takes for this machine (docs/brokers.md 4.14)
         raise OSError(
             "the brokers know no address of this broker for plain connections: it may be a newer "
@@ -239,7 +222,6 @@ def _reason(config: NetConfig, error: Exception) -> str:
 
 
 def connection_error(address: Address, config: NetConfig, error: Exception) -> KafkaConnectionError:
-    """Return the Kafka error for a socket error."""
     return KafkaConnectionError(f"{address_text(address)}: {_reason(config, error)}")
 
 
@@ -250,10 +232,8 @@ def timeout_text(address: Address, config: NetConfig, limit_s: float) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """Return the reason of a socket error.
-
-    asyncio's own texts contain the error numbers and the addresses, but not the reasons.
-    """
+    """Return the reason of a socket error."""
+    # asyncio's own texts have the error numbers and the addresses, but not the reasons.
     numbers = re.findall(r"\[Errno (\d+)\]", str(error))
     reasons = dict.fromkeys(os.strerror(int(number)) for number in numbers)
     if reasons:

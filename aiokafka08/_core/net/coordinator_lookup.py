@@ -1,9 +1,5 @@
 """Find the broker that coordinates a consumer group, and remember it.
 
-A consumer and its offset store share one `CoordinatorLookup`; the admin client creates one for each
-operation on a group. The coordinator may be a broker that no metadata has named, so the lookup
-registers its address at the router.
-
 Invariant: a `CoordinatorLookup` runs at most one lookup at a time. The node id that it returns is
 reused until `invalidate()` is called with this id.
 """
@@ -38,11 +34,7 @@ OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 
 def check_group_id(group: object) -> str:
-    """Return `group` if it can be the name of a group.
-
-    Raises:
-        IllegalArgumentError: it can't.
-    """
+    """Return `group` if it can name a group; else raise IllegalArgumentError."""
     if isinstance(group, str) and group:
         try:
             if len(group.encode()) <= 0x7FFF:
@@ -57,35 +49,27 @@ def check_group_id(group: object) -> str:
 
 
 def check_any_group_id(group: object) -> str:
-    """Return `group` if a cluster may have a group of this name; "" is one, of old clients.
-
-    Raises:
-        IllegalArgumentError: it can't.
-    """
+    """Return `group` if a cluster may have it; else raise IllegalArgumentError."""
+    # Old clients have groups whose name is "".
     return "" if group == "" else check_group_id(group)
 
 
 class CoordinatorLookup:
     """Look up and remember the coordinator of one group.
 
-    Args:
-        router: sends the lookup requests.
-        group: the group's name.
-        node_id: the coordinator, if the caller knows it already.
+    `node_id`: the coordinator, if the caller knows it already.
     """
 
     def __init__(self, router: Router, group: str, node_id: int | None = None) -> None:
         self.group = group
         self._router = router
         self._node_id = node_id
-        self._advertised: tuple[int, Address, Address] | None = None  # node, its address, by whom
+        # The node, its address, and the broker that named it
+        self._advertised: tuple[int, Address, Address] | None = None
         self._lock = asyncio.Lock()
 
     async def node_id(self, *, timeout_s: float | None = None) -> int:
         """Return the coordinator's node id, for `Router.request()`; look it up if necessary.
-
-        The first lookup on a cluster makes the brokers create their offsets topic, which takes a
-        moment.
 
         Args:
             timeout_s: in seconds; by default `request_timeout_ms`.
@@ -120,6 +104,8 @@ class CoordinatorLookup:
             raise timed_out(None) from None
         try:
             if self._node_id is None:
+                # The first lookup on a cluster makes the brokers create their offsets topic, which
+                # takes a moment.
                 self._node_id = await retry(
                     self._look_up,
                     deadline=deadline,
@@ -137,7 +123,7 @@ class CoordinatorLookup:
             self._lock.release()
 
     def unreachable_hint(self) -> str:
-        """Return who named which address, for the text of an error; "" if it is connected to."""
+        """Return which broker advertised which address, for an error; "" if connected."""
         if self._advertised is None:
             return ""
         node_id, address, source = self._advertised
@@ -154,8 +140,8 @@ class CoordinatorLookup:
     def invalidate(self, node_id: int) -> None:
         """Forget the coordinator if it is this node; the next `node_id()` looks it up again.
 
-        Callers use this if the node doesn't respond, or reports that it isn't the coordinator (any
-        more): error codes 15 (GroupCoordinatorNotAvailable) and 16 (NotCoordinatorForGroup).
+        For a node that doesn't respond, or returns GroupCoordinatorNotAvailable or
+        NotCoordinatorForGroup.
         """
         if self._node_id == node_id:
             self._node_id = None
@@ -170,17 +156,16 @@ class CoordinatorLookup:
             return self._router.config.named(broker_error(group_code(response.error_code), where))
         _check(response)
         address = (response.host, response.port)
+        # The coordinator may be a broker that no metadata has named.
         self._router.register_broker(response.node_id, address)
         self._advertised = response.node_id, address, source
         return response.node_id
 
     async def _unavailable_hint(self) -> str:
-        """Return what may keep the brokers from naming a coordinator: error 15 to the end.
-
-        The request names the offsets topic. That creates it as the lookups did, or fails as they
-        did (docs/brokers.md 8.9).
-        """
+        """Return why the brokers may have returned error 15 up to the deadline."""
         try:
+            # Naming the offsets topic creates it as the lookups did, or fails as they did
+            # (docs/brokers.md 8.9).
             response = await self._router.request(
                 MetadataRequest([OFFSETS_TOPIC]), timeout_s=HINT_S
             )

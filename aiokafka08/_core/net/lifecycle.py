@@ -1,8 +1,5 @@
 """Start and stop of a client, and the event loop and process that it belongs to.
 
-Producer, consumer and admin client hold one `Lifecycle` each. Their public methods that need a
-running client call `check()` first.
-
 Invariant: a client works only between its start and its stop, in the event loop and the process
 that started it. Otherwise `check()` raises an `IllegalStateError` that says so. If no event loop is
 running, it raises asyncio's `RuntimeError` for a client that is started and not stopped.
@@ -32,11 +29,7 @@ class Lifecycle:
         name: the client's name in error texts.
         client_id: log lines begin with it.
         stop_call: how a user stops the client, for warnings.
-        twins: the extension modules that the client uses if they are there, by part; the start is
-            logged at INFO if it has to do without one.
-
-    Attributes:
-        stopped: the client was stopped. The client sets it, not this object.
+        twins: the extension modules that the client uses if they are there, by part.
     """
 
     def __init__(
@@ -53,6 +46,7 @@ class Lifecycle:
         self._twins = twins
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
+        # The client was stopped. The client sets it, not this object.
         self.stopped = False
 
     @property
@@ -62,7 +56,6 @@ class Lifecycle:
 
     @property
     def is_running(self) -> bool:
-        """Whether the client was started, and not stopped since."""
         return self._loop is not None and not self.stopped
 
     def bind_to_loop(self) -> None:
@@ -79,6 +72,7 @@ class Lifecycle:
         environment.enter(self._name)
         self._loop = asyncio.get_running_loop()
         self._pid = os.getpid()
+        # A client without a compiled part is slower than users may expect.
         slow = explain_pure(self._twins)
         if slow:
             _log.info("%s: %s", self._client_id, slow)
@@ -107,12 +101,9 @@ class Lifecycle:
             )
 
     def warn_if_not_stopped(self, source: object, unsent_bytes: int = 0) -> None:
-        """Emit a ResourceWarning if the client was never stopped; called in its `__del__`.
-
-        Python doesn't show that warning by default. So if messages may be lost, an error is logged
-        as well.
-        """
+        """Emit a ResourceWarning if the client was never stopped; called in its `__del__`."""
         if self.is_running and os.getpid() == self._pid:
+            # Python doesn't show that warning by default, and messages may be lost.
             if unsent_bytes:
                 _log.error(
                     "%s: this %s was dropped without %s: %d bytes of messages may be lost",
@@ -131,11 +122,7 @@ class Lifecycle:
 
 
 async def run_all_steps(client_id: str, *steps: Callable[[], Awaitable[None]]) -> None:
-    """Run the steps of a client's stop one after the other, even if some fail.
-
-    Raises:
-        BaseException: the first error of a step; further ones are logged.
-    """
+    """Run all steps of a client's stop in turn; raise the first error, log the others."""
     first: BaseException | None = None
     for step in steps:
         try:

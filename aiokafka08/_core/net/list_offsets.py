@@ -1,11 +1,7 @@
 """Request offsets from the leaders of many partitions, and follow leaders that move.
 
-`list_offsets()` returns earliest and latest offsets and starts of segments (ListOffsets 0);
-consumer, admin and Spark call it. `list_reachable_offsets()` does the same for as many partitions
-as it can, and returns the errors of the others; the admin client's overviews call it.
-`find_first_messages()` finds messages by their timestamps (ListOffsets 1); only `offsets_for_times`
-calls it, and combines the two. The consumer's `start_offsets` retries by itself, and calls
-`list_offsets_of_leader()`.
+Earliest and latest offsets and starts of segments come from ListOffsets 0, messages by timestamp
+from ListOffsets 1.
 
 Invariant: a partition that has its result isn't requested again. Partitions without a result are
 requested again: by `list_reachable_offsets()` once, by the others until the deadline, or until one
@@ -47,13 +43,12 @@ from aiokafka08.telemetry import join_names
 
 T = TypeVar("T")
 
+# How many partitions one request has at most: to encode and decode more takes too long at once
 _REQUEST_PARTITIONS: Final = 500
-"""How many partitions one request has at most: to encode and decode more takes too long at once."""
 
+# Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
+# message set
 _NOT_SUPPORTED: Final = (UnsupportedForMessageFormatError, CorruptRecordException, UnknownError)
-"""Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
-message set.
-"""
 
 PartitionResults = dict[TopicPartition, T | KafkaError]
 """Per partition its result, or why there is none."""
@@ -83,8 +78,7 @@ async def list_offsets(
 
     Raises:
         KafkaTimeoutError: a partition has no result in time; the text names each and its error.
-        UnknownTopicOrPartitionError: a topic or a partition doesn't exist.
-        InvalidTopicError: a topic name is invalid.
+        UnknownTopicOrPartitionError, InvalidTopicError: a topic or a partition doesn't exist.
         BrokerResponseError: a partition failed with an error that a retry can't fix.
         IllegalStateError: the client was stopped.
     """
@@ -104,21 +98,11 @@ async def list_reachable_offsets(
 ) -> PartitionResults[tuple[int, int]]:
     """Return per partition the ends of its list of offsets, or the error of one that has none now.
 
-    The offsets between are dropped: a cluster may have millions of segments.
+    A partition without a leader, or on a dead broker, delays the others but doesn't fail them.
+    `timestamp` is `LATEST` or `EARLIEST`; `max_num_offsets` as of `list_offsets`. The list of
+    `LATEST` is the log end and, newest first, the starts of segments (docs/brokers.md 8.1).
 
-    Partitions that fail with an error that may pass are requested once more, after a metadata
-    refresh. So a partition without a leader, or on a dead broker, delays the others by that, and
-    doesn't fail them. However many partitions there are, the event loop isn't held for long.
-
-    Args:
-        router: sends the requests; its metadata has these partitions.
-        tps: the partitions.
-        timestamp: `LATEST` or `EARLIEST`.
-        max_num_offsets: how many offsets a list may have (default 1). That of `LATEST` is the log
-            end and, from the newest on, the starts of segments (docs/brokers.md 8.1).
-
-    Raises:
-        IllegalStateError: the client was stopped.
+    Raises IllegalStateError if the client was stopped.
     """
     limit_s = router.config.request_timeout_s
     request_s = attempt_timeout(limit_s)  # for a leader that hangs
@@ -127,6 +111,7 @@ async def list_reachable_offsets(
         leader: int, led: Collection[TopicPartition], timeout_s: float
     ) -> Awaitable[PartitionResults[tuple[int, int]]]:
         at = dict.fromkeys(led, timestamp)
+        # Only the ends are kept: a cluster may have millions of segments.
         return _list_on_leader(
             router, leader, led, at, max_num_offsets, _ends, timeout_s, request_s
         )
@@ -137,6 +122,7 @@ async def list_reachable_offsets(
         failed += [
             tp for tp, result in some if isinstance(result, KafkaError) and not is_final(result)
         ]
+    # Errors that may pass: request these partitions once more, with new leaders.
     if failed:
         try:
             await router.metadata.fetch_all()
@@ -158,18 +144,10 @@ async def find_first_messages(
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """Find for each partition the first message with the given timestamp or a later one (KIP-79).
 
-    Args:
-        router: sends the requests.
-        timestamps_ms: per partition, in milliseconds since the epoch.
-
-    Returns:
-        offset and timestamp of the message, per partition. None: the leader searched and found no
-        message (there may be one all the same, see `offsets_for_times`). Not in the result: the
-        leader couldn't search. It is older than 0.10.1, stores the topic in format 0, can't read a
-        message set, or didn't respond in time.
-
-    Raises:
-        KafkaError: as `list_offsets`.
+    Returns its offset and timestamp per partition; None if the leader searched and found none
+    (there may be one all the same, see `offsets_for_times`). A partition that the leader couldn't
+    search isn't in the result: the leader is older than 0.10.1, stores the topic in format 0, can't
+    read a message set, or didn't respond in time. Raises as `list_offsets`.
     """
 
     def send(
@@ -191,11 +169,7 @@ async def _request_until_complete(
     timeout_s: float | None = None,
     is_final: Callable[[KafkaError], bool] = is_final,
 ) -> dict[TopicPartition, T]:
-    """Send requests to the leaders until each partition has its result.
-
-    Raises:
-        KafkaError: as `list_offsets`.
-    """
+    """Send requests until each partition has its result; raises as `list_offsets`."""
     if not tps:
         return {}
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
@@ -239,11 +213,7 @@ async def _request_until_complete(
 
 
 async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadline: float) -> None:
-    """Wait until the metadata has these partitions.
-
-    Raises:
-        UnknownTopicOrPartitionError: a partition doesn't exist, even after some refreshes.
-    """
+    """Wait until the metadata has these partitions, even after some refreshes."""
     metadata = router.metadata
     clock = asyncio.get_running_loop().time
     by_topic: dict[str, set[int]] = {}
@@ -267,6 +237,7 @@ async def request_from_leaders(
     snapshot = router.metadata.snapshot
     results: PartitionResults[T] = {}
     by_leader: dict[int, list[TopicPartition]] = {}
+    # In chunks, so that many partitions don't hold the event loop.
     async for some in in_chunks(tps):
         for tp in some:
             leader = snapshot.leader(tp)
@@ -292,8 +263,7 @@ async def list_offsets_of_leader(
 ) -> PartitionResults[list[int]]:
     """Request offsets from one leader; return offsets or an error per partition.
 
-    Raises no `KafkaError`. `leader` is the node that leads `tps`. The other arguments are those of
-    `list_offsets`.
+    Raises no `KafkaError`. The arguments are as of `list_offsets`.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     return await _list_on_leader(router, leader, tps, timestamps, max_num_offsets, list, limit_s)
@@ -311,16 +281,13 @@ async def _list_on_leader(
 ) -> PartitionResults[T]:
     """Request offsets from one leader; `keep` makes a result of those of a partition.
 
-    Each request has at most `_REQUEST_PARTITIONS` partitions. They are sent one after the other,
-    since heartbeats and commits go over the same connection; an error of a request is that of the
-    partitions behind it, too.
-
-    `request_s` is how much of `timeout_s` one request may take.
+    One request may take `request_s` of `timeout_s`.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + timeout_s
     results: PartitionResults[T] = {}
     wanted = list(tps)
+    # One after the other: heartbeats and commits go over the same connection.
     for at in range(0, len(wanted), _REQUEST_PARTITIONS):
         some = wanted[at : at + _REQUEST_PARTITIONS]
         request = _request(some, timestamps, max_num_offsets)
@@ -331,6 +298,7 @@ async def _list_on_leader(
                     request, node_id=leader, version=0, timeout_s=left_s
                 )
         except KafkaError as error:
+            # An error of a request is that of the partitions behind it, too.
             return results | dict.fromkeys(wanted[at:], error)
         for tp, result in _results(router, leader, some, response).items():
             results[tp] = result if isinstance(result, KafkaError) else keep(result.offsets or [])
@@ -344,10 +312,7 @@ async def _find_on_leader(
     timestamps_ms: Mapping[TopicPartition, int],
     timeout_s: float,
 ) -> PartitionResults[ListedOffsets | None]:
-    """Search by timestamp on one leader; None for partitions that it can't search.
-
-    In requests as those of `list_offsets_of_leader`.
-    """
+    """Search by timestamp on one leader; None for partitions that it can't search."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
     results: PartitionResults[ListedOffsets | None] = {}
@@ -374,11 +339,9 @@ async def _find_on_leader(
 
 
 def _refreshes_if_overdue(router: Router) -> ResponseWatchdog:
-    """Let the next attempt find the leader that has taken the place of one that hangs.
-
-    A refresh after the attempt is too late: the next attempt would begin before it ends, at the
-    same broker.
-    """
+    """Return a watchdog that refreshes the metadata while a response is overdue."""
+    # A refresh after the attempt is too late: the next attempt would begin before the refresh ends,
+    # at the same broker that hangs.
     return ResponseWatchdog(router.metadata, router.config.limits.overdue_s)
 
 

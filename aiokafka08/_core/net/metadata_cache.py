@@ -1,16 +1,11 @@
 """The metadata cache: the current snapshot of the cluster, and its refreshes.
 
-A refresh runs every `metadata_max_age_ms`, and soon (with backoff) when a caller requests it: after
-NotLeaderForPartition, LeaderNotAvailable, UnknownTopicOrPartition or a socket error. `router` owns
-the one `Metadata` of a client. `metadata_fetcher` sends the requests, `cluster` merges the
-responses into snapshots. The metadata of many topics is decoded and merged in steps.
+A refresh runs every `metadata_max_age_ms`, and soon (with backoff) when a caller requests it.
 
-Invariant: at most one refresh runs at a time. If nothing else has requested one, a refresh for
-`wait_for_topic()` requests only the awaited topics: the cost of a new topic doesn't grow with the
-topics that are known. `fetch_all()` isn't a refresh and may run beside one: both merge their
-responses into the snapshot that is current by then, and what the older call brings doesn't replace
-what the newer one has brought. A snapshot object never changes. A failed response removes nothing
-from the cache (see `cluster`).
+Invariant: at most one refresh runs at a time. `fetch_all()` isn't a refresh and may run beside one:
+both merge their responses into the snapshot that is current by then, and what the older call brings
+doesn't replace what the newer one has brought. A snapshot object never changes. A failed response
+removes nothing from the cache (see `cluster`).
 """
 
 from __future__ import annotations
@@ -49,20 +44,15 @@ _log: Final = logging.getLogger("aiokafka08.net")
 
 
 class Metadata:
-    """Keep a snapshot of the cluster, for the tracked topics or for all.
-
-    Attributes:
-        snapshot: the cluster as of the last response.
-        all_topics: request every topic on each refresh (pattern subscriptions).
-        may_create_topics: set it to False only with `all_topics`. If True, a topic that a caller
-            waits for is requested by name if the brokers don't list it; they may then create it. If
-            False, it isn't, and counts as one that doesn't exist. Without `all_topics`, tracked and
-            awaited topics are always requested by name.
-    """
+    """Keep a snapshot of the cluster, for the tracked topics or for all."""
 
     def __init__(self, nodes: NodeRegistry, config: NetConfig, telemetry: Telemetry) -> None:
-        self.snapshot = ClusterSnapshot()
-        self.all_topics = False
+        self.snapshot = ClusterSnapshot()  # the cluster as of the last response
+        self.all_topics = False  # request every topic on each refresh (pattern subscriptions)
+        # Set it to False only with `all_topics`. If True, a topic that a caller waits for is
+        # requested by name if the brokers don't list it; they may then create it. If False, it
+        # isn't, and counts as one that doesn't exist. Without `all_topics`, tracked and awaited
+        # topics are always requested by name.
         self.may_create_topics = True
         self._topics: set[str] = set()
         self._waiting: Counter[str] = Counter()  # callers of `wait_for_topic()`, by topic
@@ -86,11 +76,7 @@ class Metadata:
         self._backoff = config.backoff()
 
     def start(self) -> None:
-        """Start the background refreshes.
-
-        Raises:
-            IllegalStateError: it was stopped.
-        """
+        """Start the background refreshes."""
         self._check()
         self._refresher = asyncio.get_running_loop().create_task(self._refresh_loop())
 
@@ -118,15 +104,10 @@ class Metadata:
         self._listeners.append(listener)
 
     def add_topics(self, topics: Iterable[str]) -> None:
-        """Track these topics too, from the next refresh on.
-
-        Raises:
-            InvalidTopicError: a topic name is invalid.
-        """
+        """Track these topics too, from the next refresh on; raises InvalidTopicError."""
         self._topics.update(map(check_topic_name, topics))
 
     def set_topics(self, topics: Iterable[str]) -> None:
-        """Track exactly these topics; raises as `add_topics()`."""
         self._topics = set(map(check_topic_name, topics))
 
     def request_refresh(self) -> None:
@@ -136,15 +117,8 @@ class Metadata:
     async def refresh(self, timeout_s: float | None = None) -> ClusterSnapshot:
         """Refresh now and return the new snapshot.
 
-        The refresh begins after the call. If an earlier refresh is running, the caller waits for
-        its end and then for the next one, which it shares with all callers in the same situation.
-        The earlier refresh isn't enough: it may lack topics that were added since, and its response
-        may be older than the error that the caller has met (NotLeaderForPartition, say).
-
-        Args:
-            timeout_s: how long the caller waits; None: until the refresh has ended. The refresh,
-                and one that is running, leaves other brokers a part of this time if one hangs. When
-                the time is over, the refresh goes on for other callers.
+        The refresh begins after the call; callers that wait for an earlier one share the next one.
+        After `timeout_s` the refresh goes on for other callers.
 
         Raises:
             TimeoutError: it hasn't ended within `timeout_s`.
@@ -161,6 +135,8 @@ class Metadata:
             if timeout_s is not None:
                 self._stagger.shorten(timeout_s / 4)  # this caller waits for the running one too
             try:
+                # A running refresh isn't enough: it may lack topics that were added since, and its
+                # response may be older than the error that the caller has met.
                 await self._wait_for_refresh(self._started_refreshes + 1)
             finally:
                 self._callers.discard(limit)
@@ -198,9 +174,8 @@ class Metadata:
             leaders: when to end that wait: `all` if every partition must have a leader, `any` if
                 one such partition is enough.
             leaders_s: how much of `timeout_s` to wait for leaders, if the topic exists.
-            until_unknown: end the wait when brokers have said for a second, or for five seconds if
-                they may be creating the topic, that it doesn't exist. Without it, log a warning
-                with similar names after a second (`warn_missing`).
+            until_unknown: end the wait when brokers have said for long enough that the topic
+                doesn't exist. Without it, log a warning with similar names (`warn_missing`).
 
         Raises:
             InvalidTopicError: the name is invalid.
@@ -230,11 +205,8 @@ class Metadata:
     ) -> None:
         """Refresh until the snapshot has these partitions of a topic that it has: some may be new.
 
-        Args:
-            topic: its name.
-            partitions: their numbers.
-            timeout_s: limits the wait for responses. The wait for partitions that the responses
-                lack is `NetLimits.partition_unknown_s`, if that is shorter.
+        `timeout_s` limits the wait for responses. The wait for partitions that the responses lack
+        is `NetLimits.partition_unknown_s`, if that is shorter.
 
         Raises:
             UnknownTopicOrPartitionError: the brokers have left one of them out for that time.
@@ -264,7 +236,7 @@ class Metadata:
         )
 
     def warn_missing(self, topic: str) -> None:
-        """Log once that a topic is waited for which doesn't exist, with similar names."""
+        """Log once, with similar names, that a missing topic is waited for."""
         if topic not in self._warnings and not self._stopped:
             task = asyncio.get_running_loop().create_task(self._warn_missing(topic))
             self._warnings[topic] = task
@@ -290,12 +262,9 @@ class Metadata:
             )
 
     def timed_out(self, topic: str, timeout_s: float, last: KafkaError | None = None) -> KafkaError:
-        """Return the error of a caller that has waited in vain for a topic.
+        """Return the error of a caller that has waited `timeout_s` for a topic.
 
-        Args:
-            topic: its name.
-            timeout_s: how long the caller has waited.
-            last: the last error; None for what the last refresh says.
+        `last`: the last error; None for that of the last refresh.
         """
         info = self.snapshot.topics.get(topic)
         last = last or self._failure or (None if info is None else self._unusable_error(info))
@@ -411,6 +380,8 @@ class Metadata:
         self._started_refreshes += 1
         call = self._new_call()
         needed = self._topics | self._waiting.keys()
+        # Only the awaited topics, if no caller needs the tracked ones: the cost of a new topic
+        # doesn't grow with the number of known topics.
         topics = sorted(needed if self._tracked_wanted else self._waiting)
         self._tracked_wanted = False
         self._stagger = Stagger()
@@ -438,9 +409,6 @@ class Metadata:
     async def fetch_all(self, timeout_s: float | None = None) -> MetadataResponse:
         """Request all topics once, merge the response into the snapshot, and return it.
 
-        Args:
-            timeout_s: seconds for the call; None: until `request_timeout_ms` is over.
-
         Raises:
             TimeoutError: it hasn't ended within `timeout_s`.
             NoBrokersAvailable: no broker responded.
@@ -456,6 +424,7 @@ class Metadata:
     async def _merge(self, replies: Collection[MetadataReply], call: int) -> None:
         merged = {}
         for reply in replies:
+            # In steps, so that the metadata of many topics doesn't hold the event loop.
             async for state in in_steps(reply.response.topics, _partition_count):
                 known = self.snapshot.topics.get(state.topic)
                 merged[state.topic] = MergedTopic.of(known, state)
@@ -470,7 +439,6 @@ class Metadata:
             self.adopt(snapshot)
 
     def adopt(self, snapshot: ClusterSnapshot) -> None:
-        """Use this snapshot from now on."""
         self.snapshot = snapshot
         self._telemetry.emit(MetadataChanged(tuple(snapshot.brokers), len(snapshot.topics)))
         self._nodes.follow(snapshot)

@@ -1,16 +1,11 @@
 """Request metadata: choose a broker, limit its time, and request bad topics alone.
 
 A topic is bad if its name is invalid or if it can't be created: on 0.8, it turns the response for
-all topics of the request into errors. `metadata_cache` decides when to refresh and merges the
-responses.
+all topics of the request into errors (docs/brokers.md 4.4, 4.5).
 
-Invariant: a broker that hangs delays the result, but doesn't prevent it. Each result stands for a
-response of a broker, or for one of a moment ago. After a response with no
-brokers and nothing but errors of bad topics (`has_only_errors()`), each topic is requested alone. A
-topic that even then gets such a response stays out of requests for other topics. It is forgotten
-when it gets a different response, or when the client no longer needs it (docs/brokers.md 4.4,
-4.5). A request by name may create a topic, so a topic is never requested by a name that is too long
-for a new one (`topic_names.MAX_NEW_NAME`): the list of all topics says whether it exists.
+Invariant: a broker that hangs delays the result, but doesn't prevent it. A bad topic stays out of
+requests for other topics until it gets a different response or isn't needed any more. A topic is
+never requested by a name that is too long for a new topic (`topic_names.MAX_NEW_NAME`).
 """
 
 from __future__ import annotations
@@ -94,19 +89,15 @@ class MetadataFetcher:
     ) -> list[MetadataReply]:
         """Request these topics: in one request, or one by one if one of them is bad.
 
-        Args:
-            topics: their names.
-            needed: all topics that the client needs now; forget the other bad ones.
-            soonest: as for `all_topics()`, as is `stagger`.
-
-        Raises:
-            NoBrokersAvailable: no broker responded.
+        `needed`: all topics that the client needs now; other bad ones are forgotten. The other
+        arguments are those of `all_topics()`. Raises NoBrokersAvailable if no broker responded.
         """
         self._isolated.intersection_update(needed)
         deadlines = self._deadlines(soonest, stagger)
         too_long = [topic for topic in topics if not may_be_new(topic)]
         if not too_long:
             return await self._request_topics(topics, deadlines)
+        # A request by name could create the topic. The list of all topics shows whether it exists.
         replies = [_only(await self._request_any([], True, deadlines), too_long)]
         if by_name := list(filter(may_be_new, topics)):
             replies += await self._request_topics(by_name, deadlines)
@@ -122,6 +113,7 @@ class MetadataFetcher:
         replies = []
         if together or not alone:
             response = await self._request_any(together, False, deadlines)
+            # One of them is bad. Requested alone, it fails alone.
             if is_failed_by_one_topic(response, together):
                 alone = topics
             else:
@@ -142,7 +134,6 @@ class MetadataFetcher:
     async def _request_any(
         self, topics: list[str], all_topics: bool, deadlines: _Deadlines
     ) -> MetadataResponse:
-        """Return the response of the first broker that sends one."""
         attempt_s, now = self._config.limits.attempt_s, asyncio.get_running_loop().time()
         return await self._nodes.request_any(
             lambda node, limit_s: self._request(node, topics, all_topics, min(attempt_s, limit_s)),

@@ -1,8 +1,7 @@
 """One broker: open and close its connections, find its version, back off after failures.
 
-A node has up to one connection per `Lane`, the purpose of the connection. It opens on demand, and
-is closed when it is idle, unless `node_registry` keeps it. That creates and closes the nodes;
-`router` and `metadata_fetcher` send requests to them.
+A node has up to one connection per `Lane`. It opens on demand, and is closed when it is idle,
+unless `node_registry` keeps it.
 
 Invariant: for each lane, at most one attempt to open it runs at a time. All callers that need the
 lane share the attempt; the cancellation of a caller doesn't cancel it.
@@ -41,52 +40,41 @@ IDLE: Final = "idle"
 SESSION_ENDS: Final = "the SASL session ends"
 """The close reason of a connection that is replaced before the broker closes it."""
 
+# Close reasons that say nothing about the broker's health
 _HEALTHY: Final = (IDLE, SESSION_ENDS)
-"""Close reasons that say nothing about the broker's health."""
 
+# The share of a SASL session's lifetime after which its connection is replaced
 _DRAIN_AT: Final = 0.8
-"""The share of a SASL session's lifetime after which its connection is replaced."""
 
+# A connection isn't replaced sooner, whatever lifetime the broker names
 _SHORTEST_SESSION_S: Final = 0.1
-"""A connection isn't replaced sooner, whatever lifetime the broker names."""
 
+# How much too early an event loop may run a timer: uvloop counts milliseconds
 _TIMER_SLACK_S: Final = 0.0005
-"""How much too early an event loop may run a timer: uvloop counts milliseconds."""
 
 
 class Lane(enum.Enum):
     """The purpose of a connection to a broker; a client has at most one connection per lane.
 
     A broker processes one request at a time per connection, and a Produce with acks=all, a long
-    poll or a JoinGroup can take seconds. So these have lanes of their own: the requests of another
-    lane don't queue behind them (docs/brokers.md 3.1).
+    poll or a JoinGroup can take seconds (docs/brokers.md 3.1).
     """
 
     PRODUCE = "produce"
-    FETCH = "fetch"
-    """Long polls, and reads of a bounded range."""
+    FETCH = "fetch"  # long polls, and reads of a bounded range
+    # Fetches without a wait, beside a long poll in flight. A fetch is urgent if the log may have
+    # messages for it now, and the long poll doesn't return them.
     URGENT_FETCH = "urgent-fetch"
-    """Fetches without a wait, beside a long poll in flight. A fetch is urgent if the log may have
-    messages for it now, and the long poll doesn't return them."""
-    CONTROL = "control"
-    """Short requests only: Metadata, ListOffsets, commits, heartbeats."""
-    JOIN = "join"
-    """JoinGroup and SyncGroup, which wait for the other members."""
+    CONTROL = "control"  # short requests only: Metadata, ListOffsets, commits, heartbeats
+    JOIN = "join"  # JoinGroup and SyncGroup, which wait for the other members
 
 
 class Node:
     """A broker at one address.
 
     Args:
-        open_connection: opens a connection, with the arguments of `transport.open_connection`.
         on_lost: called when a lane was lost or closed.
         keep_idle: called before the last lane is closed because it is idle; True keeps it open.
-
-    Attributes:
-        node_id: None for a bootstrap address.
-        round_trip_s: the shortest time that the broker took to respond while its version was
-            probed; None if it wasn't probed yet.
-        needs_exact_line: probe the exact line with the version; see `exact_version()`.
     """
 
     def __init__(
@@ -100,8 +88,10 @@ class Node:
         on_lost: Callable[[], object] = lambda: None,
         keep_idle: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.node_id = node_id
+        self.node_id = node_id  # None for a bootstrap address
         self.address = address
+        # The shortest time that the broker took to respond while its version was probed; None if it
+        # wasn't probed yet
         self.round_trip_s: float | None = None
         self._config = config
         self._telemetry = telemetry
@@ -119,6 +109,7 @@ class Node:
         # Where the broker responded then. All lanes go there: another address of its name may be
         # one of another broker, or of none. The name is resolved anew after each outage.
         self._ip: str | None = None
+        # Probe the exact line with the version; see `exact_version()`
         self.needs_exact_line = False
         # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, while another
         # lane stays open and through idle closes, until the broker may have been replaced.
@@ -144,10 +135,7 @@ class Node:
 
     @property
     def version(self) -> BrokerVersion | None:
-        """What the broker supports; None until the first connection was made.
-
-        For brokers of 0.8 the line may be `BrokerLine.V0_8`: see `exact_version()`.
-        """
+        """What the broker supports; None until the first connection was made."""
         return self._version
 
     def adopt_version(self, version: BrokerVersion) -> None:
@@ -157,7 +145,6 @@ class Node:
 
     @property
     def is_connected(self) -> bool:
-        """Whether any lane is open."""
         return bool(self._lanes)
 
     @property
@@ -168,11 +155,9 @@ class Node:
 
     @property
     def is_unresponsive(self) -> bool:
-        """Whether a response has been due for more than `NetLimits.unresponsive_s`.
-
-        Produce and fetch may take that long on a healthy broker. Even so, another broker is then
-        the better choice for a request that any broker can process.
-        """
+        """Whether a response has been due for more than `NetLimits.unresponsive_s`."""
+        # Produce and fetch may take that long on a healthy broker. Even so, another broker is then
+        # the better choice for a request that any broker can process.
         limit_s = self._config.limits.unresponsive_s
         return any(
             connection.response_wait_s > limit_s
@@ -182,7 +167,6 @@ class Node:
 
     @property
     def in_flight(self) -> int:
-        """Number of requests in flight over all lanes."""
         return sum(connection.in_flight for connection in self._lanes.values())
 
     @property
@@ -205,11 +189,8 @@ class Node:
     ) -> R:
         """Send a request on a lane and wait for its response; open the lane if necessary.
 
-        Args:
-            request: what to send.
-            lane: which connection to use.
-            version: the API version; by default the highest one that both sides support.
-            timeout_s: seconds for all of it; by default `request_timeout_ms`.
+        `version` is by default the highest one that both sides support, `timeout_s`
+        `request_timeout_ms`.
 
         Raises:
             KafkaUnavailableError: not all 0.8 lines have the API, and the broker's line can't be
@@ -234,11 +215,8 @@ class Node:
     async def exact_version(self, *, timeout_s: float | None = None) -> BrokerVersion:
         """Return the version of the broker, with its exact line if that can be told.
 
-        Open connections get it too, and it is probed with the version from now on. The line stays
-        `BrokerLine.V0_8` while a broker of 0.8.1 or 0.8.2 has no topic.
-
-        Raises:
-            KafkaError: as `connection`.
+        Open connections get it too. The line stays `BrokerLine.V0_8` while a broker of 0.8.1 or
+        0.8.2 has no topic. Raises as `connection`.
         """
         limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
         clock = asyncio.get_running_loop().time
@@ -253,7 +231,6 @@ class Node:
         return await self._wait_for(self._probe(), max(deadline - clock(), 0.0))
 
     def open_lane(self, lane: Lane) -> BrokerConnection | None:
-        """Return the connection of a lane if it is open."""
         return self._lanes.get(lane)
 
     async def connection(self, lane: Lane, *, timeout_s: float | None = None) -> BrokerConnection:
@@ -287,24 +264,18 @@ class Node:
             self._callers[lane] -= 1
 
     async def ping(self, timeout_s: float) -> None:
-        """Have the broker respond to a ListOffsets request without topics, which all lines know.
-
-        Raises:
-            KafkaError: as `request`.
-        """
+        """Have the broker respond to a request that all lines know; raises as `request`."""
         await self.request(ListOffsetsRequest(-1, []), version=0, timeout_s=timeout_s)
 
     def close_if_abandoned(self, lane: Lane) -> None:
-        """Close a lane on which the broker is silent, and no caller waits for a response.
-
-        A firewall that has forgotten a connection drops its packets without a word, and a new
-        connection works. Closing loses nothing, and doesn't wait for `request_timeout_ms`.
-        """
+        """Close a lane on which the broker is silent, and no caller waits for a response."""
         connection = self._lanes.get(lane)
         if connection is None or connection.is_awaited:
             return
         silent_s = connection.response_wait_s
         if silent_s >= self._config.limits.unresponsive_s:
+            # A firewall that has forgotten a connection drops its packets without a word, and a new
+            # connection works. Closing loses nothing.
             connection.close(f"no response for {silent_s * 1000:.0f} ms")
 
     def close(self, reason: str = "closed by the client") -> None:
@@ -320,7 +291,6 @@ class Node:
             connection.close(reason)
 
     async def stop(self, reason: str = "closed by the client") -> None:
-        """Close the node, and wait until its sockets are closed."""
         self.close(reason)  # complete, even if the wait below is cancelled
         await asyncio.gather(*self._attempts(), return_exceptions=True)
         await asyncio.gather(*(connection.socket_closed for connection in self._closing))
@@ -423,10 +393,7 @@ class Node:
 
     @property
     def _is_doubtful(self) -> bool:
-        """Whether the peer, whose version is pinned, may be no broker: it has never responded.
-
-        Only a probe tells what else it is.
-        """
+        """Whether a peer with a pinned version has never responded, so it may be no broker."""
         return (
             self._config.pinned_version is not None
             and self._was_mute
@@ -458,12 +425,10 @@ class Node:
         return version
 
     def _needs_confirmation(self, version: BrokerVersion) -> bool:
-        """Return whether to probe again before this version is believed.
-
-        A probe recognizes an 0.8.0 broker by the connections that it closes, and they may have been
-        lost for another reason. If a broker were taken for an older one by mistake, running
-        operations would fail, and the offsets of produced messages would be wrong.
-        """
+        """Return whether to probe again before this version is believed."""
+        # A probe recognizes an 0.8.0 broker by the connections that it closes, and they may have
+        # been lost for another reason. If a broker were taken for an older one by mistake, running
+        # operations would fail, and the offsets of produced messages would be wrong.
         if self._version is None:
             return version.line is BrokerLine.V0_8_0
         if version.line is BrokerLine.V0_8_0:
@@ -471,11 +436,10 @@ class Node:
         return version.is_exact and version.line < self._version.line
 
     def _make_lanes_exact(self, version: BrokerVersion) -> None:
-        """Set the exact line of the open lanes whose line is still `BrokerLine.V0_8`.
-
-        Other lanes keep their version: behind a load balancer they may have reached another broker.
-        """
+        """Set the exact line of the open lanes whose line is still `BrokerLine.V0_8`."""
         for connection in list(self._lanes.values()):
+            # Other lanes keep their version: behind a load balancer they may have reached another
+            # broker.
             if not connection.version.is_exact:
                 if version.line < BrokerLine.V0_9:
                     connection.version = version
@@ -555,13 +519,10 @@ class Node:
         self._schedule_idle_check()
 
     def _idle_since(self, lane: Lane, now: float) -> float:
-        """Return since when a lane has been idle; `now` if it is in use.
-
-        A lane is also in use while callers wait for it to open (`_callers`). Otherwise it could be
-        closed before their first write. When they no longer wait, they write at once, before the
-        event loop runs this check again.
-        """
+        """Return since when a lane has been idle; `now` if it is in use."""
         connection = self._lanes[lane]
+        # Also in use while callers wait for it to open: otherwise it could be closed before their
+        # first write. When they no longer wait, they write before the loop runs this check again.
         in_use = connection.in_flight or not connection.writable or self._callers[lane]
         return now if in_use else connection.last_used
 
@@ -572,10 +533,8 @@ def _end_session(connection: BrokerConnection) -> None:
 
 
 def _background(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """Start a task that several callers may wait for.
-
-    Retrieve its exception, because asyncio logs a warning if no caller is left to do that.
-    """
+    """Start a task that several callers may wait for."""
     task = asyncio.get_running_loop().create_task(work)
+    # asyncio logs a warning if no caller is left to retrieve the exception.
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

@@ -1,10 +1,5 @@
 """All known brokers by node id, and the bootstrap addresses for when no known broker responds.
 
-`metadata_cache` passes each new snapshot to `follow()`. The router creates the registry, and
-registers the coordinators of groups, whose addresses come from lookup responses: if the client
-tracks no topic, the snapshots may not name any broker. `request_any()` is for requests that any
-broker can process: the router's without a node id, and `metadata_fetcher`'s.
-
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
 broker leaves or moves to another address, its connections are closed. A broker that hangs takes at
 most a quarter of the time of `request_any()` from the others, and a dead connection half of it from
@@ -50,11 +45,9 @@ _FINAL: Final = (WrongPortError, CertificateError, AuthenticationFailedError)
 
 
 def is_for_the_user(error: BaseException | None) -> bool:
-    """Return whether only the user can change why an address, or each of several, is no broker.
-
-    Other failures may pass: a balancer without a broker behind it closes its connections, or
-    responds in HTTP.
-    """
+    """Return whether only the user can change why an address is no broker."""
+    # Other failures may pass: a balancer without a broker behind it closes its connections, or
+    # responds in HTTP.
     return isinstance(error, _FINAL) or (
         isinstance(error, NoBrokersAvailable) and isinstance(error.__cause__, _FINAL)
     )
@@ -80,12 +73,10 @@ class NodeRegistry:
         return iter([*self._by_id.values(), *self._bootstrap.values()])
 
     def get(self, node_id: int) -> Node | None:
-        """Return the node with this id; None if neither a snapshot nor the router named it."""
         return self._by_id.get(node_id)
 
     @property
     def is_connected(self) -> bool:
-        """Whether a connection to any broker is open."""
         return any(node.is_connected for node in self)
 
     @property
@@ -96,30 +87,24 @@ class NodeRegistry:
     def keep_connected(self, reconnect: Callable[[], object]) -> None:
         """Keep a connection open from now on, also without requests.
 
-        Args:
-            reconnect: called when the last connection was lost, or would be closed because it is
-                idle: sends a request to some broker soon, again and again until one responds.
+        `reconnect`: called when the last connection was lost, or would be closed because it is
+        idle; sends a request to some broker soon, again and again until one responds.
         """
         self._reconnect = reconnect
 
     def require_exact_lines(self) -> None:
-        """Probe the exact line with the version from now on, of nodes that are created later too.
-
-        See `Node.exact_version()`.
-        """
+        """Probe the exact line with the version from now on; see `Node.exact_version()`."""
         self._needs_exact_line = True
         for node in self:
             node.needs_exact_line = True
 
     def candidates(self) -> list[Node]:
-        """Return one node per address; those that are likely to respond soon come first.
-
-        An open connection counts only if the node has ever responded: with a pinned version,
-        whatever listens at an address is connected.
-        """
+        """Return one node per address; those that are likely to respond soon come first."""
         by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
 
         def order(node: Node) -> tuple[bool, bool, bool, bool, float]:
+            # An open connection counts only if the node has ever responded: with a pinned version,
+            # anything that listens at an address is connected.
             is_mute = node.last_response == -math.inf
             return (
                 node.is_unresponsive,
@@ -141,10 +126,6 @@ class NodeRegistry:
         stagger: Stagger | None = None,
     ) -> T:
         """Send a request to one broker after another, and return the first response.
-
-        A broker that doesn't respond delays the request to the next one; a later response of it
-        counts all the same. A broker whose connection was open, and is lost or silent, gets a
-        second attempt: only the connection may have died.
 
         Args:
             request: sends it to a node; its second argument is the timeout in seconds.
@@ -178,6 +159,7 @@ class NodeRegistry:
                 try:
                     return await attempt(node, min(limits.attempt_s, caller_s / 2))
                 except (KafkaConnectionError, KafkaTimeoutError):
+                    # Only the connection may have died, so the broker gets a second attempt.
                     node.close_if_abandoned(Lane.CONTROL)
             return await attempt(node, math.inf)
 
@@ -202,13 +184,6 @@ class NodeRegistry:
     async def bootstrap(self) -> Node:
         """Connect to the bootstrap addresses and return the first one that is a broker.
 
-        The addresses are tried in order with staggered starts, so a dead or silent one costs a
-        second at most. Those that fail are tried again, each with its node's backoff, until
-        `start_timeout_ms` is over: brokers may be starting, and connections are lost. A TLS
-        listener (without TLS here), ZooKeeper, a listener whose certificate isn't trusted, and one
-        that refuses the SASL authentication are tried once. After a 4.x broker, no address is
-        tried again.
-
         Raises:
             UnsupportedVersionError: all brokers found are 4.x.
             AuthenticationFailedError: no address accepts the SASL authentication.
@@ -224,6 +199,9 @@ class NodeRegistry:
             nonlocal is_too_new
             is_too_new |= isinstance(error, UnsupportedVersionError)
             is_over = self._closed or asyncio.get_running_loop().time() >= deadline
+            # Brokers may be starting, and connections are lost: try again until `start_timeout_ms`
+            # is over. Only the user can mend the rest. After a 4.x broker no address is tried
+            # again.
             return not (is_too_new or is_over or is_for_the_user(error))
 
         try:
@@ -249,7 +227,6 @@ class NodeRegistry:
         )
 
     def follow(self, snapshot: ClusterSnapshot) -> None:
-        """Update the nodes to the brokers of a new snapshot."""
         self._in_snapshot = {
             node_id: advertised_address(broker.host, broker.port)
             for node_id, broker in snapshot.brokers.items()
@@ -259,12 +236,9 @@ class NodeRegistry:
         self._update_nodes()
 
     def register_broker(self, node_id: int, advertised: Address) -> None:
-        """Add a broker, or change its address, without waiting for a snapshot that names it.
-
-        The broker stays known with this address until a snapshot names it. From then on, the
-        snapshots determine whether it is known, and its address.
-        """
+        """Add a broker, or change its address, without waiting for a snapshot that names it."""
         address = advertised_address(*advertised)
+        # Once a snapshot names the broker, the snapshots determine its address.
         if self._in_snapshot.get(node_id) == address:
             self._registered.pop(node_id, None)
         else:
@@ -288,26 +262,22 @@ class NodeRegistry:
                 self._by_id[node_id] = self._new(node_id, address)
 
     def close(self) -> None:
-        """Close every connection for good, without waiting for the sockets."""
         self._closed = True
         for node in self:
             node.close()
 
     async def stop(self) -> None:
-        """Close every connection for good, and wait until the sockets are closed."""
         self.close()
         await asyncio.gather(*(node.stop() for node in self))
         await asyncio.gather(*self._tasks)
 
     def _new(self, node_id: int, address: Address) -> Node:
-        """Return the node of a broker: a connected bootstrap node at its address, or a new one.
-
-        A bootstrap node keeps its connections when it gets its id. A new bootstrap node takes its
-        place, so the address then has two nodes.
-        """
+        """Return the node of a broker: a connected bootstrap node at its address, or a new one."""
         known = self._bootstrap.get(address)
         if known is None or not known.is_connected:
             return self._make(node_id, address)
+        # The bootstrap node keeps its connections when it gets its id. A new one takes its place,
+        # so the address then has two nodes.
         self._bootstrap[address] = self._make(None, address)
         known.node_id = node_id
         return known
@@ -329,7 +299,7 @@ class NodeRegistry:
             self._reconnect()
 
     def _keep_idle(self) -> bool:
-        """Return whether the idle connection of a node stays open, since it is the only one."""
+        """Return whether a node's idle connection stays open, since it is the only one."""
         if self._reconnect is None or sum(node.is_connected for node in self) > 1:
             return False
         self._reconnect()
@@ -343,7 +313,7 @@ class NodeRegistry:
     async def _connect_to_broker(
         self, node: Node, deadline: float, failures: dict[Node, KafkaError]
     ) -> Node:
-        """Connect to a node. At the deadline, the error names the node's last failure, if any."""
+        """Connect to a node; the deadline's error names the node's last failure, if any."""
         clock = asyncio.get_running_loop().time
         try:
             connection = await node.connection(Lane.CONTROL, timeout_s=max(deadline - clock(), 0.0))

@@ -1,24 +1,11 @@
 """Find offsets by time: by message timestamps if the broker can search them, else by segments.
 
-Consumer, admin client and Spark call `offsets_for_times()`. It looks for the first message at or
-after a given time. Brokers from 0.10.1 on search the message timestamps (KIP-79). Older brokers,
-and brokers that store the topic in format 0, know only when the file of each segment was last
-written. They list the segments last written at or before a time (docs/brokers.md 8.1). The request
-names a time one second earlier (`FILE_TIME_GRAIN_MS`), so the message can't be in a segment that
-they list. The result is the start of the first segment after these.
+Brokers from 0.10.1 on search the message timestamps (KIP-79). Others know only when the file of
+each segment was last written, and list the segments last written at or before a time
+(docs/brokers.md 8.1). The result is then the start of the first segment after these.
 
 Invariant: if the result is an offset, no message at or after the time has a lower offset, unless
 its timestamp is later than the time of its segment's file.
-
-A broker from 0.10.1 on may find no message although there is one. It searches a single segment, the
-first whose largest timestamp isn't before the time. A segment in format 0, or from before an
-upgrade, has no largest timestamp: the broker takes the time of its file instead, may search it in
-vain, and doesn't go on to the next segment (docs/brokers.md 8.14).
-
-So `offsets_for_times()` doesn't rely on "no message" alone. It returns None in two cases. Either no
-segment was written at or after the time (less that second). Or only the last segment was, the
-leader searched and found no message, and the first message of the segment has a timestamp: then the
-broker could search this segment.
 """
 
 from __future__ import annotations
@@ -47,8 +34,8 @@ FILE_TIME_GRAIN_MS: Final = 1000
 """Times of files may be whole seconds, rounded down (JDK-8177809: Java before 10)."""
 
 _PEEK_BYTES: Final = 65536
+# Magic and timestamp of a message of format 1
 _HEAD: Final = struct.Struct(">16xbxq")
-"""Magic and timestamp of a message of format 1."""
 
 
 async def offsets_for_times(
@@ -56,18 +43,24 @@ async def offsets_for_times(
 ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
     """Find the offsets from which to read all messages at or after the given times.
 
-    Each partition has its own time. Its value in the result is None if there is no such message.
-    Otherwise it is the offset of the first such message, with its timestamp; or the start of a
-    segment, with None as the timestamp.
+    The value of a partition is None if there is no such message. Otherwise it is the offset of the
+    first such message, with its timestamp; or the start of a segment, with None as the timestamp.
     """
     first_messages = await find_first_messages(router, timestamps_ms)
     unsure = {tp: at for tp, at in timestamps_ms.items() if first_messages.get(tp) is None}
     if not unsure:
         return first_messages
+    # The times of files may be rounded down. One second earlier, the message can't be in a segment
+    # that the broker lists.
     before = {tp: max(at - FILE_TIME_GRAIN_MS, 0) for tp, at in unsure.items()}
     older = await list_offsets(router, before)
     listed = await list_offsets(router, dict.fromkeys(unsure, LATEST), max_num_offsets=ALL_SEGMENTS)
     segments = {tp: _start_offset(older[tp], listed[tp]) for tp in unsure}
+    # "No message" may be wrong: the broker searches a single segment, the first whose largest
+    # timestamp isn't before the time. A segment in format 0, or from before an upgrade, has none;
+    # the broker takes the time of its file, may search it in vain, and doesn't go on
+    # (docs/brokers.md 8.14). It is right if only the last segment is in question and its first
+    # message has a timestamp: then the broker could search it.
     lasts = {
         tp: segment
         for tp, segment in segments.items()
@@ -115,10 +108,8 @@ async def wait_for_partitions(router: Router, tps: Collection[TopicPartition]) -
 def _start_offset(older: list[int], listed: list[int]) -> int | None:
     """Return the start of the first segment that was written at or after the time, if any.
 
-    Args:
-        older: the start of the last segment written before the time; empty if there is no such
-            segment.
-        listed: the end of the log and the starts of its segments.
+    `older` has the start of the last segment written before the time, if there is one; `listed` the
+    end of the log and the starts of its segments.
     """
     end = listed[0] if listed else 0
     last_older = older[0] if older else -1
@@ -128,12 +119,7 @@ def _start_offset(older: list[int], listed: list[int]) -> int | None:
 async def _partitions_with_timestamps(
     router: Router, offsets: Mapping[TopicPartition, int]
 ) -> set[TopicPartition]:
-    """Return the partitions whose message at the given offset has a timestamp.
-
-    The first bytes of the message suffice. A partition whose request fails is left out.
-    `offsets_for_times()` then returns the start of a segment, which may be too early, but never too
-    late.
-    """
+    """Return the partitions whose message at the given offset has a timestamp."""
 
     async def send(
         leader: int, tps: Collection[TopicPartition], timeout_s: float
@@ -145,6 +131,8 @@ async def _partitions_with_timestamps(
                 router, request, node_id=leader, lane=Lane.CONTROL, timeout_s=timeout_s
             )
         except KafkaError as error:
+            # Left out of the result. Then the start of a segment is returned, which may be too
+            # early, but never too late.
             return dict.fromkeys(tps, error)
         by_partition = {
             TopicPartition(topic.topic, part.partition): _has_timestamp(part)

@@ -1,10 +1,5 @@
 """Probe the version of a broker on throw-away connections: the I/O around `detect_version()`.
 
-`node` probes each broker before its first connection, and again after an outage. A name may stand
-for several addresses. They are probed with staggered starts, and the first one whose version is
-found is the broker's: a listener that accepts connections may be a balancer without a broker behind
-it, or a web server.
-
 Invariant: `probe_version()` ends within `request_timeout_ms` and leaves no socket open. If a
 response doesn't begin with the size of a Kafka frame, the error says what its first bytes look
 like.
@@ -30,8 +25,8 @@ from aiokafka08.protocol.api import decode_correlation_id, encode_request
 
 _CORRELATION_ID: Final = 1
 
+# How long a peer that isn't a broker has to answer ZooKeeper's command
 _ZOOKEEPER_LIMIT_S: Final = 1.0
-"""How long a peer that isn't a broker has to answer ZooKeeper's command."""
 
 _ZOOKEEPER_ANSWERS: Final = (
     b"Zookeeper version",
@@ -183,11 +178,9 @@ class _ProbeConnection:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _serves_without_sasl(self) -> bool:
-        """Return whether the peer answers a client that doesn't authenticate.
-
-        A listener of 0.9 without SASL neither answers nor closes on what begins an authentication
-        (docs/brokers.md 14.6). One with SASL closes on this request.
-        """
+        """Return whether the peer answers a client that doesn't authenticate."""
+        # A listener of 0.9 without SASL neither answers nor closes on what begins an authentication
+        # (docs/brokers.md 14.6). One with SASL closes on this request.
         request = encode_request(alive_request(), 0, _CORRELATION_ID, self._config.client_id)
         try:
             stream = await connect_raw(self._ip, self._address, self._config)
@@ -206,7 +199,7 @@ class _ProbeConnection:
         self._progress(wait.progress)
 
     async def request(self, probe: Probe) -> memoryview | None:
-        """Return the frame of the response, or None if the peer closed the connection instead."""
+        """Return the response's frame; None if the peer closed the connection instead."""
         if probe.fresh or self._stream is None:
             stream = await self._connect_authenticated()
         else:
@@ -232,13 +225,11 @@ class _ProbeConnection:
         return frame
 
     async def is_zookeeper(self) -> bool:
-        """Return whether a peer that isn't a broker answers a command of ZooKeeper.
-
-        It closes on Kafka's requests, or takes one for a session and responds to that.
-        """
+        """Return whether a peer that isn't a broker answers a command of ZooKeeper."""
         if self._has_responded or self._config.ssl_context or self._config.sasl:
             return False  # no broker must receive the command: it would log an error
         try:
+            # ZooKeeper closes on Kafka's requests, or takes one for a session and responds to that.
             async with asyncio.timeout(_ZOOKEEPER_LIMIT_S):
                 stream = await self._connect()
                 stream.write(b"srvr")

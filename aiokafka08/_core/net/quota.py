@@ -1,8 +1,5 @@
 """Fetch within a client's quota, and report that the client exceeds it.
 
-`offsets_for_times`, the doctor and the search for a readable offset fetch a little with
-`fetch_within_quota`. A consumer and the readers of ranges have their own loops, and wait in these.
-
 Invariant: a broker that withholds its data, because the client exceeds its quota, isn't taken for
 one that leaves partitions out (docs/brokers.md 7.18).
 """
@@ -22,16 +19,7 @@ async def fetch_within_quota(
 ) -> FetchResponse:
     """Send a fetch to a broker, again after each delay that it demands, and return the response.
 
-    Args:
-        router: sends it.
-        request: what to send.
-        node_id: the broker.
-        lane: which connection to use.
-        timeout_s: seconds for all of it.
-
-    Raises:
-        KafkaTimeoutError: the quota is exceeded for longer.
-        KafkaError: as `Router.request`.
+    Raises KafkaTimeoutError if the quota is exceeded for `timeout_s`, else as `Router.request`.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout_s
@@ -47,7 +35,7 @@ async def fetch_within_quota(
 
 
 def log_withheld(log: logging.Logger, client_id: str, node_id: int, delay_s: float) -> None:
-    """Log that a broker withholds data. Call it for the first of several delays in a row."""
+    """Log that a broker withholds data, for the first of several delays in a row."""
     log.info(
         "%s: node %d withholds data for %.1f s: the client exceeds its quota (consumer_byte_rate)",
         client_id,
@@ -57,7 +45,6 @@ def log_withheld(log: logging.Logger, client_id: str, node_id: int, delay_s: flo
 
 
 def quota_exceeded(client_id: str, node_id: int, timeout_s: float) -> KafkaTimeoutError:
-    """Return the error for a broker that has withheld data for all of a timeout."""
     return KafkaTimeoutError(
         f"node {node_id}: no data within {timeout_s * 1000:.0f} ms, since client_id={client_id!r} "
         "exceeds its quota. Raise consumer_byte_rate"

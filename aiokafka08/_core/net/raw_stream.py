@@ -1,8 +1,5 @@
 """A new connection, on which raw frames are sent and read before a client's protocol takes it over.
 
-`probe` sends its requests on it, `authentication` the tokens of SASL; `transport` then hands it
-over to a `BrokerConnection`.
-
 Invariant: a frame that is larger than its reader allows isn't read. If a frame doesn't begin with a
 possible size, the error says what its first bytes look like.
 """
@@ -22,16 +19,12 @@ class WrongPortError(KafkaProtocolError):
 
 
 class RawStream(asyncio.StreamReaderProtocol):
-    """A connection; `connect_raw()` makes it.
-
-    Attributes:
-        reader: what the peer sends.
-        socket_closed: done when the socket is really closed.
-    """
+    """A connection; `connect_raw()` makes it."""
 
     def __init__(self) -> None:
-        self.reader = asyncio.StreamReader()
+        self.reader = asyncio.StreamReader()  # what the peer sends
         super().__init__(self.reader)
+        # Done when the socket is really closed
         self.socket_closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._socket: asyncio.Transport | None = None
 
@@ -89,7 +82,6 @@ class RawStream(asyncio.StreamReaderProtocol):
 
 
 async def connect_raw(ip: str, address: Address, config: NetConfig) -> RawStream:
-    """Connect to an IP address of a host, with TLS if the client uses it."""
     _, stream = await asyncio.get_running_loop().create_connection(
         RawStream,
         ip,

@@ -1,10 +1,5 @@
 """Try a request again, with backoff, until it succeeds or a deadline passes.
 
-`retry()` is the one loop that topic lookups, ListOffsets, coordinator lookups, the offset stores
-and the admin client share. The caller passes two functions: a coroutine function that makes one
-attempt, and a function that turns the last failure into the error to raise at the deadline. Loops
-without a deadline (the consumer's fetches, joining a group) use `backoff` directly.
-
 Invariant: there is at least one attempt. All further attempts begin before the deadline. A final
 failure is raised at once.
 """
@@ -21,9 +16,9 @@ from aiokafka08.errors import Action, BrokerResponseError, KafkaError
 
 T = TypeVar("T")
 
+# How much before the deadline a failure counts as one of the deadline: uvloop's timers count
+# milliseconds, so an attempt's own timeout may come that early
 _TIMER_SLACK_S: Final = 0.001
-"""How much before the deadline a failure counts as one of the deadline: uvloop's timers count
-milliseconds, so an attempt's own timeout may come that early."""
 
 
 def is_final(error: KafkaError) -> bool:
@@ -34,11 +29,9 @@ def is_final(error: KafkaError) -> bool:
 
 
 def attempt_timeout(timeout_s: float) -> float:
-    """Return how many seconds of `timeout_s` one attempt may take.
-
-    The rest is for another attempt: if the broker doesn't respond, the caller has time to find the
-    new leader or coordinator and to send the request there.
-    """
+    """Return how many seconds of `timeout_s` one attempt may take."""
+    # The rest is for another attempt: if the broker hangs, the caller has time to find the new
+    # leader or coordinator and to send the request there.
     return min(max(timeout_s / 4, 1.0), timeout_s)
 
 
@@ -59,10 +52,8 @@ async def retry(
             `TimeoutError` means that its seconds were over.
         deadline: loop time after which no further attempt begins.
         backoff: the delays between attempts.
-        timed_out: makes the error to raise at the deadline. Its argument is the last failure from
-            before the deadline. A failure at the deadline (less than a millisecond before it) or
-            after it counts only if there is no other, since it often says no more than that the
-            time is over. The argument is None if all attempts ended with `TimeoutError`.
+        timed_out: makes the error to raise at the deadline from the last failure before it; None if
+            all attempts ended with `TimeoutError`.
         attempt_s: how many seconds one attempt may take.
         is_final: returns whether to raise a failure at once.
 
@@ -80,6 +71,8 @@ async def retry(
         except KafkaError as error:
             if is_final(error):
                 raise
+            # A failure at the deadline counts only if there is no other: it often says no more than
+            # that the time is over.
             last = error if last is None or clock() < too_late else last
         else:
             if not isinstance(result, KafkaError):

@@ -1,8 +1,6 @@
 """The only door to the network for producer, consumer, admin and Spark.
 
-The router combines the node registry and the metadata, and holds no other state. Callers name a
-broker by its node id, or name none if any broker will do. The node id is in the metadata snapshot,
-or the caller has registered the broker.
+Callers name a broker by its node id, or name none if any broker will do.
 
 Invariant: if `connection()`, or `request()` with a node id, fails with a connection error, a
 timeout or a protocol error, the broker may be lost, so the router requests a metadata refresh. A
@@ -40,23 +38,16 @@ __all__ = ["Lane", "Router"]
 
 R = TypeVar("R", bound=Response)
 
+# The broker is gone or hangs: other brokers may lead its partitions now
 _LOST: Final = (KafkaConnectionError, KafkaTimeoutError, KafkaProtocolError)
-"""The broker is gone or hangs: other brokers may lead its partitions now."""
 
 
 class Router:
-    """Send requests to brokers by node id. The client that owns the router starts and stops it.
-
-    Attributes:
-        config: the options of the network layer.
-        telemetry: the client's events and counters.
-        nodes: the known brokers.
-        metadata: the metadata cache.
-    """
+    """Send requests to brokers by node id. The client that owns the router starts and stops it."""
 
     def __init__(self, config: NetConfig, telemetry: Telemetry) -> None:
         self.config = config
-        self.telemetry = telemetry
+        self.telemetry = telemetry  # the client's events and counters
         self.nodes = NodeRegistry(config, telemetry)
         self.metadata = Metadata(self.nodes, config, telemetry)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -70,10 +61,9 @@ class Router:
 
         Args:
             keep_connected: keep a connection open also without requests, for `is_reachable()`. When
-                the last one is lost, refresh the metadata until a broker responds again; don't
-                close the last one because it is idle, but refresh the metadata.
+                the last one is lost, refresh the metadata until a broker responds again.
             leaders: what another router knows of the cluster (`leaders()`): start with it, without
-                a request. The metadata is refreshed when a leader has moved, as always.
+                a request.
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker, or none responds; the text has the
@@ -131,11 +121,9 @@ class Router:
         )
 
     async def stop(self) -> None:
-        """Close all connections and stop the background tasks; a second call does no harm.
-
-        If the call is cancelled while it waits, everything is closed all the same.
-        """
+        """Close all connections and stop the background tasks; a second call does no harm."""
         self._stopped = True
+        # Before the first wait, so that everything is closed even if this call is cancelled.
         self.metadata.close()
         self.nodes.close()
         if self._renewals is not None:
@@ -192,13 +180,9 @@ class Router:
         timeout_s: float | None = None,
         delay_s: float | None = None,
     ) -> tuple[R, Address]:
-        """Send a request to one broker after another; return the response and who sent it.
+        """Send a request to one broker after another; return the response and the broker's address.
 
-        Args:
-            delay_s: as of `NodeRegistry.request_any()`; the others are those of `request()`.
-
-        Raises:
-            KafkaError: as `request()` without a node id.
+        `delay_s` is as of `NodeRegistry.request_any()`. Raises as `request()` without a node id.
         """
         self._check()
 
@@ -216,25 +200,20 @@ class Router:
     async def ping(self, timeout_s: float) -> None:
         """Return when some broker has responded to a small request.
 
-        Raises:
-            NoBrokersAvailable: none has within `timeout_s`; the text has each one's error.
-            IllegalStateError: the client was stopped.
+        Raises NoBrokersAvailable after `timeout_s`, IllegalStateError if the client was stopped.
         """
         await self.request_any(ListOffsetsRequest(-1, []), version=0, timeout_s=timeout_s)
 
     def is_reachable(self) -> bool:
-        """Return whether a connection is open, and a broker has responded lately.
-
-        Lately: within `metadata_max_age_ms`, after which a refresh requests a response, and the
-        time that the refresh may take. Needs no running event loop.
-        """
+        """Return whether a connection is open, and a broker has responded lately."""
         if self._loop is None or not self.nodes.is_connected:
             return False
+        # At this age a refresh requests a response, and it may take a while. Needs no running event
+        # loop.
         limit_s = self.config.metadata_max_age_s + self.config.limits.attempt_s
         return self._loop.time() - self.nodes.last_response <= limit_s
 
     def open_lane(self, node_id: int, lane: Lane) -> BrokerConnection | None:
-        """Return the connection of a lane if it is open."""
         node = self.nodes.get(node_id)
         return None if node is None else node.open_lane(lane)
 
@@ -243,15 +222,8 @@ class Router:
     ) -> BrokerConnection:
         """Return the open connection of a lane, for callers that must know which one they use.
 
-        Args:
-            node_id: the broker.
-            lane: which connection of the broker.
-            exact: find the exact line of the connection; see `exact_version()`.
-            timeout_s: seconds until it is open; by default `request_timeout_ms`.
-
-        Raises:
-            KafkaUnavailableError: the exact line can't be told yet (only with `exact`).
-            KafkaError: as `Node.connection`.
+        With `exact`, its exact line is known, or KafkaUnavailableError is raised; see
+        `exact_version()`. Raises otherwise as `Node.connection`.
         """
         node = self._node(node_id)
         try:
@@ -266,16 +238,8 @@ class Router:
         return connection
 
     def register_broker(self, node_id: int, address: Address) -> None:
-        """Make a broker reachable by its node id, whether or not the metadata names it.
-
-        `CoordinatorLookup` registers coordinators with the address in the lookup response. The
-        metadata may lack them: a client that tracks no topic learns of no brokers from Metadata 0
-        (docs/brokers.md 4.11). A later snapshot that names the node replaces the address; if it
-        differs, connections to the old one are closed.
-
-        Raises:
-            IllegalStateError: the client was stopped.
-        """
+        """Make a broker reachable by its node id, whether or not the metadata names it."""
+        # A client that tracks no topic learns of no brokers from Metadata 0 (docs/brokers.md 4.11).
         self._check()
         self.nodes.register_broker(node_id, address)
 
@@ -312,13 +276,8 @@ class Router:
     ) -> BrokerVersion:
         """Return what a node supports, or the oldest broker, with the exact line.
 
-        Call it only where it matters which of the 0.8 lines it is: 0.8.0 logs a stack trace for
-        each request that asks. The line stays `BrokerLine.V0_8` if the cluster has no topic yet.
-        Without a node id, brokers that don't respond are left out if another one does.
-
-        Args:
-            node_id: the broker; None stands for the oldest one of those whose version is known.
-            timeout_s: seconds for the whole call; by default `request_timeout_ms`.
+        The line stays `BrokerLine.V0_8` if the cluster has no topic yet. Without a node id, brokers
+        that don't respond are left out if another one does.
 
         Raises:
             KafkaUnavailableError: no broker's version is known, or the node hasn't learnt of the
@@ -339,6 +298,7 @@ class Router:
         async def attempt(left_s: float) -> BrokerVersion | KafkaError:
             self._check()
             if node_id is None:
+                # Only here: 0.8.0 logs a stack trace for each request that asks for the line.
                 self.nodes.require_exact_lines()
                 known = [node for node in self.nodes if node.version is not None]
                 # One that failed just now would take its backoff, and then probably fail again.
@@ -383,10 +343,10 @@ class Router:
             raise IllegalStateError("the client was stopped")
 
     def _node(self, node_id: int) -> Node:
-        """Return a node; an unknown one may be in the next metadata."""
         self._check()
         node = self.nodes.get(node_id)
         if node is None:
+            # The next metadata may have it.
             self.metadata.request_refresh()
             raise KafkaConnectionError(f"node {node_id} isn't in the cluster's metadata")
         return node

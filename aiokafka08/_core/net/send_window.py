@@ -1,17 +1,4 @@
-"""Measure the round trip to one broker, and what it needs in flight so that it is never idle.
-
-`producer.sink` owns one `SendWindow` per connection and asks it before each request. Pure: times
-are passed as `now`.
-
-The round trip decides both how many batches are sent, and how large they grow:
-
-- A broker works on one request of a connection at a time, so a second request in flight is of use
-  only while the first one, or its response, is on its way. The window is full when the batches in
-  flight take the broker twice the round trip, at its time per batch. More of them would be small
-  where there are many partitions, because a batch that has left can't grow.
-- One batch of a partition is in flight, except with acks=0, and the next one grows behind it
-  (`growth_bytes`). A larger plain batch than needed slows every reader of the topic down: a broker
-  searches it message by message, so its messages count, not its bytes (docs/brokers.md 7.15).
+"""Measure the round trip to one broker, and what it needs in flight so that it is never idle. Pure.
 
 The round trip is the shortest time of the latest small requests that had the connection for
 themselves. If there was none for a while, `is_probe_due` asks for one. Before the first of them, it
@@ -51,35 +38,30 @@ PROBE_BYTES: Final = 64 * 1024
 """A request of at most this many batches and bytes measures the round trip. A single batch that
 hasn't grown behind another one does so too, if `max_batch_size` is larger."""
 
+# How many round trips of work may be in flight. Above 1, so that the rate can grow.
 _GAIN: Final = 2.0
-"""How many round trips of work may be in flight. Above 1, so that the rate can grow."""
 
+# A probe is due after this many round trips without one: probes cost a hundredth of the time
 _PROBE_EVERY: Final = 100
-"""A probe is due after this many round trips without one: probes cost a hundredth of the time."""
 
 _MIN_PROBE_S: Final = 1.0
 _SAMPLES: Final = 8
+# Weight of the earlier responses in the time per batch, for each further one
 _DECAY: Final = 7 / 8
-"""Weight of the earlier responses in the time per batch, for each further one."""
 
 
 def growth_bytes(round_trip_s: float, message_bytes: float) -> int:
-    """Return the size to which a plain batch should grow behind another one.
-
-    Args:
-        round_trip_s: the round trip to the broker.
-        message_bytes: mean size of the partition's messages.
-    """
+    """Return the size to which a plain batch should grow behind another one."""
+    # A larger batch than needed slows every reader of the topic down: a broker searches it message
+    # by message, so its messages count, not its bytes (docs/brokers.md 7.15).
     by_messages = min(int(GROWTH_MESSAGES * message_bytes), STORABLE_BYTES)
     return max(MIN_GROWTH_BYTES, by_messages, int(PARTITION_RATE * round_trip_s))
 
 
 def acks0_growth_bytes(round_trip_s: float, max_in_flight: int) -> int:
-    """Return the size to which a plain batch should grow behind another one with acks=0.
-
-    A batch that the broker finds too large is lost then, and what was sent behind it too. So it
-    grows no more than needed: `max_in_flight` batches of a partition share the round trip.
-    """
+    """Return the size to which a plain batch should grow behind another one with acks=0."""
+    # A batch that is too large is lost then, and what was sent behind it too. So it grows no more
+    # than needed: `max_in_flight` batches of a partition share the round trip.
     by_round_trip = int(PARTITION_RATE * round_trip_s / max_in_flight)
     return min(max(MIN_GROWTH_BYTES, by_round_trip), STORABLE_BYTES)
 
@@ -87,9 +69,8 @@ def acks0_growth_bytes(round_trip_s: float, max_in_flight: int) -> int:
 class SendWindow:
     """The measurements of one connection's requests.
 
-    Args:
-        expected_s: the round trip until one is measured; 0 if nothing is known of it.
-        batch_bytes: size of a batch that hasn't grown.
+    `expected_s`: the round trip until one is measured; 0 if nothing is known of it. `batch_bytes`:
+    size of a batch that hasn't grown.
     """
 
     __slots__ = (
@@ -117,13 +98,15 @@ class SendWindow:
 
     @property
     def is_new(self) -> bool:
-        """Whether no response has come yet."""
         return not self._batches
 
     def is_full(self, batches: int) -> bool:
         """Return whether `batches` in flight keep the broker busy."""
         if batches < MIN_BATCHES or self.is_new:
             return False
+        # A broker works on one request of a connection at a time, so a second one is of use only
+        # while the first one, or its response, is on its way. More batches would be small where
+        # there are many partitions, because a batch that has left can't grow.
         return batches * self._seconds >= _GAIN * self._batches * self.round_trip_s
 
     def is_probe_due(self, now: float) -> bool:
@@ -135,15 +118,7 @@ class SendWindow:
     def acknowledged(
         self, sent_at: float, now: float, batches: int, size_bytes: int, *, alone: bool
     ) -> None:
-        """Count a response.
-
-        Args:
-            sent_at: when its request was sent.
-            now: the time.
-            batches: number of batches in the request.
-            size_bytes: bytes of its message sets.
-            alone: no other request was in flight when it was sent.
-        """
+        """Count a response; `alone`: no other request was in flight when it was sent."""
         if alone and batches <= PROBE_BATCHES:
             self._probed_at = now  # also if it was too large, since all batches have grown
             if size_bytes <= self._probe_bytes or not self.round_trip_s:

@@ -1,9 +1,5 @@
 """Try several coroutines with staggered starts and return the first success (Happy Eyeballs).
 
-`connect` and `node_registry` use it for addresses of which some may be dead or silent. An attempt
-that fails costs no time: the next one starts at once. An attempt that hangs delays the next one by
-`delay_s`.
-
 Invariant: when `staggered_race()` has returned or raised without being cancelled itself, all its
 attempts have ended, and every result but the returned one was passed to `discard`.
 """
@@ -23,19 +19,13 @@ STAGGER_DELAY_S: Final = 1.0
 
 
 def stagger_delay(limit_s: float, count: int) -> float:
-    """Return the delay between starts if `count` attempts have `limit_s` in all.
-
-    The last attempt has at least half of the time.
-    """
+    """Return the delay between starts if `count` attempts have `limit_s` in all."""
+    # The last attempt has at least half of the time.
     return min(STAGGER_DELAY_S, limit_s / 2 / max(count, 1))
 
 
 class Stagger:
-    """The delay between two starts, which may be shortened while the race runs.
-
-    Args:
-        delay_s: the maximum number of seconds between two starts.
-    """
+    """The maximum delay between two starts, which may be shortened while the race runs."""
 
     __slots__ = ("_shortened", "delay_s")
 
@@ -51,7 +41,6 @@ class Stagger:
                 self._shortened.set_result(None)
 
     def shortened(self) -> asyncio.Future[None]:
-        """Return a future that is done when the delay is shortened."""
         if self._shortened is None or self._shortened.done():
             self._shortened = asyncio.get_running_loop().create_future()
         return self._shortened
@@ -98,6 +87,8 @@ async def staggered_race(
             if waiting:
                 key, attempt = waiting.pop(0)
                 running[asyncio.get_running_loop().create_task(attempt())] = key
+            # An attempt that fails starts the next one at once; one that hangs delays it by
+            # `delay_s`.
             done = await _wait(running, stagger if waiting else None)
             for task in sorted(done, key=list(running).index):
                 key = running.pop(task)
@@ -126,7 +117,7 @@ async def staggered_race(
 async def _wait(
     running: Collection[asyncio.Task[T]], stagger: Stagger | None
 ) -> set[asyncio.Task[T]]:
-    """Wait until an attempt has ended, or it is time for the next one; return those that ended."""
+    """Wait until an attempt has ended or the next one is due; return those that ended."""
     if stagger is None:
         return (await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED))[0]
     clock = asyncio.get_running_loop().time
@@ -145,12 +136,7 @@ async def _wait(
 
 
 async def _cancel(running: dict[asyncio.Task[T], K], discard: Callable[[T], object]) -> None:
-    """Cancel the running attempts and wait until they have ended.
-
-    Each is cancelled a single time, so that it can clean up undisturbed.
-
-    Their results are discarded even if this wait is cancelled.
-    """
+    """Cancel the running attempts, wait until they have ended, and discard their results."""
     tasks = list(running)
     running.clear()
 
@@ -159,6 +145,8 @@ async def _cancel(running: dict[asyncio.Task[T], K], discard: Callable[[T], obje
             discard(task.result())
 
     for task in tasks:
+        # Once each, so that it can clean up undisturbed. The callback discards its result even if
+        # the wait below is cancelled.
         task.cancel()
         task.add_done_callback(ended)
     if tasks:

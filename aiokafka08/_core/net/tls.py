@@ -17,13 +17,8 @@ def ssl_context(
 ) -> ssl.SSLContext | None:
     """Return the SSL context that the options describe, or None without TLS.
 
-    Args:
-        tls: the options; None without TLS.
-        prefix: what the error puts before the properties' names (default "").
-        hint: what the error says last (default "").
-
-    Raises:
-        KafkaConfigurationError: a file can't be read, or isn't PEM.
+    `prefix` precedes the properties' names in the error, `hint` ends it. Raises
+    KafkaConfigurationError if a file can't be read, or isn't PEM.
     """
     if tls is None:
         return None

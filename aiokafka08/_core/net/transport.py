@@ -1,8 +1,5 @@
 """One connection to a broker: `asyncio.BufferedProtocol` around the sans-I/O `ClientConnection`.
 
-`node` opens connections with `open_connection()`, and chooses the connection for each request. A
-producer's sink, which sends the batches for one broker, calls `send()` on a connection directly.
-
 Invariant: every `request()` ends with its response, with an error when the connection is lost, or
 at its deadline. (`send()` leaves the deadline to its caller.) A request that timed out or was
 cancelled keeps its place in flight: its response is read and dropped, so the later responses still
@@ -38,14 +35,12 @@ R = TypeVar("R", bound=Response)
 HIGH_WATER_BYTES: Final = 64 * 1024
 """How many bytes a socket may buffer before callers have to wait."""
 
+# How many times `request_timeout_ms` to wait before a check for silence. The check then comes a
+# little after the callers' own deadlines.
 _SILENCE_CHECK_FACTOR: Final = 1.05
-"""How many times `request_timeout_ms` to wait before a check for silence.
 
-The check then comes a little after the callers' own deadlines.
-"""
-
+# The next check isn't sooner: a rest from rounding could check again and again at one time
 _SHORTEST_SILENCE_CHECK_S: Final = 0.001
-"""The next check isn't sooner: a rest from rounding could check again and again at one time."""
 
 
 class ResponseWaiter(Protocol):
@@ -66,29 +61,13 @@ class _PendingRequest(NamedTuple):
 
     waiter: ResponseWaiter
     sent_at: float
+    # How long the broker may be silent before the connection counts as dead. At least
+    # `request_timeout_ms`, even if the caller gives up earlier.
     timeout_s: float
-    """How long the broker may be silent before the connection counts as dead.
-
-    At least `request_timeout_ms`, even if the caller gives up earlier.
-    """
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """A pipelined connection to a broker; `open_connection()` makes it.
-
-    Attributes:
-        version: what the broker supports.
-        close_reason: why the connection is closed; None while it is open.
-        has_responded: the broker has sent at least one response.
-        on_received: called after data was received, once the waiters have all responses in it. May
-            run any code, for example close the connection; must not raise.
-        last_used: loop time of the last request or response.
-        last_received: loop time of the last data; of the opening before the first.
-        response_began: loop time when the first bytes of the last response came.
-        socket_closed: done when the socket is really closed.
-        session_lifetime_s: seconds after the opening at which the broker ends the SASL session;
-            infinity if it doesn't.
-    """
+    """A pipelined connection to a broker; `open_connection()` makes it."""
 
     def __init__(
         self,
@@ -99,13 +78,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         protocol: ClientConnection | None = None,
     ) -> None:
         self.address = address
-        self.version = version
-        self.close_reason: str | None = None
-        self.has_responded = False
+        self.version = version  # what the broker supports
+        self.close_reason: str | None = None  # why the connection is closed; None while it is open
+        self.has_responded = False  # the broker has sent at least one response
+        # Called after data was received, once the waiters have all responses in it. May run any
+        # code, for example close the connection; must not raise.
         self.on_received: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
-        self.last_used = self._loop.time()
+        self.last_used = self._loop.time()  # loop time of the last request or response
+        # Loop time of the last data; of the opening before the first
+        # `response_began`: loop time when the first bytes of the last response came.
         self.last_received = self.response_began = self.last_used
+        # Seconds after the opening at which the broker ends the SASL session; infinity if it
+        # doesn't
         self.session_lifetime_s = math.inf
         self._receiving = False  # a part of a response has come
         self._drain_reason: str | None = None  # why it is closed when nothing is in flight
@@ -121,6 +106,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._blocked_since: float | None = None  # loop time when the buffer became full
         self._write_lock = asyncio.Lock()  # FIFO: requests are written in order
         self._silence_timer: asyncio.TimerHandle | None = None
+        # Done when the socket is really closed
         self.socket_closed: asyncio.Future[None] = self._loop.create_future()
 
     def __repr__(self) -> str:
@@ -134,19 +120,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """Number of bytes that were written and that the socket hasn't taken yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     @property
     def response_wait_s(self) -> float:
-        """Seconds for which the broker has owed the next response; 0 if nothing is in flight.
-
-        The time counts from when the request was sent, or from when the broker last sent data,
-        whichever is later: a broker processes one request at a time.
-        """
+        """Seconds for which the broker has owed the next response; 0 if nothing is in flight."""
         if not self._pending:
             return 0.0
         oldest = next(iter(self._pending.values()))
+        # From the last data, if that is later: a broker processes one request at a time.
         return self._loop.time() - max(oldest.sent_at, self.last_received)
 
     @property
@@ -206,11 +188,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self.close_reason is None and self._writable.is_set()
 
     async def wait_writable(self) -> None:
-        """Wait until the socket has taken most of what was written.
-
-        Raises:
-            KafkaConnectionError: the connection is closed.
-        """
+        """Wait until the socket has taken most data; raise KafkaConnectionError if closed."""
         # In a loop: a task that was woken earlier may have filled the buffer again.
         while not self._writable.is_set():
             await self._writable.wait()
@@ -232,13 +210,6 @@ class BrokerConnection(asyncio.BufferedProtocol):
         When the connection breaks, the waiter gets a `KafkaConnectionError`. If the request has no
         response (Produce with required_acks=0), the waiter gets nothing.
 
-        Args:
-            request: what to send.
-            waiter: gets the response.
-            version: the API version; by default the highest one that both sides support.
-            timeout_s: how long the broker may be silent until the connection counts as dead, if
-                that is longer than `request_timeout_ms`.
-
         Raises:
             KafkaConnectionError: the connection is closed.
             ValueError: the request can't be encoded.
@@ -251,10 +222,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Close the connection if the broker has been silent for too long.
 
         The limit is `timeout_s`, but at least `request_timeout_ms` and the timeout of the oldest
-        request. It counts from when that request was sent or from the last data received, whichever
-        is later: a slow response doesn't close the connection as long as other data arrives. A
-        write into a full socket buffer has a limit too. The connection also checks all this by
-        itself, a little after the callers' deadlines.
+        request. A write into a full socket buffer has a limit too.
         """
         overdue_s = self._overdue_s(timeout_s)
         # 1 % of tolerance: a caller's deadline may begin a little before its request is sent.
@@ -365,21 +333,20 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._transport.write(b"".join(buffers))
 
     def _lost_reason(self, reason: str) -> str:
-        """Add a hint to `reason`: brokers close the connection on requests that they don't know."""
+        """Add a hint to `reason`, if a pinned version may be wrong."""
         pinned = self._config.pinned_version
         if pinned is None or self.has_responded or not self._pending:
             return reason
+        # Brokers close the connection on requests that they don't know.
         return (
             f"{reason} without a response. api_version pins the line {pinned.line}: check that it "
             "is the broker's"
         )
 
     def _overdue_s(self, timeout_s: float = 0.0) -> float | None:
-        """Return by how many seconds the broker's silence exceeds the limit.
+        """Return by how many seconds the broker's silence exceeds the limit; negative before that.
 
-        Negative: the limit isn't reached yet. None: no request is in flight and the socket buffer
-        has room. The limit is the timeout of the oldest request, or `request_timeout_ms` for a
-        write into a full buffer, but at least `timeout_s`.
+        None: no request is in flight and the socket buffer has room.
         """
         overdue = []
         if self._pending:
@@ -392,15 +359,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _schedule_silence_check(self) -> None:
         if self._silence_timer is None:
+            # After the callers' own deadlines, so that they report a timeout, not this close.
             self._silence_timer = self._loop.call_later(
                 self._config.request_timeout_s * _SILENCE_CHECK_FACTOR, self._check_silence
             )
 
     def _check_silence(self) -> None:
-        """Close a dead connection even if all callers have given up.
-
-        It runs after the callers' own deadlines, so that they report a timeout, not this close.
-        """
+        """Close a dead connection even if all callers have given up."""
         self._silence_timer = None
         overdue_s = self._overdue_s()
         if overdue_s is None:
@@ -428,12 +393,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 
 def next_silence_check_s(overdue_s: float, request_timeout_s: float) -> float | None:
-    """Return in how many seconds to check for silence again; None: close the connection now.
-
-    Args:
-        overdue_s: by how many seconds the silence exceeds its limit.
-        request_timeout_s: `request_timeout_ms`, in seconds.
-    """
+    """Return in how many seconds to check for silence again; None: close it now."""
     grace_s = request_timeout_s * (_SILENCE_CHECK_FACTOR - 1)
     return None if overdue_s >= grace_s else max(grace_s - overdue_s, _SHORTEST_SILENCE_CHECK_S)
 
@@ -453,8 +413,7 @@ async def open_connection(
         version: what the broker supports.
         on_close: called once when the connection is closed, with the reason and the number of
             requests without a response whose callers still wait for it.
-        ip: where the broker has responded. None: resolve the host name. If it stands for several
-            addresses, the connection is the first one on which a broker responds.
+        ip: where the broker has responded; None resolves the host name.
 
     Raises:
         KafkaConnectionError: the connection can't be made.
@@ -498,6 +457,7 @@ async def open_connection(
             if not waits:
                 raise KafkaTimeoutError(text) from None
             raise waits[-1].timeout_error(f"{text}: ") from None
+        # A listener that accepts connections may be no broker: the first one that responds wins.
         if len(ips) > 1:
             try:
                 await connection.request(

@@ -1,17 +1,11 @@
-"""Identify a broker's release line, and the API versions that it shares with this client.
+"""Identify a broker's release line, and the API versions that it shares with this client. Pure.
 
-A line is a family of releases, such as 0.8.2 or everything from 0.10 to 3.9 (see `BrokerLine`).
+A line is a family of releases, such as 0.8.2 or everything from 0.10 to 3.9. The sequence of probes
+follows docs/brokers.md §2.
 
-Pure: `detect_version()` is a generator that yields the requests to send and receives the raw
-responses. `probe` sends them on a throw-away connection; each `Node` keeps the result as a
-`BrokerVersion`. The sequence of probes follows docs/brokers.md §2.
-
-Invariant: no probe creates anything on the broker, and none leaves an error in its log. The one
-exception is OffsetFetch, on which 0.8.0 logs a stack trace: it is sent only if the caller needs to
-know which of the 0.8 lines it is (`exact`). ApiVersions is sent only if the probes before it
-have ruled out 0.9: a 0.9 broker doesn't respond to it, and then loses responses on other
-connections too (docs/brokers.md 2.2). Two connections in a row that are closed on ListOffsets 0
-count as proof too, so a 0.9 broker whose connections both break by chance receives ApiVersions.
+Invariant: no probe creates anything on the broker, and none leaves an error in its log, except
+OffsetFetch, on which 0.8.0 logs a stack trace (only with `exact`). ApiVersions is sent only if the
+probes before it have ruled out 0.9, where it does harm (docs/brokers.md 2.2).
 """
 
 from __future__ import annotations
@@ -42,8 +36,8 @@ T = TypeVar("T")
 class BrokerLine(enum.IntEnum):
     """A family of broker versions, in order.
 
-    V0_8 stands for one of the next three lines: it isn't known yet which one. V0_10 stands for all
-    brokers from 0.10 to 3.9: they report their versions by ApiVersions.
+    V0_8 stands for one of the next three lines, of which it isn't known yet. V0_10 stands for all
+    brokers from 0.10 to 3.9, which report their versions by ApiVersions.
     """
 
     V0_8 = 0
@@ -91,6 +85,8 @@ _APIS_0_10: Final = _APIS_0_9 | {
     ApiKey.SASL_AUTHENTICATE: range(2),
     ApiKey.DELETE_GROUPS: range(1),
 }
+# The releases that extended `_APIS_0_10`, with what the releases before them know. The latter of
+# two that extended an API comes first.
 _ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
     (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1), ApiKey.METADATA: range(2)},
     (0, 10, 2): {ApiKey.OFFSET_FETCH: range(2)},
@@ -98,8 +94,6 @@ _ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
     (2, 2): {ApiKey.SASL_AUTHENTICATE: range(1)},
     (1, 0): {ApiKey.SASL_HANDSHAKE: range(1), ApiKey.SASL_AUTHENTICATE: range(0)},
 }
-"""The releases that extended `_APIS_0_10`, with what the releases before them know. The
-latter of two that extended an API comes first."""
 
 LINE_APIS: Final[Mapping[BrokerLine, Mapping[ApiKey, range]]] = {
     BrokerLine.V0_8: _APIS_0_8_0,
@@ -115,17 +109,12 @@ are of its newest release; what an older one lacks is known from its ApiVersions
 
 @dataclass(frozen=True, slots=True)
 class BrokerVersion:
-    """The line of one broker and the API versions that it and this client share.
-
-    Attributes:
-        line: the line.
-        apis: per API the versions that both sides support.
-        release: the release, as far as the broker's responses show it: "0.9", "3.5 or 3.6"; by
-            default that of the line.
-    """
+    """The line of one broker and the API versions that it and this client share."""
 
     line: BrokerLine
-    apis: Mapping[ApiKey, range]
+    apis: Mapping[ApiKey, range]  # per API the versions that both sides support
+    # The release, as far as the broker's responses show it: "0.9", "3.5 or 3.6"; by default that of
+    # the line
     release: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
@@ -134,7 +123,6 @@ class BrokerVersion:
 
     @classmethod
     def of(cls, line: BrokerLine) -> BrokerVersion:
-        """Return what a broker of this line supports."""
         return cls(line, LINE_APIS[line])
 
     @classmethod
@@ -187,14 +175,12 @@ class BrokerVersion:
         return 1 if self.line >= BrokerLine.V0_10 else 0
 
     def supports(self, request: type[Request[Any]], version: int = 0) -> bool:
-        """Return whether the broker supports this version of the API."""
         return version in self.apis.get(request.api, ())
 
     def highest(self, request: type[Request[Any]]) -> int:
         """Return the highest version of an API that both sides support.
 
-        Raises:
-            UnsupportedVersionError: the broker line doesn't have this API.
+        Raises UnsupportedVersionError if the broker line doesn't have this API.
         """
         versions = self.apis.get(request.api)
         if not versions:
@@ -217,25 +203,22 @@ Steps = Generator[Probe, memoryview | None, T]
 
 
 def alive_request() -> ListOffsetsRequest:
-    """Return a request to which every broker from 0.8.0 to 3.9 responds."""
     return ListOffsetsRequest(-1, [])
 
 
+# A group that never commits
 _PROBE_GROUP: Final = "aiokafka08-version-probe"
-"""A group that never commits."""
 
+# How many topics are enough that not all of them are deleted within a round trip
 _PROBE_TOPICS: Final = 10
-"""How many topics are enough that not all of them are deleted within a round trip."""
 
 
 def detect_version(exact: bool = False) -> Steps[BrokerVersion]:
     """Find a broker's version: yield probes, and receive the frame of each response.
 
-    None in place of a frame means that the broker closed the connection.
-
-    Args:
-        exact: find out which of the 0.8 lines it is. Otherwise, or if that can't be told because
-            the broker has no topic yet, all three are `BrokerLine.V0_8`.
+    None in place of a frame means that the broker closed the connection. `exact`: find out which of
+    the 0.8 lines it is. Otherwise, or if the broker has no topic yet, all three are
+    `BrokerLine.V0_8`.
 
     Raises:
         UnsupportedVersionError: it is a broker from 4.0 on, which dropped the requests of 0.8.
@@ -288,15 +271,7 @@ def detect_version(exact: bool = False) -> Steps[BrokerVersion]:
 
 
 def _detect_0_8_line() -> Steps[BrokerLine]:
-    """Tell the 0.8 lines apart by OffsetFetch 1 for a partition that exists.
-
-    0.8.0 doesn't know the request and closes the connection. 0.8.1 reads it as version 0 and finds
-    nothing committed in ZooKeeper: UnknownTopicOrPartition. 0.8.2 isn't the group's coordinator, or
-    is and finds nothing. Without a partition, 0.8.1 and 0.8.2 respond alike.
-
-    0.8.2 responds as 0.8.1 for a topic that was deleted after the Metadata response. So ask for
-    several topics, and a second time if no other code was among the first response.
-    """
+    """Tell the 0.8 lines apart by OffsetFetch 1 for a partition that exists."""
     # Few callers get here, so most programs don't need to import the structs.
     from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 
@@ -304,6 +279,9 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
         frame = yield from _probe_twice(MetadataRequest([]), 0)
         if frame is None:
             raise UnrecognizedBrokerVersion("the broker closes the connection on Metadata 0")
+        # 0.8.2 responds as 0.8.1 for a topic that was deleted after the Metadata response. So ask
+        # for several topics, and a second time if no other code was among the first response.
+        # Without a partition, 0.8.1 and 0.8.2 respond alike.
         existing = [
             Topic(topic.topic, [topic.partitions[0].partition])
             for topic in decode_response(MetadataRequest, 0, frame).topics
@@ -311,6 +289,7 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
         ][:_PROBE_TOPICS]
         frame = yield from _probe_twice(OffsetFetchRequest(_PROBE_GROUP, existing), 1)
         if frame is None:
+            # It doesn't know the request.
             return BrokerLine.V0_8_0
         codes = {
             partition.error_code
@@ -320,21 +299,19 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
         if not codes:
             return BrokerLine.V0_8
         if codes != {UnknownTopicOrPartitionError.errno}:
+            # It isn't the group's coordinator, or is and finds nothing.
             return BrokerLine.V0_8_2
+    # It reads the request as version 0 and finds nothing committed in ZooKeeper.
     return BrokerLine.V0_8_1
 
 
 def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None]:
-    """Return the response; None if the broker closes the connection on this request twice.
-
-    Between the two attempts, another request checks that the broker is alive.
-
-    A single close proves nothing: a dying broker and a proxy close connections too. If a 0.8.2
-    broker were taken for a 0.8.0 one, all commits would fail.
-    """
+    """Return the response; None if the broker closes the connection on this request twice."""
     frame = yield Probe(request, version)
     if frame is not None:
         return frame
+    # A single close proves nothing: a dying broker and a proxy close connections too. If a 0.8.2
+    # broker were taken for a 0.8.0 one, all commits would fail.
     frame = yield Probe(alive_request(), 0, fresh=True)
     if frame is None:
         raise KafkaConnectionError("it closes its connections while its version is probed")
@@ -343,7 +320,7 @@ def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None
 
 
 def _detect_from_api_versions() -> Steps[BrokerVersion]:
-    """Identify a peer that closes on ListOffsets 0: a 4.x broker, or no broker at all."""
+    """Identify a peer that closes on ListOffsets 0: a 4.x broker, or no broker."""
     frame = yield Probe(ApiVersionsRequest(), 0, fresh=True)
     if frame is None:
         raise KafkaProtocolError(
@@ -397,6 +374,7 @@ def _from_api_versions(frame: memoryview) -> BrokerVersion:
     )
 
 
+# The releases, newest first, each with a version of an API that none before it had
 _RELEASES: Final[tuple[tuple[str, ApiKey, int], ...]] = (
     ("3.9", ApiKey.FETCH, 17),
     ("3.8", ApiKey.PRODUCE, 11),
@@ -418,7 +396,6 @@ _RELEASES: Final[tuple[tuple[str, ApiKey, int], ...]] = (
     ("0.10.2", ApiKey.OFFSET_FETCH, 2),
     ("0.10.1", ApiKey.FETCH, 3),
 )
-"""The releases, newest first, each with a version of an API that none before it had."""
 
 
 def release_of(max_versions: Mapping[int, int]) -> str:

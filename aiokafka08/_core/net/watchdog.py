@@ -29,9 +29,6 @@ class ResponseWatchdog:
         on_overdue: called each time that the watchdog fires.
         timeout_s: seconds after which the watchdog calls `on_timeout`, and stops watching.
         on_timeout: see `timeout_s`.
-
-    Attributes:
-        limit_s: seconds after which the response is overdue.
     """
 
     __slots__ = (
@@ -61,7 +58,7 @@ class ResponseWatchdog:
         self._on_timeout = on_timeout
         self._loop = asyncio.get_running_loop()
         self._overdue_s = overdue_s
-        self.limit_s = expected_s + overdue_s
+        self.limit_s = expected_s + overdue_s  # seconds after which the response is overdue
         now = self._loop.time()
         self._deadline = now + timeout_s
         self._set_timer(now + self.limit_s)

@@ -1,9 +1,7 @@
 """Read and write the committed offsets of a group, wherever the cluster keeps them.
 
-`OffsetStore` is the interface; each kind has a module: `kafka_store`, `zookeeper_v0_store`
-(ZooKeeper, by version 0 of the requests to brokers), `zookeeper_store` (ZooKeeper, directly),
-`dual_store`, `deferred_store` and `no_store`. `choose` picks one when the router has started. The
-consumer and the admin client use the store; `consumer.commits` decides what is committed and when.
+`OffsetStore` is the interface; each kind has a module, and `choose` picks one when the router has
+started.
 
 Invariant: a partition without a committed offset is None in the result of `fetch`, or missing from
 it, in whichever form the broker says so. A partition that is missing from a broker's response is an
@@ -22,9 +20,8 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 class CommitIdentity(NamedTuple):
     """An immutable copy of generation and member id, which goes with the positions of one commit.
 
-    The `Committer` of `consumer.commits` makes it when it reads the positions; the original is the
-    mutable `consumer.member_state.MemberState`. Brokers from 0.9 on accept offsets of a live group
-    only from its members. Generation -1 and member "" make a commit outside of any membership.
+    Brokers from 0.9 on accept offsets of a live group only from its members. Generation -1 and
+    member "" make a commit outside of any membership.
     """
 
     generation: int = -1
@@ -37,9 +34,8 @@ class OffsetStore(Protocol):
     async def start(self) -> None:
         """Open what the store needs; the router has been started before.
 
-        Raises:
-            IllegalArgumentError: the store can't have a group of this name.
-            KafkaError: the store can't be reached.
+        Raises IllegalArgumentError if the store can't have a group of this name, KafkaError if it
+        can't be reached.
         """
 
     async def stop(self) -> None:
@@ -48,24 +44,15 @@ class OffsetStore(Protocol):
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """Return what is committed; None, or no entry, where nothing is.
+        """Return what is committed, within `timeout_s`; None, or no entry, where nothing is.
 
-        Args:
-            timeout_s: seconds; `request_timeout_ms` by default.
-
-        Raises:
-            KafkaError: what is committed isn't known, of some partitions at least. `retriable` says
-                whether another call may succeed.
+        Raises KafkaError if some commits aren't known; `retriable` says whether to try again.
         """
 
     async def fetch_each(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-        """Return as `fetch`, with the error of a partition in its place.
-
-        Raises:
-            KafkaError: nothing is known of any partition; as `fetch`.
-        """
+        """As `fetch`, with the error of a partition in its place."""
 
     async def commit(
         self,

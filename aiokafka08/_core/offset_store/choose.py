@@ -1,8 +1,4 @@
-"""Choose the offset store by the options and the broker line.
-
-A broker line is a release series of brokers (`_core.net.versions.BrokerLine`). The router finds it
-out once it has started. Then the consumer chooses a store, and the admin client chooses one for
-each call.
+"""Choose the offset store by the options and the broker line, once the router knows the line.
 
 Invariant: a consumer chooses once. Its store stays through an upgrade of the brokers, because the
 stores don't see each other's commits.
@@ -40,13 +36,7 @@ async def choose_offset_store(
 ) -> OffsetStore:
     """Return a store, not yet started, for these options and the detected broker line.
 
-    Args:
-        router: the started router.
-        coordinator: the group's coordinator; None without a group.
-        storage: "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
-        zookeeper: that of `zookeeper_connect`; None without it.
-        timeout_s: seconds to find the line; by default `request_timeout_ms`.
-        check_session: see `ZookeeperOffsetStore`.
+    `storage` is "kafka", "zookeeper" or "dual"; None for the default of the brokers' line.
 
     Raises:
         UnsupportedVersionError: the brokers' line doesn't have the storage.
@@ -104,11 +94,9 @@ def _store_for(
 
 
 def default_storage(line: BrokerLine, has_zookeeper: bool) -> str:
-    """Return where brokers of this line keep a group's offsets, if `offsets_storage` isn't given.
-
-    ZooKeeper up to 0.8.1, Kafka from 0.8.2 on; but ZooKeeper on 0.8.2 with `zookeeper_connect`. The
-    group itself is then in ZooKeeper, and its Scala consumers keep their offsets there by default.
-    """
+    """Return where brokers of this line keep a group's offsets by default."""
+    # With `zookeeper_connect` a group of 0.8.2 is in ZooKeeper, and its Scala consumers keep their
+    # offsets there by default.
     if line < BrokerLine.V0_8_2 or (line is BrokerLine.V0_8_2 and has_zookeeper):
         return "zookeeper"
     return "kafka"
@@ -121,7 +109,7 @@ def _zookeeper_store(
     zookeeper: ClusterZookeeper | None,
     check_session: Callable[[], None],
 ) -> OffsetStore:
-    """Return the store that writes the nodes itself, or without `zookeeper_connect` by brokers."""
+    """Return the store that writes the nodes itself, or without an address by brokers."""
     if zookeeper is not None:
         from aiokafka08._core.offset_store.zookeeper_store import ZookeeperOffsetStore
 

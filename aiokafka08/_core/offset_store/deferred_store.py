@@ -1,8 +1,8 @@
 """An offset store that is chosen at the first call, for clusters of 0.8 that have no topic yet.
 
 Without a topic, 0.8.1 and 0.8.2 can't be told apart (docs/brokers.md 2.4), and they keep offsets in
-different places. `choose` returns this store then. Who fetches or commits has a partition, and so
-the cluster has a topic.
+different places. A caller that fetches or commits names a partition, so the cluster has a topic by
+then.
 
 Invariant: the store is chosen once.
 """
@@ -21,9 +21,8 @@ from aiokafka08.structs import TopicPartition
 class DeferredOffsetStore:
     """Chooses the store of a group when offsets are fetched or committed.
 
-    Args:
-        choose: returns the store, not yet started; it raises a retriable error if there is still no
-            topic. It is cancelled when the time of the fetch or commit is over.
+    `choose` returns the store, not yet started; it raises a retriable error if there is still no
+    topic. It is cancelled when the time of the fetch or commit is over.
     """
 
     def __init__(self, choose: Callable[[], Awaitable[OffsetStore]]) -> None:
@@ -35,14 +34,12 @@ class DeferredOffsetStore:
         """Do nothing: there is no store yet."""
 
     async def stop(self) -> None:
-        """Stop the store, if it was chosen."""
         if self._store is not None:
             await self._store.stop()
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """See `OffsetStore`; raises also as the choice of the store."""
         if not partitions:
             return {}
         store, left_s = await self._chosen(timeout_s)
@@ -51,7 +48,6 @@ class DeferredOffsetStore:
     async def fetch_each(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> FetchedOffsets:
-        """See `OffsetStore`; raises also as the choice of the store."""
         if not partitions:
             return {}
         store, left_s = await self._chosen(timeout_s)
@@ -64,7 +60,6 @@ class DeferredOffsetStore:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """See `OffsetStore`; raises also as the choice of the store."""
         if offsets:
             store, left_s = await self._chosen(timeout_s)
             await store.commit(offsets, identity, timeout_s=left_s)

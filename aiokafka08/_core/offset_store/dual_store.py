@@ -1,8 +1,7 @@
 """Committed offsets in Kafka and in ZooKeeper at once, to move a group from one to the other.
 
-Works like the Scala consumer's `dual.commit.enabled`: a commit goes to Kafka and then, if that
-succeeded, to ZooKeeper; a fetch returns the larger offset of the two. So members that know only one
-of the stores can share the group while they are replaced one by one. `choose` picks this store.
+Works like the Scala consumer's `dual.commit.enabled`, so members that know only one of the stores
+can share the group while they are replaced one by one.
 
 Invariant: a commit that Kafka refused isn't written to ZooKeeper.
 """
@@ -23,11 +22,7 @@ from aiokafka08.structs import TopicPartition
 
 
 class DualOffsetStore:
-    """Reads and writes both stores.
-
-    Args:
-        timeout_s: seconds of a commit to both, if the call has no timeout: `request_timeout_ms`.
-    """
+    """Reads and writes both stores."""
 
     def __init__(self, kafka: OffsetStore, zookeeper: OffsetStore, timeout_s: float) -> None:
         self._kafka = kafka
@@ -35,29 +30,27 @@ class DualOffsetStore:
         self._timeout_s = timeout_s
 
     async def start(self) -> None:
-        """Start both stores."""
         await self._kafka.start()
         await self._zookeeper.start()
 
     async def stop(self) -> None:
-        """Stop both stores."""
         await self._zookeeper.stop()
         await self._kafka.stop()
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """Return the larger of the two offsets of each partition."""
         in_kafka, in_zookeeper = await asyncio.gather(
             self._kafka.fetch(partitions, timeout_s=timeout_s),
             self._zookeeper.fetch(partitions, timeout_s=timeout_s),
         )
+        # A member that knows one store only may have read further.
         return {tp: _larger(in_kafka.get(tp), in_zookeeper.get(tp)) for tp in partitions}
 
     async def fetch_each(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> FetchedOffsets:
-        """Return the larger of the two offsets of each partition, or an error of one of them."""
+        """As `fetch`, with an error of one of the stores in place of an offset."""
         in_kafka, in_zookeeper = await asyncio.gather(
             self._kafka.fetch_each(partitions, timeout_s=timeout_s),
             self._zookeeper.fetch_each(partitions, timeout_s=timeout_s),
@@ -80,10 +73,11 @@ class DualOffsetStore:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Commit to Kafka first: it fences members of an older generation, ZooKeeper doesn't."""
+        """Commit to Kafka, then to ZooKeeper."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         clock = asyncio.get_running_loop().time
         deadline = clock() + limit_s
+        # Kafka first: it fences members of an older generation, ZooKeeper doesn't.
         await self._kafka.commit(offsets, identity, timeout_s=limit_s)
         await self._zookeeper.commit(offsets, identity, timeout_s=max(deadline - clock(), 0.0))
 

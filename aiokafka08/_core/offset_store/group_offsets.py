@@ -1,13 +1,9 @@
 """Fetch all offsets that a group has committed to Kafka, without naming partitions where possible.
 
-`admin.stored_groups` calls `fetch_group_offsets()` for many groups at once. It costs one request
-per group: OffsetFetch 2 on brokers from 0.10.2 on, OffsetFetch 1 without topics on 0.9 to 0.10.1,
-and on 0.8.2 OffsetFetch 1 with all partitions of the cluster (docs/brokers.md 8.8).
+It costs one request per group: OffsetFetch 2 on brokers from 0.10.2 on, OffsetFetch 1 without
+topics on 0.9 to 0.10.1, and on 0.8.2 OffsetFetch 1 with all partitions (docs/brokers.md 8.8).
 
-Invariant: an empty result means that the coordinator has no commits of the group. In version 1 a
-broker that isn't the coordinator, or is still loading, responds to a request without topics in the
-same way as a coordinator without commits. So an empty response is confirmed: the request is sent
-again, between two requests that name a partition and whose responses would have the error.
+Invariant: an empty result means that the coordinator has no commits of the group.
 """
 
 from __future__ import annotations
@@ -39,12 +35,7 @@ GroupOffsets = dict[TopicPartition, OffsetAndMetadata]
 async def fetch_group_offsets(
     router: Router, coordinator: CoordinatorLookup, known: Collection[TopicPartition]
 ) -> GroupOffsets:
-    """Return all offsets that a group has committed to Kafka.
-
-    Args:
-        router: sends the requests.
-        coordinator: the group's coordinator.
-        known: all partitions of the cluster.
+    """Return all offsets that a group has committed to Kafka; `known`: all partitions.
 
     Raises:
         KafkaTimeoutError: the coordinator didn't respond within `request_timeout_ms`, or had no
@@ -100,6 +91,9 @@ async def _fetch(
     response = await connection.request(request, version=version, timeout_s=timeout_s)
     committed = read_fetch_all_response(response)
     if version == 1 and not committed and known:
+        # In version 1 a broker that isn't the coordinator, or is still loading, responds like a
+        # coordinator without commits. The named requests around the second one would have the
+        # error.
         tp = next(iter(known))
         named = fetch_request(group, [tp])
         # Pipelined: the broker carries them out in this order.

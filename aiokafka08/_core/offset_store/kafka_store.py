@@ -1,8 +1,6 @@
 """Committed offsets in Kafka: in the topic `__consumer_offsets`, through the group's coordinator.
 
-For brokers from 0.8.2 on; `choose` picks it. The router picks the highest version that it and the
-broker know: OffsetFetch 1, and OffsetCommit 1 on 0.8.2 or 2 from 0.9 on. OffsetCommit 2 has a field
-for the retention time, which the store leaves to the broker's setting.
+For brokers from 0.8.2 on.
 
 Invariant: every request goes to the node that `_core.net.coordinator_lookup` names. The node is
 forgotten, and looked up again, when it doesn't respond or responds that it isn't the coordinator.
@@ -33,8 +31,8 @@ from aiokafka08.structs import TopicPartition
 
 R = TypeVar("R", bound=Response)
 
+# A time before any retention; -1 would mean the broker's clock
 _LONG_AGO_MS: Final = 1
-"""A time before any retention; -1 would mean the broker's clock."""
 
 
 class KafkaOffsetStore:
@@ -55,13 +53,11 @@ class KafkaOffsetStore:
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """See `OffsetStore`."""
         return await requests.fetch(self._router, self._group, self._target, partitions, timeout_s)
 
     async def fetch_each(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> FetchedOffsets:
-        """See `OffsetStore`."""
         return await requests.fetch_each(
             self._router, self._group, self._target, partitions, timeout_s
         )
@@ -73,20 +69,16 @@ class KafkaOffsetStore:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """See `OffsetStore`."""
         check_metadata(offsets, BrokerLine.V0_8_2)
         await requests.commit(self._router, self._group, self._target, offsets, identity, timeout_s)
 
     async def expire(self, offsets: OffsetsToCommit) -> None:
         """Commit these offsets as of 1970, so that the coordinator removes them at its next check.
 
-        It checks every `offsets.retention.check.interval.ms`, by default ten minutes (brokers.md
-        8.16). Until then the offsets can be read.
-
-        Raises:
-            CommitFailedError: the group has members.
-            KafkaError: as `OffsetStore.commit`.
+        Until then (`offsets.retention.check.interval.ms`, brokers.md 8.16) they can be read. Raises
+        CommitFailedError if the group has members, else as `OffsetStore.commit`.
         """
+        # OffsetCommit 2 has a retention time in place of the timestamp.
         target = _CoordinatorTarget(self._router, self._coordinator, version=1)
         await requests.commit(
             self._router,

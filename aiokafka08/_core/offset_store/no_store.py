@@ -1,8 +1,4 @@
-"""The offset store of a consumer without a group: fetches return nothing, commits raise an error.
-
-`choose` returns it where there is no `group_id`. Each partition then starts as auto_offset_reset
-says.
-"""
+"""The offset store of a consumer without a group: nothing is committed; commits raise an error."""
 
 from __future__ import annotations
 
@@ -25,13 +21,11 @@ class NoOffsetStore:
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """Return an empty mapping: nothing is committed."""
         return {}
 
     async def fetch_each(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-        """Return an empty mapping: nothing is committed."""
         return {}
 
     async def commit(
@@ -41,10 +35,8 @@ class NoOffsetStore:
         *,
         timeout_s: float | None = None,
     ) -> None:
-        """Raise IllegalOperation."""
         raise no_group_error()
 
 
 def no_group_error() -> IllegalOperation:
-    """Return the error for a call that needs a group; `consumer.engine` raises it too."""
     return IllegalOperation("committed offsets belong to a group: set group_id")

@@ -1,8 +1,5 @@
 """Commit and fetch offsets by requests to brokers, and retry until each partition has a result.
 
-`kafka_store` and `zookeeper_v0_store` call it; each passes a `RequestTarget`, which knows the
-broker and the version. `responses` builds the requests and interprets the responses.
-
 Invariant: a partition that has succeeded, or failed for good, isn't sent again. The others are
 retried until the deadline. The retries end early if the broker has fenced the member, or if a whole
 request fails with an error that isn't retriable. If partitions fail, the error names them.
@@ -46,11 +43,7 @@ class RequestTarget(Protocol):
     """The broker that a store sends its requests to."""
 
     async def send(self, request: Request[R], timeout_s: float) -> tuple[R, int]:
-        """Return the response, and the id of the node for `on_refused`.
-
-        Raises:
-            KafkaError: `retriable` says whether another attempt may succeed.
-        """
+        """Return the response, and the id of the node for `on_refused`."""
 
     def on_refused(self, error: KafkaError, node_id: int) -> None:
         """React to a partition's error in a response of this node; the partition is retried."""
@@ -119,7 +112,6 @@ async def fetch(
 
 
 def not_fetched(group: str) -> str:
-    """Return the beginning of an error."""
     return f"committed offsets of group {group!r} not fetched"
 
 
@@ -142,9 +134,7 @@ async def _complete(
 ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, KafkaError]]:
     """Send requests until each partition has succeeded or failed for good; return both.
 
-    Args:
-        gives_up: whether a partition has failed for good after `_PATIENCE` responses with
-            UnknownError, which is also the error of a node in ZooKeeper that holds no offset.
+    `gives_up`: a partition has failed for good after `_PATIENCE` responses with UnknownError.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     # An attempt gets a quarter of the time. So if a broker doesn't respond, there is time left to
@@ -153,6 +143,7 @@ async def _complete(
     succeeded: dict[TopicPartition, T] = {}
     failed: dict[TopicPartition, KafkaError] = {}
     last_errors: dict[TopicPartition, KafkaError] = {}
+    # UnknownError is also the error of a node in ZooKeeper that holds no offset.
     unknown = Counter[TopicPartition]()
 
     def pending() -> list[TopicPartition]:

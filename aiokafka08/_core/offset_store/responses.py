@@ -1,7 +1,5 @@
 """Build OffsetCommit and OffsetFetch requests, and interpret the responses for each partition.
-
-Pure. `requests` sends them and retries; the stores that send metadata call `check_metadata`. Error
-codes get their meaning from the table in `errors`.
+Pure.
 
 Invariant: the many forms of "no offset is committed" become None (docs/brokers.md 8.8). A partition
 that is missing from a response becomes an error: 0.8.1 responds with no partitions to a commit in a
@@ -50,25 +48,21 @@ FetchedOffsets = Mapping[TopicPartition, CommittedOffset | KafkaError]
 def commit_request(
     group: str, offsets: OffsetsToCommit, identity: CommitIdentity, timestamp_ms: int = -1
 ) -> OffsetCommitRequest:
-    """Return the request that commits these offsets.
-
-    Its retention is -1, the broker's own setting. `timestamp_ms` is the time of the commit, for
-    version 1 only; -1 means the broker's clock.
-    """
+    """Return the request that commits these offsets."""
     topics = by_topic(
         (tp.topic, CommitPartition(tp.partition, offset, timestamp_ms, metadata))
         for tp, (offset, metadata) in offsets.items()
     )
+    # The retention -1 is the broker's own setting. The timestamp is the time of the commit in
+    # version 1 only; -1 means the broker's clock.
     return OffsetCommitRequest(group, identity.generation, identity.member, -1, topics)
 
 
 def fetch_request(group: str, partitions: Iterable[TopicPartition]) -> OffsetFetchRequest:
-    """Return the request for the committed offsets of these partitions."""
     return OffsetFetchRequest(group, by_topic(partitions))
 
 
 def fetch_all_request(group: str, version: int) -> OffsetFetchRequest:
-    """Return the request for all committed offsets of a group, for version 1 or 2."""
     return OffsetFetchRequest(group, None if version >= 2 else [])
 
 
@@ -129,14 +123,9 @@ def _fetch_results(
 
 
 def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
-    """Check the length of the metadata, before a request is sent.
-
-    If the metadata is too long, a broker of 0.8.2 responds with an error, but commits the new
-    offset nevertheless (docs/brokers.md 8.7).
-
-    Raises:
-        OffsetMetadataTooLargeError: a partition's metadata is longer than the broker line accepts.
-    """
+    """Raise OffsetMetadataTooLargeError if a partition's metadata is too long."""
+    # Checked before the request: a broker of 0.8.2 responds with an error to metadata that is too
+    # long, but commits the new offset nevertheless (docs/brokers.md 8.7).
     limit = 1024 if line <= BrokerLine.V0_8_1 else 4096
     for tp, (_, metadata) in offsets.items():
         length = len(metadata.encode("utf-16-le", "surrogatepass")) // 2  # as Java counts
@@ -169,11 +158,7 @@ def combined_error(what_failed: str, errors: Mapping[TopicPartition, KafkaError]
 def all_or_raise(
     what_failed: str, fetched: FetchedOffsets
 ) -> dict[TopicPartition, CommittedOffset]:
-    """Return the offsets, if no partition has an error in its place; otherwise raise them as one.
-
-    Raises:
-        KafkaError: as `combined_error`.
-    """
+    """Return the offsets; raise `combined_error` if a partition has an error in its place."""
     committed: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[TopicPartition, KafkaError] = {}
     for tp, offset in fetched.items():
@@ -195,7 +180,7 @@ def with_text(error: KafkaError, text: str) -> KafkaError:
 
 
 def group_by_reason(errors: Mapping[TopicPartition, KafkaError], outer: type[KafkaError]) -> str:
-    """Return a text like "t/0, t/1: reason; t/2: other reason" for an error of class `outer`."""
+    """Return a text like "t/0, t/1: reason; t/2: other reason" for the class `outer`."""
     reasons: dict[str, list[str]] = {}
     for tp, error in errors.items():
         reasons.setdefault(error.nested_text(outer), []).append(f"{tp.topic}/{tp.partition}")

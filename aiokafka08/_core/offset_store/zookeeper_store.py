@@ -1,19 +1,11 @@
 """Committed offsets in ZooKeeper, read and written directly, without going through a broker.
 
-This module implements `OffsetStore` with `_core.zookeeper.offsets`, which reads and writes the
-nodes, as the Scala consumer does. `choose` picks it where `zookeeper_connect` is given. The nodes
-have no place for metadata, and ZooKeeper doesn't fence members of an older generation.
+The nodes have no place for metadata, and ZooKeeper doesn't fence members of an older generation.
 
-Why not through brokers: any broker writes a commit to ZooKeeper (`zookeeper_v0_store`). If it hangs
-with the request, the commit is repeated at another broker; once the first one goes on, it writes
-the older offset over all newer ones. Here no third party holds a commit.
-
-Invariants:
-
-- If `commit` returns, all offsets are written; otherwise its error names those that aren't.
-- Before each attempt to write, the versions of the nodes are known, and only then the member's
-  session is checked. So a member that lost its partitions writes nothing over the offsets of the
-  members that own them now: either the check refuses the attempt, or the versions have changed.
+Invariants: if `commit` returns, all offsets are written; otherwise its error names those that
+aren't. Before each attempt to write, the versions of the nodes are known, and only then the
+member's session is checked. So a member that lost its partitions writes nothing over the offsets of
+the members that own them now.
 """
 
 from __future__ import annotations
@@ -46,15 +38,12 @@ T = TypeVar("T")
 class ZookeeperOffsetStore:
     """Committed offsets of one group in ZooKeeper, without the brokers.
 
-    Args:
-        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
-        group: the group's name.
-        line: the brokers' line, which limits the length of the metadata.
-        config: the limits of a call without a timeout of its own, and the delays between attempts.
-        check_session: raises `CommitFailedError` if this member may own its partitions no longer.
+    A broker that hangs with a commit, which is then repeated at another broker, writes the older
+    offset over all newer ones once it goes on. Here no third party holds a commit.
 
-    Raises:
-        KafkaConfigurationError: kazoo isn't installed.
+    Args:
+        line: the brokers' line, which limits the length of the metadata.
+        check_session: raises `CommitFailedError` if this member may own its partitions no longer.
     """
 
     def __init__(
@@ -73,29 +62,20 @@ class ZookeeperOffsetStore:
         self._nodes = OffsetNodes(zookeeper, group)
 
     async def start(self) -> None:
-        """Open the ZooKeeper session; raises as `OffsetNodes.open`."""
         await self._nodes.open(self._config.request_timeout_s)
 
     async def stop(self) -> None:
-        """Close the session."""
         await self._nodes.close()
 
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """See `OffsetStore`.
-
-        Raises:
-            KafkaUnavailableError: a node holds something else than an offset; names the node.
-        """
         fetched = await self.fetch_each(partitions, timeout_s=timeout_s)
         return all_or_raise(self._what_failed("fetched"), fetched)
 
     async def fetch_each(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> FetchedOffsets:
-        """See `OffsetStore`."""
-
         async def read(left_s: float) -> dict[TopicPartition, int | KafkaError | None]:
             return await self._nodes.read(partitions, left_s)
 
@@ -118,6 +98,7 @@ class ZookeeperOffsetStore:
             end = clock() + left_s
             try:
                 await self._nodes.find_versions(pending, left_s)
+                # Either this refuses the attempt, or the versions have changed by the write.
                 self._check_session()
                 failed = await self._nodes.write(pending, max(end - clock(), 0.0))
             except KafkaError as error:
@@ -142,10 +123,7 @@ class ZookeeperOffsetStore:
         verb: str,
         timeout_s: float | None,
     ) -> T:
-        """Repeat an attempt until it succeeds or the time is over.
-
-        One attempt may take all the time: kazoo sends what waits as soon as ZooKeeper is back.
-        """
+        """Repeat an attempt until it succeeds or the time is over."""
         limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
 
         def timed_out(last: KafkaError | None) -> KafkaError:
@@ -154,6 +132,7 @@ class ZookeeperOffsetStore:
                 f"{self._what_failed(verb)} within {limit_s * 1000:.0f} ms: {reason}"
             )
 
+        # One attempt may take all the time: kazoo sends what waits as soon as ZooKeeper is back.
         return await retry(
             attempt,
             deadline=asyncio.get_running_loop().time() + limit_s,

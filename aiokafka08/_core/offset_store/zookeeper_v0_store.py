@@ -1,10 +1,8 @@
 """Committed offsets in ZooKeeper, read and written through brokers (0.8.1 and later).
 
-The requests are OffsetCommit version 0 and OffsetFetch version 0, and any broker handles them. The
-brokers keep the offsets in `/consumers/<group>/offsets/<topic>/<partition>`, the nodes of the Scala
-consumer. They refuse metadata that is too long, and drop it otherwise (docs/brokers.md 8.4, 8.7).
-They don't fence members of an older generation. `requests` sends and retries; `choose` picks this
-store.
+Any broker handles OffsetCommit 0 and OffsetFetch 0. The brokers keep the offsets in the nodes of
+the Scala consumer. They refuse metadata that is too long, and drop it otherwise (docs/brokers.md
+8.4, 8.7). They don't fence members of an older generation.
 
 Invariant: `start()` refuses a group whose name can't be the name of a node.
 """
@@ -32,11 +30,7 @@ R = TypeVar("R", bound=Response)
 
 
 class ZookeeperV0OffsetStore:
-    """Committed offsets of one group in ZooKeeper, read and written by brokers.
-
-    Args:
-        line: the brokers' line, which limits the length of the metadata.
-    """
+    """Committed offsets of one group in ZooKeeper, read and written by brokers."""
 
     def __init__(self, router: Router, group: str, line: BrokerLine) -> None:
         self._router = router
@@ -45,11 +39,6 @@ class ZookeeperV0OffsetStore:
         self._target = _AnyBrokerTarget(router)
 
     async def start(self) -> None:
-        """Check that the group's name can be the name of a node.
-
-        Raises:
-            IllegalArgumentError: it can't.
-        """
         check_node_name("group_id", self._group)
 
     async def stop(self) -> None:
@@ -58,23 +47,19 @@ class ZookeeperV0OffsetStore:
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """See `OffsetStore`."""
         return await requests.fetch(self._router, self._group, self._target, partitions, timeout_s)
 
     async def fetch_each(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> FetchedOffsets:
-        """See `OffsetStore`."""
         return await requests.fetch_each(
             self._router, self._group, self._target, partitions, timeout_s
         )
 
     async def look_at_each(self, partitions: Collection[TopicPartition]) -> FetchedOffsets:
-        """Return as `fetch_each`; a partition whose node holds no offset has its error soon.
-
-        Brokers respond with UnknownError then. A consumer goes on asking, because it can't start
-        without the offset.
-        """
+        """As `fetch_each`, but a partition whose node holds no offset has its error soon."""
+        # Brokers respond with UnknownError then. A consumer goes on asking, because it can't start
+        # without the offset.
         return await requests.fetch_each(
             self._router, self._group, self._target, partitions, None, gives_up=True
         )

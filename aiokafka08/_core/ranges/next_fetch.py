@@ -1,37 +1,8 @@
-"""Decide where the next fetch of one partition begins and how many bytes it requests.
-
-Pure, and the only place of this algorithm: `cursor` (the consumer) and `range_reader` (bounded
-reads) each own a `NextFetch` per partition and pass every fetch response to `apply_response`.
+"""Decide where the next fetch of one partition begins and how many bytes it requests. Pure.
 
 A response may bring no whole message at or after the fetch offset, although the high watermark is
-above it. What it does bring shows the reason (observed on real brokers, docs/brokers.md 7.1, 7.8,
-7.11, 11.3):
-
-- A partial message with its header. Grow the fetch size, at least to the size that the header
-  states; above the limit the message is too large.
-- Only messages from before the offset, or only a filler: an entry with offset -1 and a size that
-  exceeds the rest, with which brokers from 0.11 on end a set. If messages came and they take the
-  whole fetch size, more may follow: double the size, up to the limit. Otherwise the offset is empty
-  (a transaction marker, or removed by compaction): continue at the next offset, one at a time.
-- Nothing at all. Fetch once more, since the watermark may have moved between the read and the
-  response. Brokers below 0.10 show a part of any message, so a second such response of the same
-  leader shows that the log is empty up to the watermark of the first one. A newer broker may hide a
-  message that doesn't fit: grow to the limit, then fetch the partition alone, and see how long the
-  broker waits. Two responses in a row at once mean that a message is there that doesn't fit: too
-  large. Several responses, each after the whole wait, mean that the log is empty up to the
-  watermark.
-
-No CRC covers an offset, so offsets are checked. One at or above the response's high watermark is
-damaged, or was written while the broker read the log (docs/brokers.md 7.14). Offsets rise, unless
-an entry repeats an earlier one (docs/brokers.md 7.12); where one falls, it is damaged, or a higher
-one before it. The messages before all of these are used, and the rest is dropped and fetched again.
-If a damaged offset comes before all usable messages, they are used only if the first one is at the
-fetch offset. Otherwise fetch once more; if the next response is like this too, the bytes are
-corrupt.
-
-A broker finds no entry by a damaged offset. So what is used next has to begin with the first entry
-that was dropped; if it doesn't, or if the log ends, the bytes behind the last message are corrupt.
-The error stands at the next offset until the caller begins a new search there.
+above it. What it does bring shows the reason (docs/brokers.md 7.1, 7.8, 7.11, 11.3). No CRC covers
+an offset, so offsets are checked: they rise and stay below the watermark (7.12, 7.14).
 
 Invariant: the search ends. Each response grows the size (up to the limit), raises the offset, uses
 up one of a fixed number of retries, or ends in an error. An offset is passed over only after a
@@ -85,9 +56,10 @@ READ_TRIES: Final = 3
 
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 
+# How many of the entries that were dropped are compared with those that come next
 _COMPARED: Final = 2
-"""How many of the entries that were dropped are compared with those that come next."""
 
+# Why brokers refuse a fetch of one partition for good, and what to set
 _REFUSALS: Final = {  # docs/brokers.md 7.17
     UnsupportedVersionError.errno: (
         "the topic refuses to convert its messages for a protocol this old "
@@ -100,7 +72,6 @@ _REFUSALS: Final = {  # docs/brokers.md 7.17
         "seek() past it"
     ),
 }
-"""Why brokers refuse a fetch of one partition for good, and what to set."""
 
 
 class FetchStep(enum.Enum):
@@ -115,34 +86,28 @@ class FetchStep(enum.Enum):
 
 
 class FetchFinding(NamedTuple):
-    """A step with its details."""
-
     step: FetchStep
+    # TOO_LARGE: the size that the message states, if the response shows it
     message_bytes: int | None = None
-    """TOO_LARGE: the size that the message states, if the response shows it."""
-    message_set: Buffer | None = None
-    """DATA: the part of the response to use; usually all of it."""
+    message_set: Buffer | None = None  # DATA: the part of the response to use; usually all of it
+    # CORRUPT: the offset of the next message, if it is known. It is the fetch offset if the damage
+    # stands in front of that.
     next_offset: int | None = None
-    """CORRUPT: the offset of the next message, if it is known. It is the fetch offset if the damage
-    stands in front of that."""
 
 
+# Offset and checksum of an entry
 _Identity = tuple[int, bytes]
-"""Offset and checksum of an entry."""
 
 
 class _Entry(NamedTuple):
-    """A whole entry of a message set."""
-
     begin: int
     stop: int
     offset: int
-    checksum: bytes
-    """Its size and CRC."""
+    checksum: bytes  # its size and CRC
 
     @property
     def identity(self) -> _Identity:
-        """What distinguishes it from other entries of the log."""
+        """Offset, size and CRC, which differ from those of other entries of the log."""
         return self.offset, self.checksum
 
 
@@ -154,9 +119,6 @@ class NextFetch:
     """Offset and size of the next fetch of one partition; see the module.
 
     Attributes:
-        offset: the next offset to fetch.
-        size_bytes: the size to which the fetch has grown; 0: it hasn't, use the usual size.
-        alone: whether the next request must contain this partition only.
         meets_damage: whether the last messages that came were followed by bytes that are no
             message, or by damaged offsets. These stand at `offset`, and the broker may fail to
             read over them (docs/brokers.md 7.19).
@@ -176,8 +138,10 @@ class NextFetch:
     )
 
     def __init__(self, offset: int) -> None:
-        self.offset = offset
+        self.offset = offset  # the next offset to fetch
+        # The size to which the fetch has grown; 0: it hasn't, use the usual size
         self.size_bytes = 0
+        # Whether the next request must contain this partition only
         self.alone = self.meets_damage = False
         self._was_damaged = False  # no message of the last response could be used
         self._dropped: list[_Identity] = []  # of the first entries behind what was used last
@@ -238,17 +202,16 @@ class NextFetch:
                 # may follow.
                 self.size_bytes = min(2 * requested_bytes, limit_bytes)
             else:
+                # Only messages from before the offset, or only a filler, with which brokers from
+                # 0.11 on end a set: the offset is empty (a transaction marker, or removed by
+                # compaction).
                 self.offset += 1
             self.reset_search()
             return _RETRY
         return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited, hides_large)
 
     def _use_undamaged(self, message_set: Buffer, high_watermark: int) -> FetchFinding:
-        """Use the messages between two damaged offsets.
-
-        They end where they reach a later offset that isn't damaged by itself: then a higher one
-        before it may be. Messages may be missing, unless the first one is at the fetch offset.
-        """
+        """Use the messages between two damaged offsets."""
         entries = list(_whole_entries(message_set))
         lowest = self._lowest_later(entries, high_watermark)
         begin = 0
@@ -256,12 +219,15 @@ class NextFetch:
         for number, stop in enumerate([*breaks, len(entries)]):
             is_above = stop < len(entries) and _is_above(entries[stop], high_watermark)
             end = begin
+            # They end where they reach a later offset that isn't damaged by itself: then a higher
+            # one before it may be.
             while end < stop and entries[end].offset < lowest[stop]:
                 end += 1
             last = len(message_set) if end == len(entries) else entries[end].begin
             usable = message_set[entries[begin].begin : last] if begin < end else b""
             summary = summarize_set(usable)
             if summary.next_offset is not None and summary.next_offset > self.offset:
+                # Messages may be missing, unless the first one is at the fetch offset.
                 may_have_gap = not number and (is_above or end < stop) and not self._dropped
                 if may_have_gap or _first_offset(usable, self.offset) == self.offset:
                     before = [entry.identity for entry in entries[:begin]]
@@ -278,8 +244,7 @@ class NextFetch:
         return self._retry_damaged(first)
 
     def _lowest_later(self, entries: list[_Entry], high_watermark: int) -> list[int]:
-        """Return for each entry, and the end, the lowest offset from there on that is above the
-        fetch offset and below the watermark."""
+        """Return for each entry, and the end, the lowest readable later offset from there on."""
         lowest = [LAST_OFFSET + 1]
         for entry in reversed(entries):
             counts = self.offset < entry.offset and not _is_above(entry, high_watermark)
@@ -289,6 +254,8 @@ class NextFetch:
     def _use(self, usable: Buffer, summary: SetSummary, dropped: list[_Identity]) -> FetchFinding:
         """Use a part of a response, or all of it, unless what was dropped before is missing."""
         if self._dropped and not self._begins_with_dropped(usable):
+            # A broker finds no entry by a damaged offset. So what is used next has to begin with
+            # the first entry that was dropped.
             return self._retry_damaged(_first_offset(usable, self.offset))
         assert summary.next_offset is not None
         self.offset = summary.next_offset
@@ -299,7 +266,7 @@ class NextFetch:
         return FetchFinding(FetchStep.DATA, message_set=usable)
 
     def _begins_with_dropped(self, usable: Buffer) -> bool:
-        """Whether the messages are those that were dropped, perhaps damaged on their way then."""
+        """Whether the messages are those that were dropped, perhaps damaged then."""
         there = (entry for entry in _whole_entries(usable) if entry.offset >= self.offset)
         first, *second = _first_identities(there)
         dropped, *behind = self._dropped
@@ -310,8 +277,8 @@ class NextFetch:
 
     @property
     def lacks_dropped(self) -> bool:
-        """Whether the entry behind the last message states an offset below the next one: a search
-        for a later offset doesn't find it."""
+        """Whether the entry behind the last message states an offset below the next one."""
+        # A search for a later offset doesn't find that entry.
         return bool(self._dropped) and self._dropped[0][0] < self.offset
 
     def _retry_damaged(self, next_offset: int | None) -> FetchFinding:
@@ -342,16 +309,19 @@ class NextFetch:
     ) -> FetchFinding:
         """Find out why a response has nothing although the watermark is above the offset."""
         if not self._was_empty:
+            # The watermark may have moved between the read and the response.
             self._was_empty = True
             self._lowest_watermark = high_watermark
             return _RETRY
         self._lowest_watermark = min(self._lowest_watermark, high_watermark)
+        # Such a broker shows a part of any message, so the log is empty up to the first watermark.
         if not hides_large:
             return self._pass_hole()
         if requested_bytes < limit_bytes:
             self.size_bytes = min(2 * requested_bytes, limit_bytes)
             return _RETRY
         if waited is None:
+            # Fetched alone, the partition shows how long the broker waits.
             self.alone = True
             return FetchFinding(FetchStep.RETRY_ALONE)
         if not waited:
@@ -360,6 +330,7 @@ class NextFetch:
                 return FetchFinding(FetchStep.RETRY_ALONE)
             self._early_responses = 0
             self.alone = False
+            # It responded at once twice in a row: a message is there that doesn't fit.
             return FetchFinding(FetchStep.TOO_LARGE)
         self._early_responses = 0
         self._empty_waits += 1
@@ -375,9 +346,9 @@ class NextFetch:
         return _RETRY
 
     def _shrink(self, used_bytes: int) -> None:
-        """Halve the size when half of it would do. Halving, in place of a reset, saves a topic of
-        large messages from growing anew for each message."""
+        """Halve the size when half of it would do."""
         if used_bytes * 2 <= self.size_bytes:
+            # A reset would let a topic of large messages grow anew for each message.
             self.size_bytes //= 2
 
     def reset_search(self) -> None:
@@ -387,11 +358,8 @@ class NextFetch:
 
 
 def may_hide_large(version: BrokerVersion | None) -> bool:
-    """Whether such a broker may show nothing of a message that doesn't fit the fetch size.
-
-    Brokers from 0.11 on do. `BrokerLine` doesn't distinguish them from 0.10, so the result is True
-    for 0.10 too. It is also True for an unknown version (None).
-    """
+    """Whether such a broker may show nothing of a message that doesn't fit the fetch size."""
+    # Brokers from 0.11 on do. `BrokerLine` doesn't distinguish them from 0.10.
     return version is None or version.line >= BrokerLine.V0_10
 
 
@@ -406,7 +374,6 @@ def fetch_error(topic_partition: TopicPartition, offset: int, code: int) -> Brok
 def too_large(
     topic_partition: TopicPartition, offset: int, message_bytes: int | None, limit_bytes: int
 ) -> RecordTooLargeError:
-    """Return the error for `FetchStep.TOO_LARGE`."""
     topic, partition = topic_partition
     size = (
         f"takes {message_bytes} bytes"
@@ -425,7 +392,6 @@ def too_large(
 def not_a_message(
     topic_partition: TopicPartition, offset: int, next_offset: int | None
 ) -> CorruptRecordException:
-    """Return the error for `FetchStep.CORRUPT`."""
     why = "its offset or size field is impossible"
     if next_offset == offset:
         why = "a message in front of it has an impossible offset field, and can't be fetched"
@@ -441,11 +407,7 @@ def unreadable(
 ) -> CorruptRecordException:
     """Return the error for error -1 of a broker, again and again, at an offset that the log has.
 
-    Args:
-        topic_partition: the partition.
-        offset: the offset.
-        is_damaged: whether damage was met there (default False).
-        next_offset: the next offset that the broker can read; None if it isn't known (default).
+    `is_damaged`: damage was met there. `next_offset`: the next readable offset, if it is known.
     """
     why = (
         "it is damaged, and the broker fails to read it too (error -1)"
@@ -474,15 +436,13 @@ def _is_above(entry: _Entry, high_watermark: int) -> bool:
 
 
 def _breaks(message_set: Buffer, entries: Iterable[_Entry], high_watermark: int) -> list[int]:
-    """Return which entries have an offset that is above the watermark, or not above the one before.
-
-    An entry that repeats an earlier one doesn't count.
-    """
+    """Return the entries whose offset is above the watermark, or not above the one before."""
     breaks: list[int] = []
     seen: dict[int, bytes] = {}
     highest = -1
     for number, entry in enumerate(entries):
         data = bytes(message_set[entry.begin : entry.stop])
+        # An entry that repeats an earlier one doesn't count (docs/brokers.md 7.12).
         if seen.get(entry.offset) == data:
             highest = max(highest, entry.offset)
             continue
@@ -497,17 +457,16 @@ def _breaks(message_set: Buffer, entries: Iterable[_Entry], high_watermark: int)
 
 
 def _falls(message_set: Buffer) -> bool:
-    """Whether an offset isn't above the one before, and the entry doesn't repeat an earlier one."""
+    """Whether an offset isn't above the one before, and the entry repeats no earlier one."""
     return bool(_breaks(message_set, _whole_entries(message_set), -1))
 
 
 def _first_identities(entries: Iterable[_Entry]) -> list[_Identity]:
-    """Return those of the first entries that differ."""
     return list(islice(dict.fromkeys(entry.identity for entry in entries), _COMPARED))
 
 
 def _dropped(entries: Sequence[_Entry], high_watermark: int) -> list[_Identity]:
-    """Return what is known of entries to be dropped; [] if all may be newer than the watermark."""
+    """Return identities of entries to be dropped; [] if all may be newer than the watermark."""
     offsets = [entry.offset for entry in entries]
     rises = all(one < two for one, two in pairwise(offsets))
     if rises and all(_is_above(entry, high_watermark) for entry in entries):
@@ -530,7 +489,7 @@ def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:
 
 
 def _has_damaged_rest(message_set: Buffer, summary: SetSummary) -> bool:
-    """Whether what follows the whole entries is neither a cut-off message nor a filler."""
+    """Whether the rest is neither a cut-off message nor a filler."""
     at = summary.whole_bytes
     return (
         summary.tail_size is None
@@ -540,7 +499,6 @@ def _has_damaged_rest(message_set: Buffer, summary: SetSummary) -> bool:
 
 
 def _is_filler(message_set: Buffer, at: int) -> bool:
-    """Whether the entry is a filler: offset -1 and a size that exceeds the rest (brokers from 0.11
-    on end a set with it)."""
+    """Whether the entry has offset -1 and exceeds the rest: the end of a set from 0.11 on."""
     offset, size = _OFFSET_SIZE.unpack_from(message_set, at)
     return bool(offset < 0 and size > len(message_set) - at - _OFFSET_SIZE.size)

@@ -1,9 +1,8 @@
 """Find where a log can be read again behind damage that hides the next message.
 
-Without whole size fields a client doesn't see where the next message begins, and a broker doesn't
-either: it reads over the damage to find a later offset, and fails, until an index entry stands
-behind the damage (docs/brokers.md 7.19). Bounded reads (`range_reader`), the bridge and the command
-`consume` search with `find_readable`.
+Without whole size fields neither a client nor a broker sees where the next message begins. A broker
+reads over the damage to find a later offset, and fails, until an index entry stands behind the
+damage (docs/brokers.md 7.19).
 
 Invariant: the search takes a number of fetches that grows with the logarithm of the offsets.
 """
@@ -39,20 +38,16 @@ _FETCH_BYTES: Final = 64 * 1024
 async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
     """Return the first offset from which the leader returns a message, or the end of the log.
 
-    If damage stands at several places, it is the first one behind one of them.
+    If damage stands at several places, it is the first one behind one of them. `offset` is the
+    first one to try. Nothing else may use the router's lane for urgent fetches.
 
-    Args:
-        router: a started one, whose lane for urgent fetches nothing else uses.
-        tp: the partition.
-        offset: the first offset to try, behind that of the damage.
-
-    Raises:
-        KafkaError: the leader doesn't respond, or with another error than -1.
+    Raises KafkaError if the leader doesn't respond, or with another error than -1.
     """
     end = (await list_offsets(router, {tp: LATEST}))[tp][0]
     unreadable, found, step = offset - 1, min(offset, end), 1
     while not await _is_readable(router, tp, found, end):
         unreadable, found = found, min(found + step, end)
+        # Then bisect between the last offset that failed and the first that succeeded.
         step *= 2
     while found - unreadable > 1:
         middle = (unreadable + found) // 2

@@ -1,16 +1,9 @@
 """Send the fetches of several bounded reads, with one request per leader for all that are due.
 
-`range_reader` has one reader per range, and each reader sends its fetches through the
-`RangeFetches` that it shares with the others. Fetches of the same event-loop iteration that go to
-the same leader leave in one request, or in several if they name a partition more than once. Several
-requests may be in flight.
-
 Invariant: a request waits for no data, so a partition without new messages delays no other one. The
 exception is a fetch that must be alone (`next_fetch`): it waits for data, and is in flight only
 while no other request to that broker is, so that the time until the response is the broker's wait.
-If the event loop stood still in that time, the time says nothing, and the request is sent again.
-A request whose callers have all gone is cancelled. A broker that withholds its data, because a
-quota is exceeded, is asked again until the timeout of the fetches.
+A request whose callers have all gone is cancelled.
 """
 
 from __future__ import annotations
@@ -33,8 +26,8 @@ _log = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.5
 """How long a broker may wait for data that are fetched alone."""
+# An event loop that stood still for longer (as between two Spark batches) hides a wait
 _PAUSE_S: Final = 0.05
-"""An event loop that stood still for longer (as between two Spark batches) hides a wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -50,13 +43,10 @@ class _DueFetch:
 
 
 class RangeFetches:
-    """The fetches of bounded reads through one router.
-
-    Attributes:
-        large: held by the one reader that fetches more than its usual size, for a large message.
-    """
+    """The fetches of bounded reads through one router."""
 
     def __init__(self, router: Router) -> None:
+        # Held by the one reader that fetches more than its usual size, for a large message
         self.large = asyncio.Lock()
         self._router = router
         self._leaders: dict[int, _LeaderFetches] = {}
@@ -73,17 +63,9 @@ class RangeFetches:
     ) -> asyncio.Future[tuple[FetchedPartition, float]]:
         """Fetch from one partition; the result also has the seconds until the response.
 
-        Args:
-            node_id: the leader.
-            tp: the partition.
-            offset: where the fetch begins.
-            max_bytes: the maximum size of the message set.
-            timeout_s: seconds to connect, again for the response, and again for a quota.
-            alone: send no other partition in the same request, and let the broker wait for data.
-
-        Raises:
-            KafkaTimeoutError: by way of the future: the client exceeds its quota for longer.
-            KafkaError: by way of the future: the request failed.
+        `alone`: send no other partition in the same request, and let the broker wait for data.
+        `timeout_s`: seconds to connect, again for the response, and again for a quota. The future
+        raises KafkaTimeoutError if the client exceeds its quota for longer, else KafkaError.
         """
         leader = self._leaders.get(node_id)
         if leader is None:
@@ -154,7 +136,6 @@ class _LeaderFetches:
         task.add_done_callback(ended)
 
     async def _request(self, fetches: Sequence[_DueFetch]) -> None:
-        """Send one request, and pass its response to the callers."""
         if fetches[0].alone and len(self._requests) > 1:
             await asyncio.wait(self._requests - {asyncio.current_task()})
         responses, elapsed_s = await self._exchange(fetches)
@@ -172,15 +153,7 @@ class _LeaderFetches:
     async def _exchange(
         self, fetches: Sequence[_DueFetch]
     ) -> tuple[dict[TopicPartition, FetchedPartition], float]:
-        """Send one request; return the response by partition, and the seconds that it took.
-
-        A fetch alone is sent again until the event loop runs all the time until its response. A
-        broker that withholds its data, because a quota is exceeded, is asked again after its delay.
-
-        Raises:
-            KafkaTimeoutError: the quota is exceeded until the timeout.
-            KafkaError: the request failed.
-        """
+        """Send one request; return the response by partition, and the seconds that it took."""
         loop = asyncio.get_running_loop()
         timeout_s = max(fetch.timeout_s for fetch in fetches)
         wait_s = WAIT_S if fetches[0].alone else 0.0
@@ -195,6 +168,7 @@ class _LeaderFetches:
             sent, began = loop.time(), environment.monotonic()
             response = await connection.request(request, timeout_s=wait_s + timeout_s)
             elapsed_s = loop.time() - sent
+            # A quota is exceeded: ask again after the delay, until the timeout.
             if response.withheld_s > 0:
                 client_id = self._router.config.client_id
                 if not self._is_throttled:
@@ -206,6 +180,7 @@ class _LeaderFetches:
                     raise quota_exceeded(client_id, self._node_id, timeout_s)
                 continue
             self._is_throttled = False
+            # If the event loop stood still meanwhile, the time says nothing: send it again.
             if not fetches[0].alone or environment.monotonic() - began - elapsed_s < _PAUSE_S:
                 break
         return {

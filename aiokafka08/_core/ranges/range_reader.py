@@ -1,28 +1,10 @@
 """Read one bounded range of one partition as raw message sets, with several requests in flight.
 
-For Spark, the demo and the command line, which decode the sets in their own way. `read_range` is
-the only entry; it needs a started `Router`, and nothing else of the consumer but `next_fetch`, the
-algorithm for fetch sizes and empty offsets, and `range_fetches`, which sends the fetches. Readers
-of several ranges that share a `RangeFetches` share requests.
-
 Invariant: the sets come in offset order, and each message of the range is in exactly one of them,
 counted from its `fetch_offset` to before its `end_offset`. A range always ends, either when its
-last offset is passed or with an error, also if offsets are empty.
-
-The caller chooses an end that isn't above the high watermark. If `range_reader` nevertheless
-reaches the watermark before the end, it fetches at the end of the range, to see whether the log
-itself is long enough. If the broker refuses that offset, the log is shorter than the range, and the
-missing messages are gone. If it doesn't refuse, the messages exist, and `range_reader` waits for
-the watermark to rise: it lags for a moment after a failover (docs/brokers.md 9.5).
-
-The offset after a set is known only when the set is there. To have several requests in flight
-anyway, each further request begins at a guessed offset. The guess assumes that each set spans as
-many offsets as the shortest of the recent sets. A guessed offset that is too low costs a few bytes
-that are fetched twice; one that is too high costs a request for the gap. If too many guesses are
-wrong (large compressed sets, messages of very different sizes), there is one request at a time.
-What is fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up
-to `limit_bytes`. Of the readers that share a `RangeFetches`, one at a time fetches such a message.
-After a request without a response in time, as on a slow link, fetches are smaller.
+last offset is passed or with an error, also if offsets are empty. What is fetched and not yielded
+yet is at most `in_flight` times `max_bytes`, or one message of up to `limit_bytes`. Of the readers
+that share a `RangeFetches`, one at a time fetches such a message.
 """
 
 from __future__ import annotations
@@ -69,23 +51,23 @@ from aiokafka08.structs import TopicPartition
 
 DEFAULT_FETCH_BYTES: Final = 1048576
 _MIN_FETCH_BYTES: Final = 65536
+# After a timeout: how many smaller fetches have data until their size is doubled
 _FETCHES_OF_A_SIZE: Final = 8
-"""After a timeout: how many smaller fetches have data until their size is doubled."""
 MAX_IN_FLIGHT: Final = 3
 
+# A broker that responds after this share of the wait counts as having waited to the end: the two
+# clocks may run at different speeds
 _WAITED_SHARE: Final = 0.8
-"""A broker that responds after this share of the wait counts as having waited to the end: the two
-clocks may run at different speeds."""
 
+# From how many recent sets the next offsets are guessed
 _SPANS: Final = 8
-"""From how many recent sets the next offsets are guessed."""
 
+# How many wrong guesses are allowed at first. One more is allowed for every _WRONG_GUESSES guesses
+# made, which is a quarter of them. Beyond that, there is one request at a time.
 _WRONG_GUESSES: Final = 4
-"""How many wrong guesses are allowed at first. One more is allowed for every _WRONG_GUESSES guesses
-made, which is a quarter of them. Beyond that, there is one request at a time."""
 
+# Added to the estimated size of a gap
 _SPARE_BYTES: Final = 16 * 1024
-"""Added to the estimated size of a gap."""
 
 
 class RawSet(NamedTuple):
@@ -97,8 +79,7 @@ class RawSet(NamedTuple):
 
     message_set: Buffer
     fetch_offset: int
-    end_offset: int
-    """The offset after the set, but at most the end of the range."""
+    end_offset: int  # the offset after the set, but at most the end of the range
 
     def reader(
         self,
@@ -106,12 +87,7 @@ class RawSet(NamedTuple):
         *,
         max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     ) -> MessageSetReader:
-        """Return what decodes the set; it leaves large compressed messages to the caller.
-
-        Args:
-            tp: the partition, for errors.
-            max_decompressed_bytes: a compressed message with more is an error.
-        """
+        """Return the set's reader, which leaves large compressed messages to the caller."""
         return MessageSetReader(
             tp,
             self.message_set,
@@ -242,7 +218,9 @@ class _RangeReader:
                 self._raise_error_code(fetched, fetch.offset)
                 finding = self._apply_response(fetch, fetched, elapsed_s)
                 if finding.step is FetchStep.END:
-                    # Not committed yet, or gone: a shorter log refuses the end of the range.
+                    # A shorter log refuses the end of the range: the messages are gone. If it
+                    # doesn't, they exist: the watermark lags for a moment after a failover
+                    # (docs/brokers.md 9.5).
                     refused = self._end
                     at_end, _ = await self._response_to(self._send(refused, 1))
                     self._raise_error_code(at_end, refused)
@@ -296,7 +274,6 @@ class _RangeReader:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def release_large(self) -> None:
-        """Let another reader fetch a large message."""
         if self._holds_large:
             self._shared.large.release()
             self._holds_large = False
@@ -304,16 +281,14 @@ class _RangeReader:
     # --- fetches and responses --------------------------------------------------------------------
 
     async def _next_response(self) -> tuple[_RangeFetch, tuple[FetchedPartition, float]]:
-        """Return the fetch to apply next, with its response.
-
-        It began at the next offset, or at an earlier offset if its response reaches beyond that.
-        """
+        """Return the fetch to apply next, with its response."""
         wanted, fetches = self._next_fetch, self._fetches
         while fetches and fetches[0].offset < wanted.offset:
             fetch = fetches.popleft()
             fetched, elapsed_s = await self._response_to(fetch)
             next_offset = summarize_set(fetched.message_set).next_offset
             if next_offset is not None and next_offset > wanted.offset:
+                # It began at an earlier offset, and reaches beyond the next one.
                 return fetch, (fetched, elapsed_s)
             self._wrong_guesses += 1
         size = max(self._max_bytes, wanted.size_bytes)
@@ -374,6 +349,8 @@ class _RangeReader:
             return
         if self._wrong_guesses > _WRONG_GUESSES + self._guesses // _WRONG_GUESSES:
             return
+        # The offset after a set is known only when the set is there. A guess that is too low costs
+        # a few bytes that are fetched twice; one that is too high costs a request for the gap.
         span = min(self._spans)
         while len(self._fetches) < self._in_flight:
             offset = self._fetches[-1].offset + span if self._fetches else wanted.offset
@@ -431,11 +408,7 @@ class _RangeReader:
             self._spans.clear()
 
     async def _refresh_leader(self, deadline: float) -> None:
-        """Refresh the metadata, for the case that another broker leads now.
-
-        Raises:
-            UnknownTopicOrPartitionError: the partition has been missing for `missing_s`.
-        """
+        """Refresh the metadata; raise if the partition has been missing for `missing_s`."""
         try:
             left_s = deadline - asyncio.get_running_loop().time()
             snapshot = await self._router.metadata.refresh(left_s)
@@ -455,15 +428,12 @@ class _RangeReader:
             )
 
     async def _verify_bounds(self, offset: int, refused: int) -> None:
-        """Raise if the log doesn't have `offset`, or ends before `refused`.
-
-        A refusal alone proves nothing (KAFKA-2477); the bounds of the log do. A log end before
-        `refused` must be seen twice, with a metadata refresh in between: the first one may come
-        from a broker that doesn't lead any more.
-        """
+        """Raise if the log doesn't have `offset`, or ends before `refused`."""
         limit_s, tp = self._limit_s, self._tp
         first = (await list_offsets(self._router, {tp: EARLIEST}, timeout_s=limit_s))[tp]
         last = (await list_offsets(self._router, {tp: LATEST}, timeout_s=limit_s))[tp]
+        # A refusal alone proves nothing (KAFKA-2477); the bounds of the log do. A log end before
+        # `refused` must be seen twice: the first one may come from a former leader.
         self._refusals += 1
         if not first or not last:
             return
@@ -475,13 +445,7 @@ class _RangeReader:
             )
 
     async def _verify_readable(self, offset: int, error: KafkaError) -> None:
-        """Raise if an offset that the log has can't be read; to be called after each error -1.
-
-        That is so where damage was met, and after `FAILED_READ_TRIES` of these errors.
-
-        Raises:
-            CorruptRecordException: names the next offset that can be read, if it was found.
-        """
+        """Raise if an offset that the log has can't be read; to be called after each error -1."""
         is_damaged = self._next_fetch.meets_damage
         self._read_failures += 1
         if not is_damaged:

@@ -14,12 +14,8 @@ from aiokafka08.telemetry import Telemetry
 def router_config(network: Mapping[str, Any]) -> NetConfig:
     """Return the checked options of a router.
 
-    Args:
-        network: arguments of a client that are about its connections, such as `bootstrap_servers`;
-            others have the client's defaults.
-
-    Raises:
-        KafkaError: a value is wrong, or isn't supported.
+    `network` has a client's arguments about its connections; others have the client's defaults.
+    Raises KafkaError if a value is wrong, or isn't supported.
     """
     return net_config(**{**NETWORK_DEFAULTS, **network})
 
@@ -28,11 +24,7 @@ def router_config(network: Mapping[str, Any]) -> NetConfig:
 async def open_range_router(network: Mapping[str, Any]) -> AsyncIterator[Router]:
     """Yield a started router for `range.read_range`; it requests all topics, and creates none.
 
-    Args:
-        network: as in `router_config`.
-
-    Raises:
-        KafkaError: no broker responds.
+    Raises as `router_config`, and KafkaError if no broker responds.
     """
     config = router_config(network)
     router = Router(config, Telemetry(client_id=config.client_id))

@@ -1,7 +1,4 @@
-"""SASL mechanisms: what the client sends for what the broker sends, without any I/O on sockets.
-
-One module per mechanism; `mechanism` has their interface, and `choose` makes the one that the
-options describe. `_core.net.authentication` runs the steps on a connection.
+"""SASL mechanisms, without any I/O on sockets: the client's token for each token of the broker.
 
 Invariant: no password, token or key is in an error, a log line or a `repr`.
 """

@@ -1,7 +1,4 @@
-"""Why an authentication failed, as a value beside the text: the doctor makes findings of it.
-
-Pure. `authentication` and the mechanisms put a `SaslFailure` into the `args` of their errors; the
-layers above keep it when they join the errors of several addresses.
+"""Why an authentication failed, as a value beside the text: the doctor makes findings of it. Pure.
 
 Invariant: the text of an error with a remedy ends with it, as `described()` makes it.
 """
@@ -31,14 +28,10 @@ class FailureKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class SaslFailure:
-    """What an error about an authentication has in its `args`.
+    """What an error about an authentication has in its `args`."""
 
-    Attributes:
-        kind: what is missing or wrong.
-        remedy: what to do about it; the error's text ends with it. "": the text says nothing.
-    """
-
-    kind: FailureKind
+    kind: FailureKind  # what is missing or wrong
+    # What to do about it; the error's text ends with it. "": the text says nothing.
     remedy: str = ""
 
     def described(self, reason: str) -> str:

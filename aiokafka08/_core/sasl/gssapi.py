@@ -26,46 +26,47 @@ from aiokafka08.errors import AuthenticationFailedError, KafkaConnectionError, K
 RENEW_AT: Final = 0.8
 """The share of a ticket's life after which it is renewed."""
 
+# After a renewal that failed, the next attempt isn't sooner: a KDC that is silent takes seconds
+# each time, and one may lock a principal whose key is wrong
 _RENEW_AGAIN_S: Final = 10.0
-"""After a renewal that failed, the next attempt isn't sooner: a KDC that is silent takes seconds
-each time, and one may lock a principal whose key is wrong."""
 
+# The share of a ticket's remaining life after which it isn't sooner, either
 _RENEW_AGAIN_AT: Final = 0.1
-"""The share of a ticket's remaining life after which it isn't sooner, either."""
 
+# While a KDC refuses a keytab, the time between attempts doubles, up to this
 _LONGEST_REFUSAL_S: Final = 300.0
-"""While a KDC refuses a keytab, the time between attempts doubles, up to this."""
 
+# Codes of MIT Kerberos (krb5.h) that a KDC responds with; the others are the library's own
 _KDC_CODES: Final = range(-1765328384, -1765328256)
-"""Codes of MIT Kerberos (krb5.h) that a KDC responds with; the others are the library's own."""
 
+# Bit of "authentication only" in the broker's offer. Brokers refuse the other layers.
 _NO_LAYER: Final = 1
-"""Bit of "authentication only" in the broker's offer. Brokers refuse the other layers."""
 
+# No layer, and so no size of its messages; no authorization id, which brokers ignore
 _ANSWER: Final = bytes((_NO_LAYER, 0, 0, 0))
-"""No layer, and so no size of its messages; no authorization id, which brokers ignore."""
 
 _log: Final = logging.getLogger("aiokafka08.net")
 
 _cache_numbers = itertools.count(1)
 
+# Codes of MIT Kerberos (krb5.h) for what may pass, with the reason for the error
 _TRANSIENT: Final = {
     -1765328228: "no KDC of the realm responds",
     -1765328164: "the address of the realm's KDC can't be resolved",
 }
-"""Codes of MIT Kerberos (krb5.h) for what may pass, with the reason for the error."""
 
 _TICKET_EXPIRED: Final = -1765328352
 _NO_KEYTAB: Final = -1765328174
 _NO_KEY: Final = -1765328203
 _NO_TICKET: Final = (-1765328189, -1765328243)
 
+# Brokers give the same reason, or none, for all this
 _CHECK: Final = (
     "that the clocks of client and broker agree, and that the broker maps this principal "
     "(sasl.kerberos.principal.to.local.rules)"
 )
-"""Brokers give the same reason, or none, for all this."""
 
+# The same codes by what is missing; any other is a refusal
 _KINDS: Final = {
     **dict.fromkeys((-1765328378, -1765328361), FailureKind.CLIENT_PRINCIPAL),
     -1765328377: FailureKind.BROKER_PRINCIPAL,
@@ -74,8 +75,8 @@ _KINDS: Final = {
     **dict.fromkeys((-1765328347, -1765328351), FailureKind.CLOCK),
     -1765328230: FailureKind.REALM,
 }
-"""The same codes by what is missing; any other is a refusal."""
 
+# Codes of MIT Kerberos (krb5.h), with the cause and what to do
 _CAUSES: Final = {
     -1765328378: "the KDC doesn't know the client's principal. Check sasl_kerberos_principal",
     -1765328377: "the KDC doesn't know the broker's principal. Check sasl_kerberos_service_name, "
@@ -100,7 +101,6 @@ _CAUSES: Final = {
     ),
     _NO_KEYTAB: "the keytab doesn't exist or can't be read. Check sasl_kerberos_keytab",
 }
-"""Codes of MIT Kerberos (krb5.h), with the cause and what to do."""
 
 
 class _Refusal(NamedTuple):
@@ -123,15 +123,12 @@ class _Credentials:
         keytab: None: the ticket cache.
         principal: None: the first one of the keytab, or that of the cache.
         description: where errors say they come from.
-
-    Attributes:
-        thread: for `renew()`, so that no connection waits behind it.
     """
 
     def __init__(
         self, gssapi: Any, keytab: str | None, principal: str | None, description: str
     ) -> None:
-        self.thread = DaemonThread()
+        self.thread = DaemonThread()  # for `renew()`, so that no connection waits behind it
         self._gssapi = gssapi
         self._keytab = keytab
         self._principal = principal
@@ -314,9 +311,9 @@ class _Credentials:
         return self._gssapi.Name(principal, self._gssapi.NameType.kerberos_principal)
 
 
+# Credentials by keytab and principal: clients that follow each other, as in Spark's workers, use
+# the same tickets
 _of_process: Final[dict[object, _Credentials]] = {}
-"""Credentials by keytab and principal: clients that follow each other, as in Spark's workers, use
-the same tickets."""
 os.register_at_fork(after_in_child=_of_process.clear)
 
 
@@ -417,7 +414,7 @@ def _cache_name() -> str:
 
 
 def _identity(file: str) -> object:
-    """Return what tells a file from one that replaces it."""
+    """Return the identity of a file, which differs from that of its replacement."""
     try:
         found = os.stat(file)
     except OSError:

@@ -1,6 +1,7 @@
 """Parse the SASL properties of Java's clients and of librdkafka into arguments of this client.
+Pure.
 
-Pure. `sasl.jaas.config` is read as Java reads it: one login module with its options.
+`sasl.jaas.config` is read as Java reads it: one login module with its options.
 
 Invariant: no error has the value of a property that may hold a password.
 """

@@ -1,4 +1,4 @@
-"""The interface of the mechanisms: `_core.net.authentication` uses it, and `choose` makes them."""
+"""The interface of the SASL mechanisms."""
 
 from __future__ import annotations
 
@@ -19,31 +19,21 @@ wrong, and `KafkaConnectionError` if a failure may pass, such as a KDC that can'
 
 
 class Mechanism(ABC):
-    """A mechanism with its credentials, for all connections of a client.
+    """A mechanism with its credentials, for all connections of a client."""
 
-    Attributes:
-        name: the name that SaslHandshake sends.
-        description: who authenticates, for errors; without secrets.
-        starts_raw: brokers from 0.8.2 (HDP) to 3.9 accept its tokens without SaslHandshake.
-        thread: runs the steps, which may take long; None: they don't.
-        wait: what a timeout says while the client's next token isn't ready.
-        wait_kind: the same by what is missing; None: that is the program's.
-        hint: what to check if the broker refuses without a reason.
-        refusal_hint: what follows the broker's reason, if that says little.
-    """
-
-    name: str
-    description: str
-    starts_raw: bool
-    thread: DaemonThread | None = None
+    name: str  # the name that SaslHandshake sends
+    description: str  # mechanism and user, for errors; without secrets
+    starts_raw: bool  # brokers from 0.8.2 (HDP) to 3.9 accept its tokens without SaslHandshake
+    thread: DaemonThread | None = None  # runs the steps, which may take long; None: they don't
+    # What a timeout says while the client's next token isn't ready
     wait: str = "the client's token isn't ready"
-    wait_kind: FailureKind | None = None
-    hint: str
-    refusal_hint: str = ""
+    wait_kind: FailureKind | None = None  # the same by what is missing; None: that is the program's
+    hint: str  # what to check if the broker refuses without a reason
+    refusal_hint: str = ""  # for the error, behind the broker's reason, if that says little
 
     @property
     def principal(self) -> str | None:
-        """Who the broker takes the client for, as far as the client knows."""
+        """The client's principal at the broker, as far as the client knows it."""
         return None
 
     @abstractmethod

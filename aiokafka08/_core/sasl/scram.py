@@ -13,10 +13,10 @@ from aiokafka08._core.concurrency.daemon_thread import DaemonThread
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps, missing_extra
 from aiokafka08.errors import AuthenticationFailedError
 
+# The least that RFC 7677 and Kafka accept
 _MIN_ITERATIONS: Final = 4096
-"""The least that RFC 7677 and Kafka accept."""
+# Kafka refuses to store more than 16384
 _MAX_ITERATIONS: Final = 1_000_000
-"""Kafka refuses to store more than 16384."""
 
 
 class Scram(Mechanism):

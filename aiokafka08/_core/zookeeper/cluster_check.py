@@ -1,19 +1,7 @@
 """Decide whether a ZooKeeper is the one of a client's brokers.
 
 The nodes of another cluster look alike: a member would take that cluster's offsets and overwrite
-them, an admin client would delete its topics. So `session` lets a `ClusterZookeeper` decide each
-time that it has opened a session, and again after a lost one:
-
-- `/cluster/id` against the cluster id in the brokers' metadata, both of which exist from 0.10.1 on;
-- else `/brokers/ids/<id>` against the metadata: a broker agrees if both have its node id, with an
-  endpoint in common. Names and addresses that resolve alike are equal. Without a broker in the
-  metadata, as on 0.8 before the first topic (docs/brokers.md 4.1), the bootstrap addresses take
-  their place.
-
-A broker may have got another address since the client's metadata was fetched, and have registered
-it already. So a difference counts only if the metadata was fetched for this comparison.
-
-`compare_clusters` is pure but for the resolution of names, which is an argument.
+them, an admin client would delete its topics.
 
 Invariant: before a session of a client with `zookeeper_check="refuse"` reads or writes anything
 else, the clusters were found to be the same.
@@ -52,8 +40,8 @@ _BROKERS: Final = "/brokers/ids"
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
 BROKER: Final = 'a broker such as {"version":1,"host":"kafka1","port":9092}'
 """What the node of a broker holds, for errors."""
+# How many brokers an error names
 _SHOWN: Final = 10
-"""How many brokers an error names."""
 
 Resolve = Callable[[str], Iterable[str]]
 """Returns the addresses of a host's name."""
@@ -69,18 +57,13 @@ class Agreement(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdentity:
-    """What identifies a cluster.
+    """The identity of a cluster: its id and its brokers."""
 
-    Attributes:
-        brokers: node id → endpoints.
-        cluster_id: None if it isn't known, or the brokers have none.
-        bootstrap: endpoints of some of the brokers, whose node ids aren't known.
-        unread: the errors about nodes of other brokers, whose endpoints aren't known.
-    """
-
-    brokers: Mapping[int, Collection[Address]]
-    cluster_id: str | None = None
+    brokers: Mapping[int, Collection[Address]]  # node id → endpoints
+    cluster_id: str | None = None  # None if it isn't known, or the brokers have none
+    # Endpoints of some of the brokers, whose node ids aren't known
     bootstrap: Collection[Address] = ()
+    # The errors about nodes of other brokers, whose endpoints aren't known
     unread: Sequence[KafkaError] = ()
 
     def __str__(self) -> str:
@@ -101,22 +84,21 @@ def compare_clusters(
 ) -> Agreement:
     """Return whether the brokers of a client are those that are registered in a ZooKeeper.
 
-    A broker that only one side has is no contradiction: it may be down, or have just started.
-
-    Args:
-        brokers: what their metadata says.
-        registered: what ZooKeeper has.
-        resolve: called only for two endpoints that could be one.
+    `resolve` is called only for two endpoints that could be one.
     """
+    # Both exist from 0.10.1 on.
     if brokers.cluster_id is not None and registered.cluster_id is not None:
         same = brokers.cluster_id == registered.cluster_id
         return Agreement.SAME if same else Agreement.NONE
     if not registered.brokers:
         return Agreement.NONE
+    # As on 0.8 before the first topic (docs/brokers.md 4.1).
     if not brokers.brokers:
         everywhere = [where for known in registered.brokers.values() for where in known]
         meet = _meet(brokers.bootstrap, everywhere, resolve)
         return Agreement.SAME if meet else Agreement.NONE
+    # A broker agrees if both sides have its node id, with an endpoint in common. A broker that only
+    # one side has is no contradiction: it may be down, or have just started.
     common = {
         node_id
         for node_id, known in brokers.brokers.items()
@@ -130,7 +112,6 @@ def compare_clusters(
 
 
 def _meet(some: Iterable[Address], others: Iterable[Address], resolve: Resolve) -> bool:
-    """Return whether two sets of endpoints have one in common."""
     ports: dict[int, set[str]] = {}
     for host, port in others:
         ports.setdefault(port, set()).add(_plain(host))
@@ -153,7 +134,6 @@ def _endpoints(endpoints: Iterable[Address]) -> str:
 
 
 def parse_cluster_id(data: bytes) -> str:
-    """Return the cluster id in the node `/cluster/id`."""
     found = json_object(data)["id"]
     if not isinstance(found, str) or not found:
         raise ValueError("no id")
@@ -161,13 +141,11 @@ def parse_cluster_id(data: bytes) -> str:
 
 
 def parse_endpoints(data: bytes) -> frozenset[Address]:
-    """Return the endpoints in a broker's node, of all protocols.
-
-    Metadata names one of them, of the client's listener. No connection goes by what is read here.
-    Brokers without a plaintext endpoint write `"host":null,"port":-1`, and all of theirs into
-    `endpoints`, which brokers before 0.9 don't write.
-    """
+    """Return the endpoints in a broker's node, of all protocols."""
     fields = json_object(data)
+    # Metadata names one of them, of the client's listener. Brokers without a plaintext endpoint
+    # write `"host":null,"port":-1`, and all of theirs into `endpoints`, which brokers before 0.9
+    # don't write.
     texts = [str(text) for text in fields.get("endpoints") or ()]
     host, port = fields.get("host"), fields.get("port")
     found = [(match[1], int(match[2])) for match in map(_ENDPOINT.fullmatch, texts) if match]
@@ -181,15 +159,7 @@ def parse_endpoints(data: bytes) -> frozenset[Address]:
 def read_registered(client: KazooClient, connect: str, deadline: float) -> ClusterIdentity:
     """Return the cluster that is registered in a ZooKeeper. It blocks.
 
-    A broker whose node can't be read is left out; `topic_states` reports it, too.
-
-    Args:
-        client: of an open session.
-        connect: the address of ZooKeeper.
-        deadline: a time of `environment.monotonic()`.
-
-    Raises:
-        KafkaTimeoutError: ZooKeeper doesn't respond in time.
+    `deadline` is a time of `environment.monotonic()`; KafkaTimeoutError is raised then.
     """
     requests: dict[str, Any] = {
         _CLUSTER_ID: client.get_async(_CLUSTER_ID),
@@ -208,6 +178,7 @@ def read_registered(client: KazooClient, connect: str, deadline: float) -> Clust
     for path, (data, _) in nodes.items():
         found = decode_node(connect, path, data, parse_endpoints, BROKER)
         if isinstance(found, KafkaError):
+            # `topic_states` reports it, too.
             unread.append(found)
         else:
             brokers[int(path.rpartition("/")[2])] = found
@@ -228,15 +199,9 @@ class ClusterZookeeper:
         connect: "host:port,host:port/chroot".
         check: "refuse" or "warn", as `zookeeper_check`; None stands for "refuse".
         security: how sessions authenticate.
-
-    Attributes:
-        connect, security: as given.
-        shown: the address and the identity, for errors.
-        mismatch: what the last `verify` found that only warned of other brokers; "" if it found
-            none.
-        refused_at: when all servers last refused a connection, by `environment.monotonic()`.
     """
 
+    # When all servers last refused a connection, by `environment.monotonic()`
     refused_at: float | None = None
 
     def __init__(
@@ -246,10 +211,11 @@ class ClusterZookeeper:
         check: str | None,
         security: ZookeeperSecurity = OPEN,
     ) -> None:
-        self.connect = connect
+        self.connect = connect  # `connect`, `security`: as given
         self.security = security
         who = "" if security.identity is None else f" as {security.identity}"
-        self.shown = f"{connect}{who}"
+        self.shown = f"{connect}{who}"  # the address and the identity, for errors
+        # What the last `verify` found that only warned of other brokers; "" if it found none
         self.mismatch = ""
         self._router = router
         self._only_warns = check == "warn"
@@ -261,9 +227,6 @@ class ClusterZookeeper:
     async def run(self, work: Callable[[], Awaitable[T]], timeout_s: float) -> T:
         """Run work that calls `verify` before all else, and return its result.
 
-        The brokers are learnt first if none is known. If `verify` finds others in ZooKeeper, the
-        work runs once more, with fresh metadata.
-
         Raises:
             KafkaTimeoutError: the metadata wasn't received within `timeout_s`.
             NoBrokersAvailable: no broker responds.
@@ -271,6 +234,8 @@ class ClusterZookeeper:
         await self._learn_brokers(timeout_s)
         try:
             return await work()
+        # A broker may have got another address since the metadata was fetched, and have registered
+        # it already. So a difference counts only with metadata that was fetched for it.
         except _OutdatedMetadataError:
             await self._learn_brokers(timeout_s)
             return await work()

@@ -1,14 +1,10 @@
 """Read, and delete, the groups that Scala consumers of 0.8 keep in ZooKeeper.
 
-`/consumers/<group>/ids/<member>` is ephemeral and holds a member's subscription as JSON;
-`/consumers/<group>/owners/<topic>/<partition>` names the member's thread that reads the partition;
-`/consumers/<group>/offsets/<topic>/<partition>` holds a committed offset. Groups and members are
-returned in the form of the brokers' DescribeGroups, so that `admin.groups` handles only one form.
-The calls of `GroupNodes` block and run in threads, each with a session of its own. They read many
-nodes at a time: ZooKeeper responds to pipelined requests.
+Groups and members are returned in the form of the brokers' DescribeGroups. All calls block and run
+in threads, each with a session of its own.
 
 Invariant: only `delete` changes anything. A node that can't be read is an error in the result
-(`nodes`), beside all that can: a member whose registration can't be read has an empty subscription
+(`nodes`), beside all others: a member whose registration can't be read has an empty subscription
 and the partitions that it owns.
 """
 
@@ -52,53 +48,46 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
 
+# `<group>/ids/<member>` is ephemeral and holds a member's subscription as JSON;
+# `<group>/owners/<topic>/<partition>` names the member's thread that reads the partition;
+# `<group>/offsets/<topic>/<partition>` holds a committed offset.
 _ROOT: Final = "/consumers"
+# What the Scala consumer appends to its id to name a thread
 _THREAD: Final = re.compile(r"-[0-9]+\Z")
-"""What the Scala consumer appends to its id to name a thread."""
+# The name of the node of a partition
 _PARTITION: Final = re.compile(f"({NUMBER.pattern})")
-"""The name of the node of a partition."""
+# The node of a member whose id is <host>:<uuid>: of pykafka, or of a Go consumer
 _PYKAFKA: Final = re.compile(r"/ids/[^/]+:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\Z")
-"""The node of a member whose id is <host>:<uuid>: of pykafka, or of a Go consumer."""
+# The name of the node of a partition's owner; pykafka writes <leader>-<partition>
 _OWNED: Final = re.compile(f"(?:(?:{NUMBER.pattern})-)?({NUMBER.pattern})")
-"""The name of the node of a partition's owner; pykafka writes <leader>-<partition>."""
+# The name that pykafka gives to the node of a topic, with Python 3
 _BYTES: Final = re.compile("b'(.*)'")
-"""The name that pykafka gives to the node of a topic, with Python 3."""
 _MEMBER: Final = (
     'a registration such as {"version":1,"subscription":{"orders":1},"pattern":"static"}'
 )
+# How many nodes are deleted at a time
 _AT_ONCE: Final = 500
-"""How many nodes are deleted at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
-    """A group with its members.
+    """A group with its members."""
 
-    Attributes:
-        described: the group; without members if `error` isn't None.
-        errors: nodes of it that can't be read.
-        error: the list of its members can't be read; None if it was.
-    """
-
-    described: DescribedGroup
-    errors: Sequence[KafkaError] = ()
-    error: KafkaError | None = None
+    described: DescribedGroup  # the group; without members if `error` isn't None
+    errors: Sequence[KafkaError] = ()  # nodes of it that can't be read
+    error: KafkaError | None = None  # the list of its members can't be read; None if it was
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOffsets:
-    """The committed offsets of a group.
-
-    Attributes:
-        offsets: what could be read.
-        errors: partitions whose node can't be read.
-        others: other nodes that can't be read, where partitions may be missing.
-        texts: what the nodes hold that hold no offset, whole.
-    """
+    """The committed offsets of a group."""
 
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    # Partitions whose node can't be read
     errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
+    # Other nodes that can't be read, where partitions may be missing
     others: list[KafkaError] = field(default_factory=list)
+    # What the nodes hold that hold no offset, whole
     texts: dict[TopicPartition, bytes] = field(default_factory=dict)
 
 
@@ -111,15 +100,10 @@ class _PartitionNode(NamedTuple):
 def members_of(client: KazooClient, connect: str, group: str, timeout_s: float) -> list[str]:
     """Return the ids of a group's members; none if the group has no node.
 
-    Args:
-        client: of an open session.
-        connect: the address, for error texts.
-        timeout_s: seconds to wait for the response.
-
     Raises:
         KafkaConnectionError: ZooKeeper can't be reached.
         KafkaUnavailableError: ZooKeeper refuses.
-        KafkaTimeoutError: ZooKeeper doesn't respond in time.
+        KafkaTimeoutError: ZooKeeper doesn't respond within `timeout_s`.
     """
     ids = f"{_ROOT}/{group}/ids"
     with translate_errors(connect):
@@ -131,12 +115,7 @@ def members_of(client: KazooClient, connect: str, group: str, timeout_s: float) 
 class GroupNodes:
     """The nodes of all groups in one ZooKeeper.
 
-    Args:
-        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
-        timeout_s: seconds to wait for a session, and for responses.
-
-    Raises:
-        KafkaConfigurationError: kazoo isn't installed.
+    `timeout_s`: seconds to wait for a session, and for responses.
     """
 
     def __init__(self, zookeeper: ClusterZookeeper, timeout_s: float) -> None:
@@ -160,21 +139,13 @@ class GroupNodes:
             return sorted(names)
 
     def describe(self, groups: Iterable[str]) -> list[ReadGroup]:
-        """Return each group with its members.
-
-        Raises:
-            KafkaError: as `names`.
-        """
+        """Return each group with its members; raises as `names`."""
         names = [group for group in groups if is_node_name(group)]
         with self._session() as client:
             return self._describe(client, names)
 
     def offsets(self, groups: Iterable[str]) -> dict[str, ReadOffsets]:
-        """Return the committed offsets of each group; empty for a group without any.
-
-        Raises:
-            KafkaError: as `names`.
-        """
+        """Return the committed offsets of each group, or none; raises as `names`."""
         found = {group: ReadOffsets() for group in groups}
         roots = [f"{_ROOT}/{group}/offsets" for group in found if is_node_name(group)]
         with self._session() as client:
@@ -199,10 +170,9 @@ class GroupNodes:
     def delete(self, groups: Collection[str]) -> dict[str, bool | KafkaError]:
         """Delete the nodes of groups without members, and everything below them.
 
-        Returns:
-            For each group True, False if it has no node, or the error that kept it: NonEmptyGroup
-            if it has members, which the text names, or if one has registered during the call. Then,
-            and if ZooKeeper stops responding, parts of its node may be deleted already.
+        Returns for each group True, False if it has no node, or the error that kept it:
+        NonEmptyGroup if it has members, also if one has registered during the call. Then, and if
+        ZooKeeper stops responding, parts of its node may be deleted already.
 
         Raises:
             IllegalArgumentError: a name can't be the name of a node; nothing is deleted.
@@ -320,10 +290,8 @@ class GroupNodes:
     ) -> None:
         """Delete groups without members.
 
-        Args:
-            client: of an open session.
-            groups: the groups, each with the names of the nodes below its own.
-            failed: gets the groups that can't be deleted.
+        `groups`: with the names of the nodes below theirs; `failed` gets those that can't be
+        deleted.
         """
         # `ids` goes first, and it and the group's node only if they are empty: so a member that
         # registers from now on is never deleted, and its group's deletion fails.
@@ -376,12 +344,10 @@ class GroupNodes:
 
 
 def owner_of(owner: bytes, members: Collection[str]) -> str | None:
-    """Return the member that an owner node names; None if none of the group does.
-
-    Consumers in Go, in Python (pykafka) and of kafka-node write the member's id, which has dashes.
-    The Scala consumer, and this one, write the id with "-" and a thread's number behind it.
-    """
+    """Return the member that an owner node names; None if none of the group does."""
     name = owner.decode(errors="replace")
+    # Consumers in Go, pykafka and kafka-node write the member's id, which has dashes. The Scala
+    # consumer, and this one, add "-" and a thread's number.
     if name in members:
         return name
     name = _THREAD.sub("", name)
@@ -394,10 +360,7 @@ def _partition_nodes(
     roots: Collection[str],
     names_of_partitions: re.Pattern[str] = _PARTITION,
 ) -> list[_PartitionNode]:
-    """Return the nodes `<root>/<topic>/<partition>`, in order.
-
-    A node whose name is no partition is an error of `reader`.
-    """
+    """Return the nodes `<root>/<topic>/<partition>`, in order."""
     topics = reader.children(roots)
     topic_paths = [f"{root}/{topic}" for root in topics for topic in sorted(topics[root])]
     nodes: dict[str, TopicPartition] = {}
@@ -409,6 +372,7 @@ def _partition_nodes(
             if match := names_of_partitions.fullmatch(name):
                 numbers[node] = int(match[1])
             else:
+                # Not a partition: an error of the reader.
                 reader.errors[node] = wrongly_named(connect, node, "partition")
         in_order = sorted(numbers, key=numbers.__getitem__)
         nodes |= {node: TopicPartition(topic, numbers[node]) for node in in_order}
@@ -417,12 +381,11 @@ def _partition_nodes(
 
 
 def _group(path: str) -> str:
-    """Return the group that a node below `/consumers` belongs to."""
     return path.split("/")[2]
 
 
 def _partition(path: str) -> TopicPartition | None:
-    """Return the partition of the node `/consumers/<group>/offsets/<topic>/<partition>`."""
+    """Return the partition of a node `/consumers/<group>/offsets/<topic>/<partition>`."""
     parts = path.split("/")
     if len(parts) != 6 or not NUMBER.fullmatch(parts[5]):
         return None
@@ -430,7 +393,6 @@ def _partition(path: str) -> TopicPartition | None:
 
 
 def _subscription(data: bytes) -> list[str]:
-    """Return the topics, or patterns, in a member's node."""
     topics = sorted(json_object(data)["subscription"])
     if any(len(topic.encode()) > 0x7FFF for topic in topics):
         raise ValueError("too long for a topic")
@@ -438,7 +400,7 @@ def _subscription(data: bytes) -> list[str]:
 
 
 def _subscription_or_topic(data: bytes) -> list[str]:
-    """Return the topics in the node of a member of pykafka, which writes its one topic's name."""
+    """Return the topics of a member of pykafka, which writes its one topic's name."""
     try:
         return _subscription(data)
     except (LookupError, RecursionError, TypeError, ValueError):

@@ -1,12 +1,10 @@
 """Read and decode nodes, and keep apart those that can't be read: the only place that decodes.
 
-Anybody may have written a node: an old tool, an admin's hand, a broker that died in between. So
-each module of `_core.zookeeper` gives its decoder to `decode_node`, or reads through a
-`NodeReader`.
+Any program may have written a node: an old tool, an admin's hand, a broker that died in between.
 
 Invariant: a node that holds something else than expected, or whose ACL refuses this client, is an
-error of its own, which names the node, what it holds and what is expected. It never keeps another
-node from being read, and a decoder never raises another exception.
+error of its own, which names the node, its data and the expected data. It never keeps another node
+from being read, and a decoder never raises another exception.
 """
 
 from __future__ import annotations
@@ -35,8 +33,9 @@ V = TypeVar("V")
 NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 """The name of a node of a partition or a broker."""
 _PARTITION_STATE: Final = "/brokers/topics/[^/]+/partitions/[^/]+/state"
-# What harms a running cluster, or makes an offset look as if there had never been one, is never
-# advised: brokers and consumers hold ephemeral nodes, and the others have no copy.
+# The remedy for an unreadable node, by the first pattern that matches its path. No remedy harms a
+# running cluster, or makes an offset look as if it had never been there: brokers and consumers hold
+# ephemeral nodes, and the others have no copy.
 _REMEDIES: Final = (
     (
         f"/consumers/[^/]+/offsets/[^/]+/(?:{NUMBER.pattern})",
@@ -95,23 +94,22 @@ _REMEDIES: Final = (
     ),
     (".*", "Find out what wrote it before you change it"),
 )
-"""What to do about a node that can't be read, by the first pattern that matches its path."""
+# How many nodes are requested at a time
 _IN_FLIGHT: Final = 1000
-"""How many nodes are requested at a time."""
+# How many bytes of a node an error shows
 _SHOWN: Final = 100
-"""How many bytes of a node an error shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableNode:
-    """What an error about a node has in its `args`: the node, and what to do about it."""
+    """What an error about a node has in its `args`: the node, and the remedy."""
 
     path: str
     remedy: str
 
 
 def remedy_of(error: KafkaError) -> str | None:
-    """Return what to do about the node of an error, with which its text ends; None without one."""
+    """Return the remedy for the node of an error, with which its text ends; None without one."""
     nodes = (arg for arg in error.args if isinstance(arg, UnreadableNode))
     return next((node.remedy for node in nodes), None)
 
@@ -119,15 +117,12 @@ def remedy_of(error: KafkaError) -> str | None:
 def decode_node(
     connect: str, path: str, data: bytes | None, decode: Callable[[bytes], V], expected: str
 ) -> V | KafkaError:
-    """Return what a node holds, or the error that says that it holds something else.
+    """Return the decoded data of a node, or the error that says that it holds something else.
 
-    Args:
-        connect: the address of ZooKeeper, for the error.
-        path: the node.
-        data: its data; None, which kafka-node writes, counts as empty.
-        decode: decodes the data; it may raise what reading a foreign value raises.
-        expected: what the node should hold, for the error, such as "an offset".
+    `decode` may raise any error of reading a foreign value. `expected` is for the error, such as
+    "an offset".
     """
+    # kafka-node writes None.
     data = data or b""
     try:
         return decode(data)
@@ -136,13 +131,11 @@ def decode_node(
 
 
 def unreadable(connect: str, path: str, data: bytes, expected: str) -> KafkaError:
-    """Return the error about a node that holds something else than expected."""
     more = "…" if len(data) > _SHOWN else ""
     return _error(connect, path, f"holds {data[:_SHOWN]!r}{more}; expected {expected}")
 
 
 def wrongly_named(connect: str, path: str, noun: str) -> KafkaError:
-    """Return the error about a node that isn't named after a partition or a broker."""
     return _error(connect, path, f"isn't named after a {noun}")
 
 
@@ -169,16 +162,12 @@ def _error(connect: str, path: str, text: str) -> KafkaError:
 
 
 def shown_path(path: str) -> str:
-    """Return a path as an error shows it: as it is, or escaped if that wouldn't be readable."""
+    """Return a path as an error shows it: escaped if it wouldn't be readable."""
     return path if path.isprintable() and "  " not in path else repr(path)
 
 
 def json_object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in a node's data.
-
-    Raises:
-        ValueError: it holds something else.
-    """
+    """Return the JSON object in a node's data, or raise ValueError."""
     fields = json.loads(data)
     if not isinstance(fields, dict):
         raise ValueError("no JSON object")
@@ -188,47 +177,29 @@ def json_object(data: bytes) -> dict[str, Any]:
 class NodeReader:
     """Read many nodes in one session, many at a time. It blocks.
 
-    Args:
-        client: of an open session.
-        connect: the address of ZooKeeper, for errors.
-        timeout_s: seconds to wait for the responses to a thousand requests.
-
-    Attributes:
-        connect: as given.
-        errors: the nodes that can't be read, by path, each with its error.
+    `timeout_s`: seconds to wait for the responses to a thousand requests; then KafkaTimeoutError.
     """
 
     def __init__(self, client: KazooClient, connect: str, timeout_s: float) -> None:
+        # The nodes that can't be read, by path, each with its error
         self.errors: dict[str, KafkaError] = {}
         self._client = client
         self.connect = connect
         self._timeout_s = timeout_s
 
     def children(self, paths: Iterable[str]) -> dict[str, list[str]]:
-        """Return the names of the children of each node; missing nodes are left out.
-
-        Raises:
-            KafkaTimeoutError: ZooKeeper doesn't respond in time.
-        """
+        """Return the names of the children of each node; missing nodes are left out."""
         return self._request_all(self._client.get_children_async, paths)
 
     def data(self, paths: Iterable[str]) -> dict[str, bytes]:
-        """Return the data of each node; missing nodes are left out. Raises as `children`."""
+        """Return the data of each node; missing nodes are left out."""
         results = self._request_all(self._client.get_async, paths)
         return {path: data or b"" for path, (data, _) in results.items()}
 
     def decoded(
         self, paths: Mapping[K, str], decode: Callable[[bytes], V], expected: str
     ) -> dict[K, V]:
-        """Return what each node holds; missing and unreadable ones are left out.
-
-        Args:
-            paths: the nodes.
-            decode, expected: as for `decode_node`.
-
-        Raises:
-            KafkaTimeoutError: ZooKeeper doesn't respond in time.
-        """
+        """Return the decoded nodes (`decode_node`); missing and unreadable ones are left out."""
         data = self.data(paths.values())
         values: dict[K, V] = {}
         for key, path in paths.items():
@@ -246,6 +217,7 @@ class NodeReader:
 
         waiting = list(paths)
         results: dict[str, Any] = {}
+        # ZooKeeper responds to pipelined requests.
         for at in range(0, len(waiting), _IN_FLIGHT):
             deadline = environment.monotonic() + self._timeout_s
             sent = {path: send(path) for path in waiting[at : at + _IN_FLIGHT]}

@@ -1,17 +1,11 @@
 """Read and write a group's committed offsets as ZooKeeper nodes, without going through a broker.
 
-The node `/consumers/<group>/offsets/<topic>/<partition>` holds the offset in decimal digits. The
-Scala consumer and the brokers (OffsetCommit 0) write the same nodes in the same format, which has
-no place for metadata. `_core.offset_store.zookeeper_store` builds an `OffsetStore` on these nodes.
+The Scala consumer and the brokers (OffsetCommit 0) write the same nodes in the same format.
 
-Invariants:
-
-- A node is written only if it still has the version that `find_versions` or `read` found, or that
-  the last write left. So a write that takes effect late, after its caller has given up, never goes
-  over what another client has written since.
-- Once `open` has returned, `read`, `find_versions` and `write` end within their `timeout_s`, also
-  while ZooKeeper can't be reached. kazoo blocks, so each call runs in a thread; `OffsetNodes`
-  itself belongs to the event loop.
+Invariants: a node is written only if it still has the version that `find_versions` or `read` found,
+or that the last write left. So a write that takes effect late, after its caller has given up, never
+goes over what another client has written since. Once `open` has returned, `read`, `find_versions`
+and `write` end within their `timeout_s`, also while ZooKeeper can't be reached.
 """
 
 from __future__ import annotations
@@ -54,12 +48,7 @@ expired session loses nothing."""
 class OffsetNodes:
     """The offset nodes of one group, read and written in one ZooKeeper session.
 
-    Args:
-        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
-        group: the group's name.
-
-    Raises:
-        KafkaConfigurationError: kazoo isn't installed.
+    Belongs to the event loop; kazoo blocks, so each call runs in a thread.
     """
 
     def __init__(self, zookeeper: ClusterZookeeper, group: str) -> None:
@@ -92,10 +81,7 @@ class OffsetNodes:
     async def read(
         self, partitions: Collection[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, int | KafkaError | None]:
-        """Return the offset of each partition; None where there is no node.
-
-        A node that holds something else than an offset, or whose ACL refuses this client, has its
-        error in the place of an offset.
+        """Return the offset of each partition; None where there is no node, or the node's error.
 
         Raises:
             KafkaTimeoutError: ZooKeeper didn't respond within `timeout_s`.
@@ -120,7 +106,7 @@ class OffsetNodes:
         return offsets
 
     async def find_versions(self, partitions: Collection[TopicPartition], timeout_s: float) -> None:
-        """Find out the versions of these nodes, as far as they aren't known; raises as `read`."""
+        """Find out the unknown versions of these nodes; raises as `read`."""
         unknown = [tp for tp in partitions if tp not in self._versions]
         if unknown:
             stats = await self._run(
@@ -137,13 +123,10 @@ class OffsetNodes:
     ) -> dict[TopicPartition, KafkaError]:
         """Write these offsets to nodes of known versions, but to none whose version has changed.
 
-        Returns:
-            The partitions that failed, each with its error, and those with another version too.
-            Their versions count as unknown from now on.
-
-        Raises:
-            KafkaConnectionError: ZooKeeper can't be reached.
+        Returns the partitions that failed, each with its error, and those with another version too.
+        Raises KafkaConnectionError if ZooKeeper can't be reached.
         """
+        # The versions of nodes that aren't written count as unknown from now on.
         versions = {tp: self._versions.pop(tp, None) for tp in offsets}
         written, failed = await self._run(
             lambda client, deadline: self._write(client, offsets, versions, deadline), timeout_s

@@ -1,8 +1,6 @@
-"""Wait for the results of kazoo requests, which were sent together.
+"""Wait for the results of kazoo requests, which were sent together. Blocks.
 
-The other modules of `_core.zookeeper` call it in threads, because it blocks.
-
-Invariant: no wait is longer than until its deadline.
+Invariant: no wait is longer than until its deadline, a time of `environment.monotonic()`.
 """
 
 from __future__ import annotations
@@ -17,28 +15,18 @@ K = TypeVar("K")
 
 
 def result_of(request: Any, deadline: float) -> Any:
-    """Return the result of a kazoo request; `deadline` is a time of `environment.monotonic()`.
-
-    While ZooKeeper can't be reached, kazoo keeps requests until it is back: hence the deadline.
-
-    Raises:
-        KafkaTimeoutError: no result by the deadline.
-    """
+    """Return the result of a kazoo request; KafkaTimeoutError at the deadline."""
     from kazoo.handlers.threading import KazooTimeoutError
 
     try:
+        # While ZooKeeper can't be reached, kazoo keeps requests until it is back.
         return request.get(timeout=max(deadline - environment.monotonic(), 0.001))
     except KazooTimeoutError:
         raise KafkaTimeoutError("ZooKeeper doesn't respond in time") from None
 
 
 def results_of(requests: Mapping[K, Any], deadline: float) -> dict[K, Any]:
-    """Return the results of kazoo requests, those about missing nodes left out.
-
-    Where the requests are given by their paths, kazoo's NoAuthError names the node.
-
-    Raises as `result_of`, and what a request has raised.
-    """
+    """Return the results of kazoo requests, those about missing nodes left out."""
     from kazoo.exceptions import NoAuthError, NoNodeError
 
     wait_for_last(requests, deadline)
@@ -49,14 +37,13 @@ def results_of(requests: Mapping[K, Any], deadline: float) -> dict[K, Any]:
         except NoNodeError:
             pass
         except NoAuthError:
+            # kazoo doesn't always name the node.
             raise NoAuthError(*([key] if isinstance(key, str) else [])) from None
     return results
 
 
 def wait_for_last(requests: Mapping[K, Any], deadline: float) -> None:
-    """Wait until the last of these requests has a result, or until the deadline.
-
-    Its response comes last. So the thread isn't woken by each of the others.
-    """
+    """Wait until the last of these requests has a result, or until the deadline."""
+    # Its response comes last, so the thread isn't woken by each of the others.
     if requests:
         next(reversed([*requests.values()])).wait(max(deadline - environment.monotonic(), 0.001))

@@ -1,7 +1,6 @@
 """Encode and decode the nodes of ZooKeeper groups in the format of the Scala consumer (0.8).
 
-Pure, except for `new_member_id`. `scala_registry` reads and writes the nodes. Which member gets
-which partitions is computed in `consumer.membership.scala_assignment`.
+Pure, except for `new_member_id`.
 
 Invariant: the Scala consumer of 0.8 reads the result of `encode_registration` as a member with one
 thread for each topic. If a function can't decode its data, it raises ValueError with the reason,
@@ -24,25 +23,22 @@ MAX_THREADS: Final = 100_000
 `MemberRegistration.threads` makes a name for each thread."""
 
 _WILDCARDS: Final = ("white_list", "black_list")
+# The largest map of Scala that keeps the order in which its keys were added
 _ORDERED_KEYS: Final = 4
-"""The largest map of Scala that keeps the order in which its keys were added."""
 _32_BITS: Final = 0xFFFFFFFF
 
 
 def new_member_id(group: str) -> str:
-    """Return a unique member id in the form that the Scala consumer uses."""
     host = re.sub(r"[^A-Za-z0-9.-]", "-", environment.host_name()) or "host"
     return f"{group}_{host}-{environment.wall_time_ms()}-{environment.unique_id()[:8]}"
 
 
 def encode_registration(topics: Iterable[str], now_ms: int) -> bytes:
-    """Return the registration of a member with one thread for each topic.
-
-    A pattern is written as the topics that it matches now, so no other member has to evaluate a
-    Python regular expression.
-    """
+    """Return the registration of a member with one thread for each topic."""
     fields = {
         "version": 1,
+        # A pattern is written as the topics that it matches now, so no other member has to evaluate
+        # a Python regular expression.
         "subscription": dict.fromkeys(sorted(topics), 1),
         "pattern": "static",
         "timestamp": str(now_ms),
@@ -52,18 +48,11 @@ def encode_registration(topics: Iterable[str], now_ms: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class MemberRegistration:
-    """What a member has registered.
-
-    Attributes:
-        member: the member's id.
-        subscription: topic → number of threads; with a pattern, regular expression → number of
-            threads for each topic that it selects, of which Scala takes the map's first entry.
-        pattern: "white_list", "black_list", or any other text, which means "static".
-    """
-
-    member: str
+    member: str  # the member's id
+    # Topic → number of threads; with a pattern, regular expression → number of threads for each
+    # topic that it selects, of which Scala takes the map's first entry
     subscription: Mapping[str, int]
-    pattern: str
+    pattern: str  # "white_list", "black_list", or any other text, which means "static"
 
     @property
     def is_wildcard(self) -> bool:
@@ -71,14 +60,7 @@ class MemberRegistration:
         return bool(self.subscription) and self.pattern in _WILDCARDS
 
     def threads(self, all_topics: Collection[str]) -> dict[str, list[str]]:
-        """Return the names of the member's threads by topic.
-
-        Args:
-            all_topics: the cluster's topics, of which a pattern selects some.
-
-        Raises:
-            ValueError: Python can't compile the regular expression.
-        """
+        """Return the names of the member's threads by topic; ValueError for a bad pattern."""
         if not self.is_wildcard:
             return {topic: self._names(count) for topic, count in self.subscription.items()}
         raw = _first_in_scala(self.subscription)
@@ -95,11 +77,7 @@ class MemberRegistration:
 
 
 def decode_registration(member: str, data: bytes) -> MemberRegistration:
-    """Return the registration in a member's node.
-
-    Raises:
-        ValueError: the data isn't a registration; the text gives the reason.
-    """
+    """Return the registration in a member's node; ValueError has the reason."""
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):
@@ -123,11 +101,7 @@ def decode_registration(member: str, data: bytes) -> MemberRegistration:
 
 
 def decode_partitions(data: bytes) -> list[int]:
-    """Return the partition numbers in the node that the brokers keep for a topic.
-
-    Raises:
-        ValueError: the data names no partitions.
-    """
+    """Return the partition numbers in the brokers' node of a topic, or raise ValueError."""
     try:
         numbers = sorted(int(number) for number in json.loads(data)["partitions"])
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
@@ -138,13 +112,11 @@ def decode_partitions(data: bytes) -> list[int]:
 
 
 def _first_in_scala(keys: Collection[str]) -> str:
-    """Return the first key of Scala's immutable map of these keys, which were added in order.
-
-    Up to four keys it is the first one. A larger map is a trie: its order is that of the hashes,
-    five bits at a time from the lowest on, where Scala mixes the bits of Java's hash before.
-    """
+    """Return the first key of Scala's immutable map of these keys, which were added in order."""
     if len(keys) <= _ORDERED_KEYS:
         return next(iter(keys))
+    # A larger map is a trie: its order is that of the hashes, five bits at a time from the lowest
+    # on, where Scala mixes the bits of Java's hash before.
     return min(keys, key=lambda key: [_mixed(java_hash(key)) >> at & 31 for at in range(0, 35, 5)])
 
 
@@ -157,7 +129,6 @@ def _mixed(value: int) -> int:
 
 
 def java_hash(text: str) -> int:
-    """Return Java's `String.hashCode`, signed."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(units), 2):

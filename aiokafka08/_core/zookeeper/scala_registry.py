@@ -1,14 +1,6 @@
 """Register one member of a ZooKeeper group, read the group, and claim partitions for the member.
 
-The nodes are those of the Scala consumer (formats: `scala_format`):
-
-- `/consumers/<group>/ids/<member>`, ephemeral: the member's subscription.
-- `/consumers/<group>/owners/<topic>/<partition>`, ephemeral: the member's thread that owns the
-  partition.
-- `/brokers/topics/<topic>`, written by the brokers: the topic's partitions.
-
-All calls but `probe` block and run in threads; `consumer.membership.zookeeper_group` makes them,
-one at a time.
+All calls but `probe` block and run in threads, one at a time.
 
 Invariant: an owner node counts as this member's, and is deleted, only if the current session
 created it, because a node of an ended session may belong to another member by now. Each call has
@@ -42,30 +34,17 @@ _log: Final = logging.getLogger("aiokafka08.consumer")
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """A group at one moment.
+    """A group at one moment."""
 
-    Attributes:
-        threads: topic → the threads of all members.
-        partitions: topic → the ids of its partitions, for the topics of this member's subscription.
-    """
-
-    threads: Mapping[str, Sequence[str]]
+    threads: Mapping[str, Sequence[str]]  # topic → the threads of all members
+    # Topic → the ids of its partitions, for the topics of this member's subscription
     partitions: Mapping[str, Sequence[int]]
 
 
 class ScalaRegistry:
-    """The nodes of one group, as one member reads and writes them.
+    """The nodes of one group, as one member reads and writes them (`scala_format`).
 
-    Args:
-        client: what `ZookeeperSession.open` returned.
-        connect: the address, for error texts.
-        timeout_s: seconds that one call here may take.
-        on_change: called in a kazoo thread when something that `register_and_read` read changes.
-        verify: `ZookeeperSession.verify`.
-
-    Attributes:
-        member: the registered id, or an id that may be registered because a response got lost; ""
-            if none.
+    `on_change` is called in a kazoo thread when something that `register_and_read` read changes.
     """
 
     def __init__(
@@ -78,6 +57,7 @@ class ScalaRegistry:
         client_id: str,
         verify: Callable[[KazooClient, float], object],
     ) -> None:
+        # The registered id, or an id that may be registered because a response got lost; "" if none
         self.member = ""
         self._client = client
         self._connect = connect
@@ -126,8 +106,7 @@ class ScalaRegistry:
     def claim(self, wanted: Mapping[TopicPartition, str]) -> str | None:
         """Create the owner nodes of these partitions, each with its thread.
 
-        Returns:
-            None if all are owned now; otherwise the reason, and none is owned.
+        Returns None if all are owned now; otherwise the reason, and none is owned.
         """
         from kazoo.exceptions import NodeExistsError
 
@@ -151,17 +130,15 @@ class ScalaRegistry:
             self._delete_owned(owned, environment.monotonic() + self._timeout_s)
 
     def leave(self, owned: Collection[TopicPartition]) -> None:
-        """Release these partitions and unregister the member."""
         with translate_errors(self._connect):
             deadline = environment.monotonic() + self._timeout_s
             self._delete_owned(owned, deadline)
             self._unregister(deadline)
 
     def probe(self, on_result: Callable[[bool], object]) -> None:
-        """Send a request without waiting for its response, which shows that the session lives.
+        """Send a request whose response shows that the session lives; don't wait for it.
 
-        Args:
-            on_result: called in a kazoo thread with whether ZooKeeper has responded.
+        `on_result` is called in a kazoo thread with whether ZooKeeper has responded.
         """
         request = self._client.exists_async(f"{self._root}/ids")
         request.rawlink(lambda result: on_result(result.successful()))
@@ -266,7 +243,7 @@ class ScalaRegistry:
         return f"{self._root}/owners/{tp.topic}/{tp.partition}"
 
     def _current_session_id(self) -> int:
-        """Return the session's id, which nobody knows without a connection."""
+        """Return the session's id; raise KazooTimeoutError without a connection."""
         from kazoo.handlers.threading import KazooTimeoutError
 
         client_id = self._client.client_id

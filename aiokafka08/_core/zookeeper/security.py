@@ -55,15 +55,11 @@ PROPERTIES: Final = tuple(PREFIX + name for name in _PROPERTIES)
 
 @dataclass(frozen=True, slots=True)
 class ZookeeperSecurity:
-    """How sessions of ZooKeeper authenticate, and how their nodes are protected.
+    """How sessions of ZooKeeper authenticate, and how their nodes are protected."""
 
-    Attributes:
-        identity: whom errors name, such as "digest user 'alice'"; None: the client doesn't
-            authenticate.
-        sets_acl: whether new nodes may be changed by this identity only, and read by all.
-    """
-
+    # The identity in errors, such as "digest user 'alice'"; None: no authentication
     identity: str | None = None
+    # Whether new nodes may be changed by this identity only, and read by all
     sets_acl: bool = False
     _auth_data: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     _sasl: Mapping[str, str] | None = field(default=None, repr=False)

@@ -1,12 +1,8 @@
 """Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
-A consumer's membership or offset store opens a `ZookeeperSession` in its `start()` and closes it in
-its `stop()`, both in the event loop. `group_nodes` and `topic_nodes` open a `temporary_session` for
-one block, in a thread. The other modules of `_core.zookeeper` read and write the nodes.
-
 Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers.
-Only `_core.zookeeper` imports kazoo, and at run time only inside functions, because
-kazoo is an optional extra. Without it the first use raises KafkaConfigurationError.
+Only `_core.zookeeper` imports kazoo, and at run time only inside functions, because kazoo is an
+optional extra. Without it the first use raises KafkaConfigurationError.
 """
 
 from __future__ import annotations
@@ -42,22 +38,22 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
 
+# For how long a temporary session is tried if no server accepts connections: a restart may pass, a
+# wrong port doesn't. kazoo has no option for it: it tries until the whole time is over.
 _REFUSED_S: Final = 2.0
-"""For how long a temporary session is tried if no server accepts connections: a restart may pass,
-a wrong port doesn't. kazoo has no option for it: it tries until the whole time is over."""
 
+# For how long a session that all servers refuse isn't tried again for as long: a command opens one
+# session after the other
 _REFUSED_LATELY_S: Final = 10.0
-"""For how long a session that all servers refuse isn't tried again for as long: a command opens one
-session after the other."""
 
+# How long a server may take to accept a connection that only finds out why there is no session
 _PROBE_S: Final = 1.0
-"""How long a server may take to accept a connection that only finds out why there is no session."""
 
+# What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first of its
+# releases allow a character more at the ends of each range; blanks of all kinds are allowed.
 _NOT_IN_NAMES: Final = re.compile(
     "[/\0-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]"
 )
-"""What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first of its
-releases allow a character more at the ends of each range; blanks of all kinds are allowed."""
 
 
 class MissingChrootError(KafkaUnavailableError):
@@ -65,11 +61,7 @@ class MissingChrootError(KafkaUnavailableError):
 
 
 def require_kazoo() -> None:
-    """Check that kazoo is installed.
-
-    Raises:
-        KafkaConfigurationError: it isn't.
-    """
+    """Raise KafkaConfigurationError if kazoo isn't installed."""
     try:
         import kazoo.client  # noqa: F401
     except ImportError:
@@ -80,7 +72,7 @@ def require_kazoo() -> None:
 
 
 def how_to_install() -> str:
-    """Return " (pip install …)" for an error that asks for ZooKeeper; "" if kazoo is installed."""
+    """Return " (pip install …)" for an error that asks for ZooKeeper; "" if installed."""
     if importlib.util.find_spec("kazoo") is not None:
         return ""
     return " (pip install 'aiokafka08[zookeeper]')"
@@ -111,8 +103,7 @@ class ZookeeperSession:
     async def open(self, timeout_s: float) -> KazooClient:
         """Open the session and return its kazoo client, which reconnects until `close`.
 
-        Args:
-            timeout_s: seconds to wait for the session. The session timeout has the same value.
+        `timeout_s`: seconds to wait for the session. The session timeout has the same value.
 
         Raises:
             KafkaConfigurationError: kazoo isn't installed.
@@ -134,14 +125,10 @@ class ZookeeperSession:
         return asyncio.shield(self._opening)
 
     def verify(self, client: KazooClient, timeout_s: float) -> None:
-        """Compare ZooKeeper with the brokers, unless that was done in this session.
+        """Compare ZooKeeper with the brokers, unless that was done in this session. Blocks.
 
-        It blocks. Call it before each change, in the thread that makes it: kazoo opens a new
-        session after a lost one, perhaps at a server of another cluster.
-
-        Args:
-            client: what `open` returned.
-            timeout_s: seconds to wait for responses.
+        Call it before each change, in the thread that makes it: kazoo opens a new session after a
+        lost one, perhaps at a server of another cluster.
 
         Raises:
             ZookeeperMismatchError: it is the ZooKeeper of other brokers.
@@ -157,15 +144,10 @@ class ZookeeperSession:
         self._verified = None if current is None else current[0]
 
     async def client(self) -> KazooClient | None:
-        """Return the kazoo client; None before `open` and after `close`."""
         return None if self._opening is None else await asyncio.shield(self._opening)
 
     async def close(self) -> bool:
-        """Close the session; safe to call twice.
-
-        Returns:
-            False if there was none.
-        """
+        """Close the session; return False if there was none; safe to call twice."""
         opening, self._opening = self._opening, None
         if opening is None:
             return False
@@ -183,11 +165,10 @@ def temporary_session(
 ) -> Iterator[KazooClient]:
     """Open a session for one block and close it at the end, so that nothing is left to expire.
 
-    It blocks the thread while it opens and closes the session. Arguments and errors are those of
-    `ZookeeperSession.open`, but the wait for the session is at most `OPEN_TIMEOUT_S`, and two
-    seconds if all servers refuse the connection (none soon after they did); kazoo's exceptions in
-    the block are translated as in `translate_errors`. A blocking request of the block that gets no
-    response for `timeout_s` seconds raises KafkaTimeoutError.
+    Blocks. Raises as `ZookeeperSession.open`, but waits at most `OPEN_TIMEOUT_S`, and much shorter
+    if all servers refuse the connection. kazoo's exceptions in the block are translated as in
+    `translate_errors`. A blocking request of the block that gets no response for `timeout_s`
+    seconds raises KafkaTimeoutError.
     """
     client = _open(
         zookeeper,
@@ -257,19 +238,15 @@ def _name_nodes(client: KazooClient) -> None:
 
 
 def _shows_no_secret(record: logging.LogRecord) -> bool:
-    """Return whether a record of kazoo's has no request with credentials: it logs all requests."""
+    """Return whether a record of kazoo's has no request with credentials."""
     from kazoo.protocol.serialization import SASL, Auth
 
+    # kazoo logs all requests.
     return not any(isinstance(one, Auth | SASL) for one in record.args or ())
 
 
 def check_node_name(option: str, name: str) -> None:
-    """Check that a name can be the name of a node.
-
-    Raises:
-        IllegalArgumentError: it is empty, "." or "..", or contains "/" or a character that
-            ZooKeeper doesn't take.
-    """
+    """Raise IllegalArgumentError if a name can't be the name of a node."""
     if not is_node_name(name):
         raise IllegalArgumentError(
             f"{option}={name!r} can't be a node of ZooKeeper: expected a name that contains no '/' "
@@ -278,19 +255,13 @@ def check_node_name(option: str, name: str) -> None:
 
 
 def is_node_name(name: str) -> bool:
-    """Return whether a name can be the name of a node; see `check_node_name`.
-
-    Names that ZooKeeper has returned are never checked: whatever they contain, they are there.
-    """
+    """Return whether a name can be the name of a node."""
+    # Names that ZooKeeper has returned are never checked: they exist.
     return bool(name) and name not in (".", "..") and not _NOT_IN_NAMES.search(name)
 
 
 def _fast_handler() -> Any:
-    """Return a handler for kazoo that halves the CPU time of many requests.
-
-    kazoo waits for its socket several times per request, and creates an epoll object each time.
-    `select()` costs a tenth of that, but knows only the first 1024 file descriptors.
-    """
+    """Return a handler for kazoo that halves the CPU time of many requests."""
     require_kazoo()
     from kazoo.handlers.threading import SequentialThreadingHandler
 
@@ -303,6 +274,8 @@ def _fast_handler() -> Any:
         except ValueError:
             return by_epoll(*arguments)
 
+    # kazoo waits for its socket several times per request, and creates an epoll object each time.
+    # `select()` costs a tenth of that, but knows only the first 1024 file descriptors.
     handler.select = fast_select
     return handler
 
@@ -392,14 +365,8 @@ def _open(
 
 
 def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
-    """Check that a server accepts TLS, and that its certificate is trusted.
-
-    kazoo would try for its whole time, leak a socket each time, and say that the time was over.
-
-    Raises:
-        CertificateError: no server's certificate is trusted.
-        KafkaConnectionError: no handshake succeeds.
-    """
+    """Check that a server accepts TLS, and that its certificate is trusted, or raise."""
+    # kazoo would try for its whole time, leak a socket each time, and say that the time was over.
     failures: list[OSError] = []
     for host, port in _servers(hosts):
         try:
@@ -426,11 +393,7 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
 
 
 def _start(client: KazooClient, hosts: str, timeout_s: float, zookeeper: ClusterZookeeper) -> None:
-    """Start a client; give up early if all servers refuse the connection.
-
-    Raises:
-        KazooTimeoutError: there is no session.
-    """
+    """Start a client; raise KazooTimeoutError early if all servers refuse the connection."""
     from kazoo.handlers.threading import KazooTimeoutError
 
     def is_refused() -> bool:
@@ -483,11 +446,7 @@ def _why_closed(hosts: str, error: Exception) -> str:
 
 
 def _split(connect: str) -> tuple[str, str]:
-    """Return the servers of an address, and its chroot without the slash; "" if it has none.
-
-    Raises:
-        IllegalArgumentError: the chroot isn't at the end only.
-    """
+    """Return the servers of an address, and its chroot without the slash."""
     hosts, _, chroot = connect.partition("/")
     if "," in chroot:
         parts = [part.partition("/") for part in connect.split(",")]

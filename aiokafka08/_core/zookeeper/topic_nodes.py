@@ -1,14 +1,4 @@
-"""Create, extend and delete topics by writing ZooKeeper nodes, as Kafka's old tools do.
-
-- `/brokers/ids/<id>`: the live brokers.
-- `/brokers/topics/<topic>`: the replica assignment; the controller watches it and elects leaders.
-- `/config/topics/<topic>`: the topic's settings; `/config/changes/config_change_<n>`: the topics
-  whose settings have changed, which the brokers watch.
-- `/admin/delete_topics/<topic>`: the request to delete the topic; the controller deletes the topic
-  and then this node.
-
-`admin.client` calls `TopicNodes` in threads, because its calls block; `admin.new_topic` computes
-the replica assignments.
+"""Create, extend and delete topics by writing ZooKeeper nodes, as Kafka's old tools do. Blocks.
 
 Invariant: a call closes each session that it opens, also when it raises an error. So no session is
 open between calls.
@@ -45,9 +35,12 @@ V = TypeVar("V")
 ReplicaAssignment = dict[int, list[int]]
 """Partition → the node ids of its replicas, the preferred leader first."""
 
+# The replica assignments; the controller watches them and elects leaders.
 _TOPICS: Final = "/brokers/topics"
 _CONFIGS: Final = "/config/topics"
+# The topics whose settings have changed, which the brokers watch.
 _CHANGES: Final = "/config/changes/config_change_"
+# Requests to delete a topic; the controller deletes the topic, then the node.
 _DELETIONS: Final = "/admin/delete_topics"
 _MARKED: Final = (
     ": it is marked for deletion. Brokers delete it with delete.topic.enable=true and all replicas "
@@ -58,12 +51,7 @@ _MARKED: Final = (
 class TopicNodes:
     """The nodes in which one ZooKeeper keeps a cluster's topics.
 
-    Args:
-        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
-        timeout_s: seconds to wait for a session.
-
-    Raises:
-        KafkaConfigurationError: kazoo isn't installed.
+    `timeout_s`: seconds to wait for a session.
     """
 
     def __init__(self, zookeeper: ClusterZookeeper, timeout_s: float) -> None:
@@ -72,11 +60,7 @@ class TopicNodes:
         self._timeout_s = timeout_s
 
     def broker_ids(self) -> set[int]:
-        """Return the node ids of the live brokers.
-
-        Raises:
-            KafkaUnavailableError: there is none.
-        """
+        """Return the node ids of the live brokers; KafkaUnavailableError if there is none."""
         from kazoo.exceptions import NoNodeError
 
         with self._session() as client:
@@ -93,7 +77,6 @@ class TopicNodes:
         return ids
 
     def topic_names(self) -> set[str]:
-        """Return the names of all topics."""
         from kazoo.exceptions import NoNodeError
 
         with self._session() as client:
@@ -107,8 +90,7 @@ class TopicNodes:
     ) -> None:
         """Write a topic's nodes; return before the leaders are elected.
 
-        Raises:
-            TopicAlreadyExistsError: the topic exists, perhaps marked for deletion.
+        Raises TopicAlreadyExistsError if the topic exists, perhaps marked for deletion.
         """
         from kazoo.exceptions import NodeExistsError
 
@@ -136,18 +118,13 @@ class TopicNodes:
     def assignment(self, topic: str) -> ReplicaAssignment:
         """Return the replicas of each partition of a topic that may grow.
 
-        Raises:
-            UnknownTopicOrPartitionError: the topic doesn't exist, or is marked for deletion.
-            KafkaUnavailableError: its node holds something else.
+        Raises UnknownTopicOrPartitionError if the topic doesn't exist, or is marked for deletion;
+        KafkaUnavailableError if its node holds something else.
         """
         return self._read_topic(topic)[0]
 
     def add_partitions(self, topic: str, new: ReplicaAssignment) -> None:
-        """Add partitions to a topic.
-
-        Raises:
-            KafkaError: as `assignment`.
-        """
+        """Add partitions to a topic; raises as `assignment`."""
         assignment, fields, version = self._read_topic(topic)
         partitions = {str(partition): nodes for partition, nodes in {**assignment, **new}.items()}
         with self._session() as client:
@@ -158,9 +135,8 @@ class TopicNodes:
     def overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
         """Return the settings of topics; none for one that has the brokers' defaults only.
 
-        Raises:
-            UnknownTopicOrPartitionError: a topic doesn't exist.
-            KafkaUnavailableError: the node of a topic's settings holds something else.
+        Raises UnknownTopicOrPartitionError if a topic doesn't exist, KafkaUnavailableError if the
+        node of its settings holds something else.
         """
         with self._session() as client:
             return {topic: self._read_overrides(client, topic)[0] for topic in topics}
@@ -173,18 +149,10 @@ class TopicNodes:
         *,
         as_json_object: bool,
     ) -> dict[str, str]:
-        """Change settings of a topic, and tell the brokers; return the settings that it has now.
+        """Change settings of a topic, and notify the brokers; return the settings that it has now.
 
-        Args:
-            topic: its name.
-            new: settings to set.
-            removed: names of settings to remove.
-            as_json_object: how the brokers read of a change: as a JSON object from 0.9 on, as a
-                JSON string before.
-
-        Raises:
-            UnknownTopicOrPartitionError: the topic doesn't exist.
-            KafkaUnavailableError: the node of its settings holds something else.
+        `as_json_object`: brokers read a change as a JSON object from 0.9 on, as a JSON string
+        before. Raises as `overrides`.
         """
         with self._session() as client:
             before, version = self._read_overrides(client, topic)

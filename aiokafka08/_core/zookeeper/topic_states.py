@@ -1,15 +1,5 @@
 """Read the state of all topics from ZooKeeper: replicas, leaders, in-sync replicas, settings.
-
-- `/brokers/topics/<topic>`: the replicas of each partition; its creation is the topic's.
-- `/brokers/topics/<topic>/partitions/<partition>/state`: leader and in-sync replicas.
-- `/config/topics/<topic>`: the topic's own settings.
-- `/admin/delete_topics/<topic>`: the topic is marked for deletion.
-- `/admin/reassign_partitions`: partitions that move to other brokers.
-- `/brokers/ids/<broker>`, `/controller`, `/controller_epoch`, `/cluster/id`: only whether they can
-  be read.
-
-`admin.cluster_calls` and the bridge call it in a thread, because it blocks. `topic_nodes` changes
-topics.
+Blocks.
 
 Invariant: nothing is written, and the session ends with the call. A node that can't be read is an
 error in the result (`nodes`).
@@ -51,60 +41,37 @@ SETTINGS: Final = 'settings such as {"version":1,"config":{"retention.ms":"1000"
 
 @dataclass(frozen=True, slots=True)
 class PartitionNode:
-    """What ZooKeeper has of a partition.
+    """The state of a partition in ZooKeeper."""
 
-    Attributes:
-        replicas: node ids, the preferred leader first.
-        leader: node id; None without a leader, or while the first one is being elected.
-        isr: node ids of the in-sync replicas; None if they aren't known, as of a node that can't
-            be read.
-    """
-
-    replicas: tuple[int, ...]
-    leader: int | None
+    replicas: tuple[int, ...]  # node ids, the preferred leader first
+    leader: int | None  # node id; None without a leader, or while the first one is being elected
+    # Node ids of the in-sync replicas; None if they aren't known, as of a node that can't be read
     isr: tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNode:
-    """What ZooKeeper has of a topic.
+    """The state of a topic in ZooKeeper."""
 
-    Attributes:
-        partitions: by number; empty if the topic's node can't be read.
-        config: its own settings by name; None if they can't be read.
-        errors: the nodes of the topic that can't be read.
-        is_marked: whether it is marked for deletion.
-        moving: the partitions that are being reassigned, each with the node ids that are to have
-            its replicas.
-    """
-
-    partitions: Mapping[int, PartitionNode]
-    config: Mapping[str, str] | None
-    errors: Sequence[KafkaError] = ()
-    is_marked: bool = False
+    partitions: Mapping[int, PartitionNode]  # by number; empty if the topic's node can't be read
+    config: Mapping[str, str] | None  # its own settings by name; None if they can't be read
+    errors: Sequence[KafkaError] = ()  # the nodes of the topic that can't be read
+    is_marked: bool = False  # whether it is marked for deletion
+    # The partitions that are being reassigned, each with the node ids that are to have its replicas
     moving: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 class ClusterNodes(NamedTuple):
-    """What ZooKeeper has of a cluster.
+    """The state of a cluster in ZooKeeper."""
 
-    Attributes:
-        topics: by name.
-        errors: the nodes that can't be read and belong to no topic.
-    """
-
-    topics: dict[str, TopicNode]
-    errors: list[KafkaError]
+    topics: dict[str, TopicNode]  # by name
+    errors: list[KafkaError]  # the nodes that can't be read and belong to no topic
 
 
 def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> ClusterNodes:
     """Return all topics.
 
-    The nodes are requested a thousand at a time: thousands take less than a second.
-
-    Args:
-        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
-        timeout_s: seconds to wait for a session, and for the responses to a thousand requests.
+    `timeout_s`: seconds to wait for a session, and for the responses to a thousand requests.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
@@ -192,7 +159,6 @@ def _look_at_others(reader: NodeReader, brokers: Sequence[str]) -> None:
 
 
 def _topic_of(path: str) -> str | None:
-    """Return the topic that a node belongs to; None if none."""
     for root in (_TOPICS, _CONFIGS):
         if path.startswith(f"{root}/"):
             return path.split("/")[3]
@@ -200,29 +166,20 @@ def _topic_of(path: str) -> str | None:
 
 
 class TopicCreations(NamedTuple):
-    """When ZooKeeper's nodes of topics were created.
+    """When ZooKeeper's nodes of topics were created."""
 
-    Attributes:
-        parent: the transaction that created the parent of all topics, and its time; it is another
-            one in another ZooKeeper, or chroot.
-        topics: by topic, the id of the transaction that created it (czxid). It stays the same as
-            long as the topic lives; a topic that was deleted and created again has a larger one.
-    """
-
+    # The transaction that created the parent of all topics, and its time; it is another one in
+    # another ZooKeeper, or chroot
     parent: str
+    # By topic, the id of the transaction that created it (czxid). It stays the same as long as the
+    # topic lives; a topic that was deleted and created again has a larger one.
     topics: dict[str, int]
 
 
 def read_topic_creations(
     zookeeper: ClusterZookeeper, timeout_s: float, includes: Callable[[str], bool]
 ) -> TopicCreations:
-    """Return when topics were created.
-
-    Args:
-        zookeeper: as for `read_cluster_nodes`, whose errors it raises, too.
-        timeout_s: as there.
-        includes: whether to read a topic; it gets the name.
-    """
+    """Return when the included topics were created; raises as `read_cluster_nodes`."""
     require_kazoo()
     with temporary_session(zookeeper, timeout_s, "aiokafka08.admin.kazoo") as client:
         deadline = environment.monotonic() + timeout_s
@@ -248,13 +205,12 @@ def _topic_names(client: KazooClient, deadline: float) -> list[str]:
 
 
 def parse_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
-    """Return the replicas of each partition in a topic's node."""
     partitions = json_object(data)["partitions"]
     return {int(number): _ids(ids) for number, ids in partitions.items()}
 
 
 def parse_config(data: bytes) -> dict[str, str]:
-    """Return the settings in a topic's node; none in an empty one, as old tools have left them."""
+    """Return the settings in a topic's node; none in an empty one, as of old tools."""
     if not data:
         return {}
     return {name: str(value) for name, value in json_object(data)["config"].items()}

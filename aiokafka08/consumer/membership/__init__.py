@@ -1,10 +1,8 @@
 """Group membership: decide which partitions of a subscription this consumer reads.
 
-`Membership` is the interface; each kind has a module: `no_group` (all partitions), `broker_group`
-(brokers from 0.9 on coordinate the group) and `zookeeper_group` (groups of 0.8). `choose` picks one
-when the consumer starts. The consumer's `engine` calls the membership, and is the `Assignee` that
-the membership calls; `consumer.commits` reports fenced commits. `AIOKafkaConsumer.assign()` needs
-no membership: the user's own choice takes effect at once.
+Each kind of `Membership` has a module: `no_group` (all partitions), `broker_group` (brokers from
+0.9 on coordinate the group) and `zookeeper_group` (groups of 0.8). The consumer's `engine` is the
+`Assignee`.
 
 Invariant: a member of a group revokes all partitions before it joins the next generation.
 """
@@ -27,15 +25,13 @@ class Assignee(Protocol):
     async def revoke(self, *, rejoins: bool = False) -> None:
         """Stop reading all partitions.
 
-        As soon as `revoke` is called, the consumer returns no more records. It commits the
-        positions if auto commit is on, then it calls the listener, also if there are no partitions:
-        that is so before the first join. A second call before the next `assign` doesn't call the
-        listener again. When `revoke` returns, no commit of these partitions is pending any more.
+        From the call on, the consumer returns no more records. It commits the positions if auto
+        commit is on, then it calls the listener, also if there are no partitions. A second call
+        before the next `assign` doesn't call the listener again. When `revoke` returns, no commit
+        of these partitions is pending any more.
 
-        Args:
-            rejoins: the member stays in its group and joins again, and the broker fences commits of
-                its last generation. Until the next `assign`, the user sees the partitions as
-                assigned and may commit them.
+        `rejoins`: the member joins again, and the broker fences commits of its last generation.
+        Until the next `assign`, the user sees the partitions as assigned and may commit them.
         """
 
     async def assign(
@@ -47,8 +43,7 @@ class Assignee(Protocol):
     ) -> None:
         """Read exactly these partitions and call the listener about the change.
 
-        Partitions that are being read and are assigned again keep their positions and buffers; the
-        others are revoked. A member of a group has none to keep: it has revoked all before.
+        Partitions that are assigned again keep their positions and buffers; the others are revoked.
 
         Args:
             new_partitions: those that were created while the subscription was active; they are read
@@ -57,10 +52,7 @@ class Assignee(Protocol):
         """
 
     def activity(self) -> int | None:
-        """Return a number that changes with each read call and with each record returned.
-
-        None while a read call is waiting for records.
-        """
+        """Return a number that changes with each read call and record; None while one waits."""
 
     def wake(self) -> None:
         """Wake the read calls that wait for records, so that they run `Membership.check`."""
@@ -71,10 +63,7 @@ class Membership(Protocol):
 
     @property
     def is_joined(self) -> bool:
-        """Whether this consumer reads what it was assigned last; needs no running event loop.
-
-        False before the first assignment, during a rebalance, and after the membership has ended.
-        """
+        """Whether this consumer reads its last assignment; needs no running event loop."""
 
     async def start(self) -> None:
         """Start; with a subscription, return after the first assignment."""
@@ -86,12 +75,7 @@ class Membership(Protocol):
         """React to a change of the subscription or of the cluster metadata."""
 
     def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
-        """React to a commit that the broker refused because its generation has ended.
-
-        Args:
-            error: IllegalGeneration (22), UnknownMemberId (25) or RebalanceInProgress (27).
-            generation: the generation of the commit.
-        """
+        """React to a commit that the broker refused because its generation has ended."""
 
     def check(self) -> None:
         """Raise the membership's error, if there is one; each read call runs this."""

@@ -1,29 +1,12 @@
 """Membership in a group that a broker coordinates (0.9 and later).
 
 One task runs the rebalances: revoke all partitions, join, assign partitions if this member leads,
-sync, read the assignment, and wait until a rejoin is needed. The reasons for a rejoin are a refused
-heartbeat or commit, a changed subscription, and, for the leader, new partitions and topics.
+sync, read the assignment, and wait until a rejoin is needed. With `zookeeper_connect`, the first
+join waits until the group has no members in ZooKeeper.
 
 Invariant: partitions are read only in a generation that was joined and synced. All of them are
 revoked (positions committed, the listener called) before this member joins the next generation. If
-a partition is assigned to this member again, reading continues at the committed offset, as with
-Java's and aiokafka's consumers.
-
-JoinGroup version 0 carries the session timeout, but no rebalance timeout: `rebalance_timeout_ms`
-isn't sent. The coordinator ends a rebalance after the longest session timeout in the group, and
-brokers of 0.9 ignore heartbeats while members join (docs/brokers.md 8.13). So
-`on_partitions_revoked` and the last commit must end within `session_timeout_ms` together.
-
-A member whose user makes no read call (`getone()`, `getmany()`, `async for`) for
-`max_poll_interval_ms`, however often the group rebalances meanwhile, leaves the group, and joins
-again with the next read call.
-
-With `zookeeper_connect`, the first join waits until the group has no members in ZooKeeper
-(`zookeeper_members`). The user gets an error now and then; the member goes on trying.
-
-`choose` makes a `BrokerGroup`; the consumer's engine starts and stops it. What an error code means
-is decided in `generation`, the leader's work is in `group_leader`, the heartbeats are in
-`heartbeat`.
+a partition is assigned to this member again, reading continues at the committed offset.
 """
 
 from __future__ import annotations
@@ -97,10 +80,7 @@ class _JoinRefusedError(Exception):
 class BrokerGroup:
     """This consumer's membership in its group.
 
-    Args:
-        assignors: by name; the coordinator chooses one that all members have.
-        member_state: written here, read by commits.
-        zookeeper: that of `zookeeper_connect`, where the group may have members; None without it.
+    `assignors`: by name; the coordinator chooses one that all members have.
     """
 
     def __init__(
@@ -153,10 +133,9 @@ class BrokerGroup:
     async def start(self) -> None:
         """Join, if there is a subscription, and wait for the first assignment.
 
-        The time that other members take for the rebalance isn't limited. A coordinator that
-        accepts the request and doesn't respond looks the same: `start()` gives it up after
-        `session_timeout_ms` + `request_timeout_ms`, for JoinGroup and for SyncGroup each, so it
-        may end by that much after `start_timeout_ms`.
+        The time that other members take for the rebalance isn't limited, so this may end by
+        `session_timeout_ms` + `request_timeout_ms`, for JoinGroup and for SyncGroup each, after
+        `start_timeout_ms`.
 
         Raises:
             BrokerResponseError: the coordinator refuses this member with an error that isn't
@@ -179,7 +158,6 @@ class BrokerGroup:
             self.check()
 
     async def stop(self) -> None:
-        """Leave the group."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -188,15 +166,12 @@ class BrokerGroup:
 
     @property
     def is_joined(self) -> bool:
-        """See `Membership`: the session also counts as over if no heartbeat was answered for it."""
+        """See `Membership`; False also without an answered heartbeat in the session."""
         joined = self._generation is not None and not self._needs_rejoin
         return joined and self._error is None and self._heartbeat.is_session_alive
 
     def on_change(self) -> None:
-        """Rejoin if the subscription or the topics that match it have changed since the last join.
-
-        The leader also rejoins if partitions were added or removed since it assigned them.
-        """
+        """Rejoin if the subscription, its topics or, for the leader, partitions have changed."""
         generation = self._generation
         snapshot = self._router.metadata.snapshot
         if generation is None:
@@ -217,16 +192,14 @@ class BrokerGroup:
             self._react(current, next_step(error.errno), error.errno)
 
     def check(self) -> None:
-        """Raise the error that ended the membership, if there is one; otherwise end idleness.
-
-        Members in ZooKeeper end no membership: their error is raised once. Each read call runs
-        this, so the user is active.
-        """
+        """Raise the error that ended the membership, if there is one; otherwise end idleness."""
         if self._error is not None:
             raise self._error
         if (refusal := self._refusal) is not None:
+            # Members in ZooKeeper end no membership: their error is raised once.
             self._refusal = None
             raise refusal
+        # Each read call runs this, so the user is active.
         if self._is_idle:
             self._is_idle = False
             self._notifier.notify()
@@ -269,7 +242,6 @@ class BrokerGroup:
 
     @property
     def _is_starting(self) -> bool:
-        """Whether `start()` waits for the first assignment."""
         return self._start_deadline < math.inf
 
     def _end_first_round(self) -> None:
@@ -307,15 +279,12 @@ class BrokerGroup:
             await self._leave("failed")
 
     def _topics_to_watch(self) -> Iterable[str]:
-        """Return the topics that this member divides; none if it doesn't lead.
-
-        Only the leader has to notice soon that a topic exists: without a group, and in ZooKeeper,
-        that takes no `metadata_max_age_ms` either.
-        """
+        """Return the topics that this member divides; none if it doesn't lead."""
+        # Only the leader has to notice soon that a topic exists: without a group, and in ZooKeeper,
+        # that takes no `metadata_max_age_ms` either.
         return self._assigned if self._generation is not None and self._generation.is_leader else ()
 
     async def _rebalance(self) -> None:
-        """Go from one generation to the next, or leave the group."""
         rejoins = self._subscription.by_topic and not self._is_idle
         if self._generation is not None or self._subscription.by_topic:
             await self._assignee.revoke(rejoins=rejoins)
@@ -436,7 +405,6 @@ class BrokerGroup:
         return min(self._router.config.request_timeout_s, left_s)
 
     def _start_error(self, last: KafkaError) -> KafkaError:
-        """Return the error of `start()` at its deadline, with a known coordinator."""
         limit_ms = self._router.config.start_timeout_s * 1000
         return KafkaTimeoutError(
             f"group {self._coordinator.group!r}: not joined within start_timeout_ms={limit_ms:.0f};"
@@ -447,17 +415,17 @@ class BrokerGroup:
     async def _join_and_sync(
         self, node_id: int
     ) -> tuple[ConsumerProtocolMemberAssignment, Generation]:
-        """Send one JoinGroup and its SyncGroup.
-
-        Raises:
-            _JoinRefusedError: the coordinator refuses one of them, and another attempt may succeed.
-        """
+        """Send one JoinGroup and its SyncGroup; raise _JoinRefusedError if refused."""
         subscription_number = self._subscription.number
         topics = self._subscription.topics(self._router.metadata.snapshot)
         group = self._coordinator.group
         # A rebalance may last as long as the longest session timeout in the group. No response
         # says how long that is.
         timeout_s = self._config.session_timeout_s + self._router.config.request_timeout_s
+        # Version 0 carries no rebalance timeout. The coordinator ends a rebalance after the longest
+        # session timeout in the group, and brokers of 0.9 ignore heartbeats while members join
+        # (docs/brokers.md 8.13). So `on_partitions_revoked` and the last commit must end within
+        # `session_timeout_ms`.
         joined = await self._router.request(
             JoinGroupRequest(
                 group,
@@ -540,20 +508,17 @@ class BrokerGroup:
         return {topic: frozenset(snapshot.partitions(topic)) for topic in topics}
 
     async def _refresh_topics(self) -> None:
-        """Refresh the metadata if it may lack topics of the subscription.
-
-        JoinGroup carries names of topics, so a pattern must be expanded before the join.
-        """
+        """Refresh the metadata if it may lack topics of the subscription."""
         if self._subscription.unknown(self._router.metadata.snapshot) or (
             self._router.metadata.all_topics
         ):
             try:
+                # JoinGroup carries names of topics, so a pattern must be expanded before the join.
                 await self._router.metadata.refresh(self._attempt_s())
             except (KafkaError, TimeoutError):
                 pass  # logged by the refresh, which continues in the background
 
     async def _refusal_error(self, code: int, node_id: int) -> Exception:
-        """Return what to raise for an error code of JoinGroup or SyncGroup."""
         step = next_step(code)
         if step is not NextStep.FAIL:
             return _JoinRefusedError(step, self._join_error(code))

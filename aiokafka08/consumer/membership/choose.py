@@ -1,13 +1,9 @@
 """Choose the kind of group membership by the options and the broker line.
 
-A broker line is a release series of brokers (`_core.net.versions.BrokerLine`). Brokers from 0.9 on
-coordinate groups. Before 0.9 groups live in ZooKeeper, so the consumer needs ZooKeeper's address.
-The router knows the line once it has started, so `ConsumerEngine.start()` chooses after that.
-`check_group_options` checks the options that don't depend on the line, at construction.
-
-Invariant: a consumer chooses once. Its kind of membership stays through an upgrade of the brokers,
-because members of the two kinds don't see each other. For the same reason a `BrokerGroup` with
-`zookeeper_connect` doesn't join while the group has members in ZooKeeper.
+Invariant: a consumer chooses once, after the router has started and knows the line. Its kind of
+membership stays through an upgrade of the brokers, because members of the two kinds don't see each
+other. For the same reason a `BrokerGroup` with `zookeeper_connect` doesn't join while the group has
+members in ZooKeeper.
 """
 
 from __future__ import annotations
@@ -56,14 +52,7 @@ def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAs
 
 
 def check_heartbeat(config: ConsumerConfig) -> None:
-    """Check the heartbeats of a member of a group that brokers coordinate.
-
-    Groups in ZooKeeper send none, and only the start finds out which kind it is if there is a
-    `zookeeper_connect`.
-
-    Raises:
-        IllegalArgumentError: the session would end before the first heartbeat.
-    """
+    """Raise IllegalArgumentError if the session would end before the first heartbeat."""
     interval_ms, session_ms = config.heartbeat_interval_s * 1000, config.session_timeout_s * 1000
     if interval_ms >= session_ms:
         raise IllegalArgumentError(
@@ -82,17 +71,12 @@ def choose_membership(
     coordinator: CoordinatorLookup | None,
     zookeeper: ClusterZookeeper | None,
 ) -> Membership:
-    """Return the membership for these options and the broker line that the router has detected.
-
-    Args:
-        assignors: what `check_group_options` returned.
-        coordinator: the group's coordinator; None without a group.
-        zookeeper: that of `zookeeper_connect`; None without it.
-    """
+    """Return the membership for these options and the detected broker line."""
     if coordinator is None:
         return NoGroup(router, subscription, assignee)
     if zookeeper is None or _has_groups(router):
         if zookeeper is not None:
+            # Groups in ZooKeeper send no heartbeats, so this wasn't checked before.
             check_heartbeat(config)
         from aiokafka08.consumer.membership.broker_group import BrokerGroup
 
@@ -107,10 +91,8 @@ def choose_membership(
 def check_subscribe(config: ConsumerConfig, router: Router) -> None:
     """Check that `subscribe()` can work with these options on the detected broker line.
 
-    `subscribe()` calls it, and `start()` again: the line isn't known before the start.
-
-    Raises:
-        UnsupportedVersionError: the brokers have no groups, and there is no `zookeeper_connect`.
+    Raises UnsupportedVersionError if the brokers have no groups, and there is no
+    `zookeeper_connect`.
     """
     if config.group_id is None or config.zookeeper_connect is not None or _has_groups(router):
         return

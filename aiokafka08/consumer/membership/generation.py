@@ -1,9 +1,5 @@
 """Pure decisions of a group member: what it does after each error code of the coordinator.
 
-`broker_group` and `heartbeat` send the requests and perform the decisions. `Generation` describes a
-generation that `broker_group` has joined; `consumer.member_state` has the part of it that commits
-need, and says why that is separate.
-
 Invariant: `next_step` depends on the error code only. It follows the actions in `errors`, except
 for UnknownMemberId (25): the member then joins again without its member id.
 """
@@ -55,23 +51,14 @@ def next_step(code: int) -> NextStep:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """A generation of the group that this member has joined.
+    """A generation of the group that this member has joined."""
 
-    Attributes:
-        number: the generation's number, which the coordinator counts up.
-        member: the id of this member.
-        protocol: the name of the assignor that the coordinator chose.
-        is_leader: True if this member assigns the partitions.
-        subscription_number: `Subscription.number` when the member joined.
-        topics: the topics of that subscription at that time.
-    """
-
-    number: int
-    member: str
-    protocol: str
-    is_leader: bool
-    subscription_number: int
-    topics: frozenset[str]
+    number: int  # the generation's number, which the coordinator counts up
+    member: str  # the id of this member
+    protocol: str  # the name of the assignor that the coordinator chose
+    is_leader: bool  # True if this member assigns the partitions
+    subscription_number: int  # `Subscription.number` when the member joined
+    topics: frozenset[str]  # the topics of that subscription at that time
 
 
 def join_error(
@@ -83,12 +70,7 @@ def join_error(
 ) -> BrokerResponseError:
     """Return the error for a user whose consumer can't be a member of the group.
 
-    Args:
-        code: the error code.
-        group: the name of the group.
-        assignor_names: the strategies of this consumer.
-        session_timeout_s: the session timeout of this consumer, in seconds.
-        protocol_type: the kind of the group as far as it is known; "consumer" is that of consumers.
+    `protocol_type`: the kind of the group as far as it is known; "consumer" is that of consumers.
     """
     error = broker_error(code, f"group {group!r}")
     if isinstance(error, InconsistentGroupProtocolError) and protocol_type != PROTOCOL_TYPE:

@@ -1,8 +1,6 @@
 """The work of a group's leader: decode what the members want and run the assignor.
 
-Pure, except for a log line. `broker_group` calls it after a JoinGroup that made this member the
-leader. `choose` calls `make_assignors` when the consumer is constructed. An assignor is a class of
-`coordinator.assignors` or the user's own.
+Pure, except for a log line.
 
 Invariant: no assignment that `assign_members` returns gives a partition to two members. If an
 assignor does so, `assign_members` raises KafkaConfigurationError. A member whose metadata can't be
@@ -33,29 +31,22 @@ DEFAULT_STRATEGIES: Final = (RoundRobinPartitionAssignor, RangePartitionAssignor
 
 
 class SubscribedTopics:
-    """The part of the cluster metadata that an assignor sees (`ClusterMetadata`).
-
-    Args:
-        partitions: the ids of the partitions of each subscribed topic.
-    """
+    """The part of the cluster metadata that an assignor sees (`ClusterMetadata`)."""
 
     def __init__(self, partitions: Mapping[str, Collection[int]]) -> None:
         self._partitions = partitions
 
     def partitions_for_topic(self, topic: str) -> set[int] | None:
-        """See `ClusterMetadata`."""
         return set(self._partitions.get(topic, ())) or None
 
     def topics(self) -> set[str]:
-        """See `ClusterMetadata`."""
         return {topic for topic, numbers in self._partitions.items() if numbers}
 
 
 def make_assignors(strategies: Iterable[object]) -> dict[str, AbstractPartitionAssignor]:
     """Return the assignors by name, in order: an instance of each class, or the instance given.
 
-    Raises:
-        IllegalArgumentError: something isn't an assignor, or two assignors have the same name.
+    Raises IllegalArgumentError for something else, or for two assignors of one name.
     """
     assignors: dict[str, AbstractPartitionAssignor] = {}
     for strategy in tuple(strategies) or DEFAULT_STRATEGIES:
@@ -106,10 +97,6 @@ def assign_members(
     partitions: Mapping[str, Collection[int]],
 ) -> list[MemberAssignment]:
     """Run the assignor and return the assignments for the leader's SyncGroup.
-
-    Args:
-        members: the metadata of each member.
-        partitions: the partitions of each topic that at least one member has subscribed to.
 
     Raises:
         KafkaConfigurationError: the assignor assigned a partition twice, or to an unknown member.

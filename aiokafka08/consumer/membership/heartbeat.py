@@ -1,15 +1,9 @@
 """Send a member's heartbeats from a task of its own, also during a rebalance.
 
-The task reports each response to `broker_group`, which decides whether to join again. It also
-notices when the user hasn't called for records for `max_poll_interval_ms`.
-
-Invariants:
-
-- Only the user's read calls count as use. A rebalance doesn't: the time since the last use goes on
-  from one generation to the next, until the member has left the group (`stop`).
-- No JoinGroup or SyncGroup delays a heartbeat. These may take as long as a session timeout, so
-  they have a connection of their own (`Lane.JOIN`). Heartbeats use the connection for short
-  requests (`Lane.CONTROL`, the router's default).
+Invariants: only the user's read calls count as use. A rebalance doesn't: the time since the last
+use goes on from one generation to the next, until the member has left the group (`stop`). No
+JoinGroup or SyncGroup, which may take as long as a session timeout, delays a heartbeat: these have
+a connection of their own (`Lane.JOIN`).
 """
 
 from __future__ import annotations
@@ -30,8 +24,7 @@ class Heartbeat:
     """Sends heartbeats for one generation at a time.
 
     Args:
-        activity: returns a number that changes with each read call and with each record returned;
-            None while a read call is waiting for records (`Assignee.activity`).
+        activity: `Assignee.activity`.
         on_response: called with the generation, the next step and the error code of a response.
         on_unsupported: called with the generation and the error if the coordinator's release has
             no groups any more.
@@ -72,8 +65,7 @@ class Heartbeat:
 
     @property
     def is_session_alive(self) -> bool:
-        """Whether the coordinator has accepted a heartbeat, or the member, within the session
-        timeout."""
+        """Whether a heartbeat or the join was accepted within the session timeout."""
         return self._loop is not None and self._loop.time() < self._session_ends
 
     def cancel(self) -> None:

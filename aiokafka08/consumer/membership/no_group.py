@@ -1,17 +1,9 @@
 """The membership of a consumer without a group: it reads every partition of its subscription.
 
-New partitions, and new topics that match a pattern, are added when a metadata refresh shows them.
-A new partition of a topic that is already read starts at its first message, whatever
-auto_offset_reset says: all its messages were written after the subscription began, and "latest"
-would lose them. A new topic that a pattern matches starts as auto_offset_reset says, as with
-aiokafka.
-
 Invariant: while the user is subscribed to topics or a pattern, the assignment after each handled
 change of the metadata or the subscription is exactly the partitions that the metadata shows for the
 subscription. Without such a subscription this module assigns nothing: the consumer's `assign()` and
 `unsubscribe()` take effect at once.
-
-`choose` makes a `NoGroup`; the consumer's engine starts and stops it and calls `on_change`.
 """
 
 from __future__ import annotations
@@ -42,24 +34,20 @@ class NoGroup:
 
     @property
     def is_joined(self) -> bool:
-        """See `Membership`."""
         return self._task is not None and not self._task.done()
 
     async def start(self) -> None:
-        """Assign once, then again after each change."""
         await self._assign()
         self._task = asyncio.get_running_loop().create_task(
             self._run(), name="aiokafka08 membership"
         )
 
     async def stop(self) -> None:
-        """Stop following changes."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def on_change(self) -> None:
-        """Assign again, in the background."""
         self._is_stale = True
         self._notifier.notify()
 
@@ -97,6 +85,9 @@ class NoGroup:
         """Return the partitions that were added to a topic that was read before."""
         number = self._subscription.number
         highest = self._highest if number == self._subscription_number else {}
+        # They start at their first message, whatever auto_offset_reset says: all their messages
+        # were written after the subscription began, and "latest" would lose them. A new topic that
+        # a pattern matches starts as auto_offset_reset says, as with aiokafka.
         new = {tp for tp in partitions if tp.partition > highest.get(tp.topic, tp.partition)}
         self._subscription_number = number
         self._highest = {}

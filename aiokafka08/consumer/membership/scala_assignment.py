@@ -1,10 +1,7 @@
-"""The assignment arithmetic of the Scala consumer (0.8): which thread reads which partition.
+"""The assignment arithmetic of the Scala consumer (0.8): which thread reads which partition. Pure.
 
-Pure. Groups in ZooKeeper have no leader: each member computes the assignment on its own from the
-same `GroupSnapshot`, here and in Scala, and then claims its partitions. Partitions are assigned to
-threads: each member has one or more, named "<member>-<number>" and sorted as strings.
-`zookeeper_group` calls this module, and `choose` checks the option with `scala_strategy`;
-`_core.zookeeper.scala_registry` reads the snapshot and writes the claims.
+Groups in ZooKeeper have no leader: each member computes the assignment on its own from the same
+`GroupSnapshot`, here and in Scala, and then claims its partitions.
 
 Invariant: for one snapshot, this module and the Scala consumer compute the same assignment. Source:
 kafka.consumer.PartitionAssignor of 0.8.2.2; 0.8.0 and 0.8.1 have only range.
@@ -26,11 +23,7 @@ ROUNDROBIN: Final = "roundrobin"
 
 
 def scala_strategy(strategies: Sequence[object]) -> str:
-    """Return the first strategy that `partition_assignment_strategy` names, or Scala's default.
-
-    Raises:
-        IllegalArgumentError: it is neither range nor roundrobin.
-    """
+    """Return the first strategy that is named, or Scala's default; check it."""
     name = getattr(strategies[0], "name", strategies[0]) if strategies else RANGE
     if name not in (RANGE, ROUNDROBIN):
         raise IllegalArgumentError(
@@ -45,14 +38,11 @@ def assign_to_member(
 ) -> dict[TopicPartition, str]:
     """Return the partitions of one member, each with the thread that owns it.
 
-    Args:
-        topics: the topics that the member has subscribed to.
-
-    Raises:
-        KafkaConfigurationError: the strategy is roundrobin, and the members' subscriptions differ.
+    Raises KafkaConfigurationError if roundrobin meets members with different subscriptions.
     """
     known = sorted(topic for topic in topics if snapshot.partitions.get(topic))
     assign = _roundrobin if strategy == ROUNDROBIN else _range
+    # A member has one or more threads, named "<member>-<number>".
     own = re.compile(re.escape(member) + r"-[0-9]+")
     assignment = assign(snapshot, known)
     return {tp: thread for tp, thread in assignment.items() if own.fullmatch(thread)}
@@ -61,6 +51,7 @@ def assign_to_member(
 def _range(snapshot: GroupSnapshot, topics: Iterable[str]) -> dict[TopicPartition, str]:
     assignment = {}
     for topic in topics:
+        # Sorted as strings, as in Scala.
         threads = sorted(snapshot.threads.get(topic, ()))
         numbers = sorted(snapshot.partitions[topic])
         if not threads:

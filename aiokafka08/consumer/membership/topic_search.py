@@ -1,8 +1,5 @@
 """Look for topics that don't exist yet more often than `metadata_max_age_ms` says.
 
-`no_group` and `broker_group` ask `TopicSearch`, in their loops, whether a topic is missing and when
-to look again. ZooKeeper notifies the members of its groups of new topics itself.
-
 Invariant: while the same topics are missing, the pauses between two requests grow to a second, and
 after SOON_LOOKS requests to five seconds. A topic that brokers refuse to show isn't looked for.
 """
@@ -22,8 +19,8 @@ SOON_LOOKS: Final = 10
 LONG_PAUSE_S: Final = 5.0
 """The pause between the requests after these. Before the first one, a warning names the topics."""
 
+# How many missing topics have a warning
 _MOST_WARNINGS: Final = 10
-"""How many missing topics have a warning."""
 
 
 class TopicSearch:
@@ -36,11 +33,7 @@ class TopicSearch:
         self._missing: frozenset[str] = frozenset()
 
     def next_look(self, topics: Iterable[str]) -> float | None:
-        """Request a refresh if one of these topics is missing; return when to call this again.
-
-        Returns:
-            Loop time; None if none is missing.
-        """
+        """Request a refresh if a topic is missing; return the loop time of the next call."""
         missing = frozenset(topic for topic in topics if self._is_missing(topic))
         if missing != self._missing:
             self._missing = missing

@@ -1,22 +1,10 @@
 """Membership in a ZooKeeper group, compatible with the Scala high-level consumer of 0.8.
 
-One task runs the rebalances. It registers the member, reads the group and computes the assignment.
-If the assignment differs from the partitions that this consumer reads, the task revokes all
-partitions, deletes this member's owner nodes, creates owner nodes for the new partitions and starts
-to read these. Another member may not have released a partition yet: then the task deletes all its
-new owner nodes and retries after `rebalance_backoff_ms`. After `rebalance_max_retries` tries the
-user gets an error.
-
 Invariant: a partition is read only while the current ZooKeeper session owns its node. When the
 session has ended or may have ended, the member drops all partitions and commits nothing more for
 them (`MemberState.session_lost`), because other members may have read further. The session may have
 ended if the last request that ZooKeeper has answered was sent more than `SAFE_PART` of the session
-timeout ago: the network may be lost, the process suspended or the event loop blocked. kazoo's own
-state tells it too late: kazoo takes each request for a heartbeat, also one without a response.
-
-kazoo's threads change nothing here; they call into the loop by `call_soon_threadsafe`.
-`_core.zookeeper.scala_registry` has the nodes, `scala_assignment` the arithmetic. `choose` makes a
-`ZookeeperGroup` for brokers before 0.9; the consumer's engine starts and stops it.
+timeout ago. kazoo's threads change nothing here; they call into the loop by `call_soon_threadsafe`.
 """
 
 from __future__ import annotations
@@ -58,13 +46,7 @@ _log: Final = logging.getLogger("aiokafka08.consumer")
 
 
 class ZookeeperGroup:
-    """This consumer's membership in a ZooKeeper group.
-
-    Args:
-        member_state: written here, so that `consumer.commits` refuses commits once the session has
-            ended.
-        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
-    """
+    """This consumer's membership in a ZooKeeper group."""
 
     def __init__(
         self,
@@ -149,11 +131,10 @@ class ZookeeperGroup:
 
     @property
     def is_joined(self) -> bool:
-        """See `Membership`: the session lives, and owns what the last rebalance has assigned."""
+        """See `Membership`: the session lives, and owns the assigned partitions."""
         return self._is_settled and self._is_connected and not self._session_ended
 
     def on_change(self) -> None:
-        """Read the group again, in the background."""
         self._is_stale = True
         self._notifier.notify()
 
@@ -161,14 +142,11 @@ class ZookeeperGroup:
         """Do nothing: groups in ZooKeeper have no generations."""
 
     def check(self) -> None:
-        """Raise the error of a failed rebalance, or the error that ended the membership.
-
-        The task retries a failed rebalance, so that error is raised once. The error that ended the
-        membership is raised at each call.
-        """
+        """Raise the error of a failed rebalance, or the error that ended the membership."""
         if self._error is not None:
             error = self._error
             if self._task is not None and not self._task.done():
+                # The task retries a failed rebalance, so that error is raised once.
                 self._error = None
             raise error
 
@@ -182,17 +160,15 @@ class ZookeeperGroup:
         self.on_change()
 
     async def _probe_session(self, registry: ScalaRegistry) -> None:
-        """While registered, send requests whose responses show that the session lives, one by one.
-
-        Without a response none follows: kazoo, which takes each for a heartbeat, wouldn't notice
-        that the network is lost.
-        """
+        """While registered, send requests whose responses show that the session lives."""
         loop = asyncio.get_running_loop()
         while True:
             sent_at = loop.time()
             if registry.member:
                 answered: asyncio.Future[bool] = loop.create_future()
                 registry.probe(self._threadsafe(partial(_set_result, answered)))
+                # Without a response no further request follows: kazoo, which takes each for a
+                # heartbeat, wouldn't notice that the network is lost.
                 if await answered:
                     self._extend_session_deadline(sent_at)
             next_at = sent_at + self._config.session_timeout_s * PROBE_PART
@@ -308,6 +284,8 @@ class ZookeeperGroup:
         await self._in_thread(registry.release, claimed)
         self._claimed = set(wanted)
         claimed_at = asyncio.get_running_loop().time()
+        # Another member may not have released a partition yet. Then no new node of this member is
+        # left, and the caller retries.
         conflict = await self._in_thread(registry.claim, wanted)
         if conflict is not None:
             self._claimed.clear()
@@ -341,10 +319,7 @@ class ZookeeperGroup:
     async def _in_thread(
         self, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
     ) -> T:
-        """Make requests to ZooKeeper in a thread, which `stop()` waits for.
-
-        They may wait for longer than the session certainly lives: then drop the partitions.
-        """
+        """Make requests to ZooKeeper in a thread, which `stop()` waits for."""
         loop = asyncio.get_running_loop()
         request = loop.create_task(
             environment.run_in_thread(function, *arguments, **options),
@@ -355,15 +330,13 @@ class ZookeeperGroup:
             deadline = self._deadline()
             timeout = None if deadline is None else max(deadline - loop.time(), 0)
             await asyncio.wait([request], timeout=timeout)
+            # The request waits for longer than the session certainly lives.
             if self._is_overdue():
                 await self._drop_partitions()
         return request.result()
 
     async def _unregister(self, registry: ScalaRegistry, reason: str) -> None:
-        """Release everything and leave the group.
-
-        Retry while ZooKeeper can't be reached, because the nodes would stay until the session ends.
-        """
+        """Release everything and leave the group."""
         claimed = sorted(self._claimed)
         self._owned = {}
         self._is_settled = False
@@ -380,6 +353,8 @@ class ZookeeperGroup:
                     member,
                     error,
                 )
+                # Retry while ZooKeeper can't be reached: the nodes would stay until the session
+                # ends.
                 if not await self._back_off():
                     self._is_stale = True
                     return

@@ -1,8 +1,7 @@
 """Look for the members that a group has in ZooKeeper, before a member joins it at its broker.
 
-Brokers from 0.9 on coordinate groups, but know nothing of the members in ZooKeeper: the Scala
-consumers, and this client's consumers that began on 0.8. If a group has both, each partition is
-read by a member of either kind. `BrokerGroup` waits for them if `zookeeper_connect` is given.
+Brokers from 0.9 on know nothing of the members in ZooKeeper: the Scala consumers, and this client's
+consumers that began on 0.8. If a group has both, each partition is read by a member of either kind.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ from aiokafka08.telemetry import GroupJoinFailed, Telemetry
 class ZookeeperMembers:
     """What is known of a group's members in ZooKeeper.
 
-    Args:
-        group: the group's name.
-        zookeeper: the address, and the check that it is the brokers' ZooKeeper.
-        telemetry: gets an event for each look that finds members, or fails.
+    `telemetry` gets an event for each look that finds members, or fails.
     """
 
     def __init__(
@@ -43,7 +39,6 @@ class ZookeeperMembers:
         self._reason = ""
 
     async def have_left(self) -> bool:
-        """Return whether it is certain that no member is left."""
         if not self._looks:
             self._began_at = asyncio.get_running_loop().time()
         self._looks += 1
@@ -68,13 +63,10 @@ class ZookeeperMembers:
         return False
 
     def refusal(self) -> KafkaUnavailableError | None:
-        """Return the error for the user, after enough looks; then the counting begins anew.
-
-        A member that crashed is in ZooKeeper until its session ends. So there are at least
-        `rebalance_max_retries` looks, and as many as a session takes.
-        """
+        """Return the error for the user, after enough looks; then the counting begins anew."""
         config = self._config
         waited_s = asyncio.get_running_loop().time() - self._began_at
+        # A member that crashed is in ZooKeeper until its session ends.
         least_s = config.session_timeout_s + 2 * config.rebalance_backoff_s
         if self._looks < config.rebalance_max_retries or waited_s < least_s:
             return None

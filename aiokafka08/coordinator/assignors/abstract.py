@@ -1,10 +1,5 @@
 """The base class of assignors, which divide the partitions among the members of a group.
 
-The methods are class methods, as in aiokafka. Each consumer makes its own instance of each class in
-`partition_assignment_strategy` and calls the methods on that, so a user's assignor may define plain
-methods too, and keep state. `consumer.membership.group_leader` calls `assign` at the leader;
-`broker_group` calls the other methods at each member.
-
 Invariant: `assign` gives each partition to at most one member. The assignors of this package give
 each partition of a subscribed topic to exactly one member, which has subscribed to that topic.
 """
@@ -31,6 +26,8 @@ class ClusterMetadata(Protocol):
         """Return the topics that exist and that at least one member has subscribed to."""
 
 
+# Class methods, as in aiokafka. Each consumer makes its own instance of each class and calls the
+# methods on that, so a user's assignor may define plain methods too, and keep state.
 class AbstractPartitionAssignor(abc.ABC):
     """Divides the partitions among the members of a group; the leader runs it.
 

@@ -1,7 +1,4 @@
-"""The range assignor, Java's default: each member gets consecutive partitions of each topic.
-
-For the callers and the contract of `assign` see `abstract`.
-"""
+"""The range assignor, Java's default: each member gets consecutive partitions of each topic."""
 
 from __future__ import annotations
 
@@ -33,7 +30,6 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
     def assign(
         cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """See the class."""
         assigned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
         for topic in {topic for metadata in members.values() for topic in metadata.subscription}:
             partitions = sorted(cluster.partitions_for_topic(topic) or ())
@@ -43,6 +39,7 @@ class RangePartitionAssignor(AbstractPartitionAssignor):
             each, more = divmod(len(partitions), len(subscribers))
             start = 0
             for number, subscriber in enumerate(subscribers):
+                # The first subscribers get the remainder, one partition each.
                 end = start + each + (number < more)
                 assigned[subscriber] += [(topic, partition) for partition in partitions[start:end]]
                 start = end

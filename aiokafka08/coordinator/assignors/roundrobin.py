@@ -1,7 +1,4 @@
-"""The roundrobin assignor, aiokafka's default: members get the partitions of all topics in turn.
-
-For the callers and the contract of `assign` see `abstract`.
-"""
+"""The roundrobin assignor, aiokafka's default: members get the partitions of all topics in turn."""
 
 from __future__ import annotations
 
@@ -33,12 +30,12 @@ class RoundRobinPartitionAssignor(AbstractPartitionAssignor):
     def assign(
         cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """See the class."""
         assigned: dict[str, list[tuple[str, int]]] = {member: [] for member in members}
         wanted = {name: set(metadata.subscription) for name, metadata in members.items()}
         in_turn = itertools.cycle(sorted(members))
         for topic in sorted(set().union(*wanted.values())):
             for partition in sorted(cluster.partitions_for_topic(topic) or ()):
+                # Members that haven't subscribed to the topic are skipped.
                 subscriber = next(member for member in in_turn if topic in wanted[member])
                 assigned[subscriber].append((topic, partition))
         return {

@@ -14,8 +14,7 @@ class SaslAuthenticateResponse(Response):
     error_code: Int16
     error_message: NullableString
     auth_bytes: Bytes
-    session_lifetime_ms: Annotated[Int64, Since(1, absent=0)] = 0
-    """0: the session doesn't expire."""
+    session_lifetime_ms: Annotated[Int64, Since(1, absent=0)] = 0  # 0: the session doesn't expire
 
 
 @dataclass(slots=True)

@@ -1,13 +1,7 @@
 """The sticky assignor: balance like roundrobin, but move as few partitions as possible.
 
-Members put their previous partitions into the user data, in the format of Java's sticky assignor.
-Version 0 has the partitions, version 1 adds the generation after them. This assignor reads both and
-writes version 1; a leader that knows only version 0 ignores the generation. So a group may mix
-Java's consumers and this client's, and a consumer of either client may lead the group. For the
-callers and the contract of `assign` see `abstract`.
-
-A member that was away claims what it owned in an earlier generation. The member with the latest
-claim owns a partition; when it has too many, it first gives back those that another member claims.
+Members put their previous partitions into the user data, in the format of Java's sticky assignor,
+so a group may mix Java's consumers and this client's.
 
 Invariant: a partition moves to another member in three cases only: its previous member has left or
 unsubscribed, another member claims it with a later generation, or the move makes the members' loads
@@ -77,7 +71,6 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
     def assign(
         cls, cluster: ClusterMetadata, members: Mapping[str, ConsumerProtocolMemberMetadata]
     ) -> dict[str, ConsumerProtocolMemberAssignment]:
-        """See the class."""
         wanted = {name: frozenset(members[name].subscription) for name in sorted(members)}
         existing = {
             topic: cluster.partitions_for_topic(topic) or set()
@@ -89,13 +82,18 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         }
         claimants = _claimants(members, wanted, existing)
         shares = {name: _MemberShare() for name in wanted}
+        # The member with the latest claim owns a partition.
         for partition, (owner, *_) in claimants.items():
             shares[owner].add(*partition)
+        # Topics with few subscribers first: the others have more choice.
         for topic in sorted(existing, key=lambda topic: (len(subscribers[topic]), topic)):
             for number in sorted(existing[topic]):
                 if TopicPartition(topic, number) not in claimants:
                     shares[_least_loaded(shares, subscribers[topic])].add(topic, number)
+        # A member that was away claims what it owned in an earlier generation. An owner with too
+        # many partitions first gives back those that another member claims.
         _return_to_earlier_claimants(shares, claimants)
+        # To a member that has at least two partitions fewer, so this ends.
         while _move_one(shares, subscribers):
             pass
         _undo_exchanges(shares, claimants)
