@@ -1,4 +1,7 @@
-"""The errors of a bridge: which of them end the run, and which are ridden out."""
+"""The errors of a bridge.
+
+`daemon` retries retriable ones; `BridgeError` and `BridgeFencedError` end the run.
+"""
 
 from __future__ import annotations
 
