@@ -47,7 +47,7 @@ class ConnectionOptions:
     # socket.
     max_in_flight: int = 1
     half_close: HalfClosePolicy = HalfClosePolicy.ANSWER
-    # How long a client may take to read written responses before its connection is closed, in seconds.
+    # How long a client may take to read written responses before its connection is closed.
     close_s: float = 30.0
 
 
