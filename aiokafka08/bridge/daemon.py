@@ -75,8 +75,8 @@ async def run_bridge(
 
     Args:
         config: the file of the bridge.
-        status: updated as the copy goes on.
-        until_caught_up: True ends as soon as all that the source has at the start is committed
+        status: updated while the bridge copies.
+        until_caught_up: True ends when everything that the source has at the start is committed
             (default False).
         on_commit: called after each commit, in the event loop (default None).
         new_session: makes the sessions.

@@ -9,7 +9,7 @@ from aiokafka08.errors import KafkaError
 
 
 class BridgeError(KafkaError):
-    """The bridge can't go on until somebody changes something; the text says what."""
+    """The bridge has stopped until a change that the error's text names."""
 
 
 class BridgeFencedError(KafkaError):

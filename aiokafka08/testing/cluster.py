@@ -320,7 +320,7 @@ class EmbeddedCluster:
                 messages are gone.
             then: "elect": when this returns, the controller has noticed and elected new leaders.
                 "leaderless": it has noticed, but the broker's partitions have no leader until
-                `elect()`. "unnoticed": Metadata goes on listing the broker, and acks=-1 waits for
+                `elect()`. "unnoticed": Metadata still lists the broker, and acks=-1 waits for
                 it, until `notice()` is called. Real brokers with default settings notice after 7 s.
         """
 
@@ -588,7 +588,7 @@ class EmbeddedCluster:
         self._call(controls.hold_metadata, node)
 
     def release_metadata(self, node: int) -> None:
-        """Let a broker learn what has happened since `hold_metadata`."""
+        """Let a broker learn of the changes since `hold_metadata`."""
         self._call(controls.release_metadata, node)
 
     def advertise(self, node: int, host: str | None = None, port: int | None = None) -> None:

@@ -255,7 +255,7 @@ def hold_metadata(runtime: ClusterRuntime, node: int) -> None:
 
 
 def release_metadata(runtime: ClusterRuntime, node: int) -> None:
-    """Let a broker learn what has happened since `hold_metadata`."""
+    """Let a broker learn of the changes since `hold_metadata`."""
     runtime.state.held_views.pop(node, None)
 
 
@@ -271,7 +271,7 @@ def committed(
     number: int,
     store: Literal["kafka", "zookeeper"],
 ) -> Commit | None:
-    """Return what a group has committed to one store."""
+    """Return the offset that a group has committed to one store."""
     state = runtime.state
     commits = state.kafka_commits if store == "kafka" else state.zookeeper_commits
     return commits.get(CommitKey(group, topic, number))

@@ -96,7 +96,7 @@ class DecompressionBudget:
         """Decompress the value of a wrapper.
 
         Raises:
-            ValueError: the data is malformed, or the result larger than what is left.
+            ValueError: the data is malformed, or the result is larger than the budget's rest.
         """
         plain = decompress(Codec(codec), data, self.left_bytes)
         self.left_bytes -= len(plain)

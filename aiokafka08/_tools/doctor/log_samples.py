@@ -136,7 +136,7 @@ class LogSampler:
         }
 
     async def _is_0_8_2(self, leader: int, tp: TopicPartition, offset: int) -> bool | None:
-        """Return whether a broker of 0.8 is of 0.8.2; None if it can't be told."""
+        """Return whether a broker of 0.8 is of 0.8.2; None if that isn't certain."""
         clock = asyncio.get_running_loop().time
         # One slow response may have other reasons.
         for _ in range(_PROOFS):

@@ -112,16 +112,17 @@ class CopySession:
 
     Args:
         config: the file of the bridge.
-        status: updated as the copy goes on.
+        status: updated while the session copies.
         run: this start of the process.
         on_commit: called after each commit, in the event loop.
-        parts: what the session works with; None makes it from the file.
+        parts: the source, the sink and the other objects of the session; None makes them from the
+            file.
         clock: the time of positions; None is that of the event loop.
         leader_s: how long to wait at the start for leaders of the source's partitions.
         release_s: how long to wait at the start for the releases of the source's brokers.
 
     Attributes:
-        parts: what the session works with.
+        parts: the objects of the session.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class CopySession:
         return PreparedCopy(positions, self._batch_bytes)
 
     async def _close(self, timeout_s: float = STOP_S) -> KafkaError | None:
-        """Commit what was put, and release everything; also if the task was cancelled.
+        """Commit the chunks that were put, and release everything, even if the task was cancelled.
 
         Returns:
             The first error that kept a position from its commit; None if all are committed.
@@ -485,7 +486,7 @@ class CopySession:
                 self._committed_at[tp] = -math.inf  # the dropped chunk may have been a position
                 if status.stopped is None or is_dropped:
                     if tp not in self._refused:
-                        status.stopped = None  # what has stopped it is met again, behind these
+                        status.stopped = None  # it stops again after these chunks
                     self._source.seek(tp, status.position)
         self._observe_copying()
 

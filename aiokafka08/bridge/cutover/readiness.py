@@ -144,8 +144,7 @@ class Readiness:
         await self.transfer.close()
 
     async def guarantee(self) -> Step:
-        """Return the guarantee of the copy, and what a source of 0.11 or later has that it leaves
-        out.
+        """Return the guarantee of the copy, and the data of newer sources (0.11) that it omits.
 
         Raises:
             KafkaError: the source doesn't respond.
@@ -291,7 +290,7 @@ class Readiness:
         return Step("copy", True, text)
 
     async def verification(self) -> Step:
-        """Return whether the last verification found both sides equal, and what it doesn't cover.
+        """Return whether the last verification found both sides equal, and the data that it omits.
 
         Raises:
             KafkaError: a cluster doesn't respond.

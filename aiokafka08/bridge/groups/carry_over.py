@@ -239,9 +239,7 @@ class GroupTransfer:
         return moves, cluster
 
     async def _commit(self, group: str, moves: Sequence[GroupMove]) -> Sequence[GroupMove]:
-        """Commit the offsets of a group that are to be moved; return the moves with what was
-        refused.
-        """
+        """Commit a group's offsets that are to be moved; return the moves, refused ones marked."""
         copies = [move.copy for move in moves if move.outcome == "move"]
         if not copies:
             return moves
@@ -278,7 +276,7 @@ class GroupTransfer:
     async def committed(
         self, group: str, copies: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return what a group has committed at the target.
+        """Return the offsets that a group has committed at the target.
 
         Raises:
             TargetError: the target doesn't respond.

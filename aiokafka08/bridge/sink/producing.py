@@ -59,5 +59,5 @@ def produce_records(
         code = confluent.KafkaError._QUEUE_FULL
     else:
         return None
-    # `map` takes a timestamp before each call, so those left tell which call failed.
+    # `map` takes a timestamp before each call, so the number of those left shows which call failed.
     return len(records) - length_hint(timestamps) - 1, code

@@ -44,4 +44,4 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, *_: Any, **__: Any) -> None:
-        """Return at once: calls go on until they return, or the process ends."""
+        """Return at once, without waiting for running calls."""

@@ -640,7 +640,7 @@ class Target:
         """Run a call that blocks in a thread; `action` is the call in words, for errors.
 
         Raises:
-            TargetAuthenticationError: the target refuses the user; the thread goes on until the
+            TargetAuthenticationError: the target refuses the user; the thread stays busy until the
                 call's timeout.
             TargetError: librdkafka raised an error.
         """

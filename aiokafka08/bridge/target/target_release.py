@@ -69,8 +69,7 @@ async def refuse_old_target(config: BridgeConfig) -> None:
         network = _network(config.target, config.client_id)
     except KafkaError as error:
         # Only a warning: librdkafka may read the file all the same. It begins no transaction on
-        # 0.10, but
-        # commands that only read or commit there would go on.
+        # 0.10, but commands that only read or commit there would work.
         _log.warning(
             "%s: the target's release isn't checked; expected 0.11 or later, since the bridge "
             "writes in transactions: %s", config.client_id, error.text,

@@ -246,7 +246,7 @@ def _response(
             responses[key] = FetchedPartition(key.partition, error_code, -1, b"")
             continue
         high_watermark = partition.high_watermark
-        # Versions without a limit of the response return what has been appended meanwhile, too.
+        # Versions without a limit of the response return messages that came meanwhile, too.
         max_bytes = view.readable_bytes if context.layout >= 3 else item.max_bytes
         message_set = yield from _read(partition, item.fetch_offset, max_bytes, high_watermark)
         if context.line.message_format and context.layout < 2:

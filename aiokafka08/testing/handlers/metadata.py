@@ -48,9 +48,9 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerR
     - A dead broker is listed like a live one until the controller has noticed its death.
     - A broker whose metadata is held (`hold_metadata`) knows nothing newer.
     - Above `MAX_CREATED_PARTITIONS` no topic is created. A real cluster has no such limit.
-    Doesn't model: brokers that disagree unless told to, a broker that has just started and knows
-    nothing, the fraction of a second until a new topic has leaders (here the second response has
-    them).
+    Doesn't model: brokers that disagree without `hold_metadata`, a broker that has just started
+    and knows nothing, the fraction of a second until a new topic has leaders (here the second
+    response has them).
     """
     state, line = context.state, context.line
     seen = state.metadata_view(context.node.node_id)

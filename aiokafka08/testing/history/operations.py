@@ -55,8 +55,8 @@ class Operation:
     """One call of one client, from its invocation to its end, or one observation.
 
     All times of a history are seconds of one clock. Only these calls have a meaning of their own;
-    of any other call, what it sent and returned is judged, and when it ended. A name that looks
-    like a misspelt one is refused:
+    of other calls only the messages that they sent and returned and their times are judged. A name
+    that looks like a misspelt one is refused:
 
     | call | |
     |---|---|
@@ -66,7 +66,7 @@ the fact `auto_commit`: the client also commits automatically, which isn't recor
 `exclusive`, of a group without generations: no other member may own them until this one's \
 `revoked`, `expired` or `stop` |
     | `expired` | the member's session in ZooKeeper ended: others may own its partitions |
-    | `seek` | it goes on at `offsets`, or at an unknown place of `partitions` |
+    | `seek` | it reads on at `offsets`, or at an unknown place of `partitions` |
     | `commit` | it commits `offsets`, and of `partitions` its positions, which aren't known; the \
 fact `explicit`: the caller chose the offsets |
     | `committed` | the offset store returned `offsets` |

@@ -65,7 +65,7 @@ class Fabric(Links):
         self._client_port = _FIRST_CLIENT_PORT
         self._next_port = _FIRST_SERVER_PORT
 
-    # --- what a scenario calls --------------------------------------------------------------------
+    # --- the scenario -----------------------------------------------------------------------------
 
     def reset(self, one: str | None = None, other: str | None = None) -> int:
         """Break the open connections between two parties by RST, at both ends; return how many."""

@@ -130,7 +130,7 @@ class SimulatedTransport(InspectableTransport):
         """See `InspectableTransport`."""
         return self._end is Mark.FIN
 
-    # --- what is sent -----------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """See asyncio."""

@@ -84,7 +84,7 @@ def simulate(
     Raises:
         SimulationError: an event loop runs in this thread, this process simulates already, or a
             cluster or client was started in another thread whose event loop runs.
-        LeftoverError: at the end of the block, a task goes on in spite of being cancelled.
+        LeftoverError: at the end of the block, a task still runs although it was cancelled.
         ValueError: the value of an option is invalid.
     """
     running = asyncio._get_running_loop()
