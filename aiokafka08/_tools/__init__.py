@@ -1,1 +1,1 @@
-"""The command line and what its commands stand on; none of it is public."""
+"""The command line and the modules of its commands; none of it is public."""

@@ -1,10 +1,7 @@
 """Findings: what a command found, why it matters, and what to do. Pure.
 
-The doctor finds what is wrong with a cluster, `gateway check` what is in the way of a gateway. Each
-has its codes, a subclass of `Code`.
-
-Invariant: a code always has the same severity, and no code is ever renamed or reused: scripts and
-alerts depend on both.
+Invariant: a code (a subclass of `Code`) always has the same severity, and no code is ever renamed
+or reused: scripts and alerts depend on both.
 """
 
 from __future__ import annotations
@@ -22,12 +19,12 @@ from aiokafka08.telemetry import count_text
 class Severity(enum.StrEnum):
     """How urgent a finding is. Notes don't make a cluster unhealthy."""
 
+    # Messages are lost, or can't be written or read, now.
     CRITICAL = "critical"
-    """Messages are lost, or can't be written or read, now."""
+    # A further failure, or time, leads to a loss or an outage.
     WARNING = "warning"
-    """A further failure, or time, leads to a loss or an outage."""
+    # Facts for the reader, and facts that couldn't be read.
     NOTE = "note"
-    """What is in use, and what couldn't be seen."""
 
 
 class Code(enum.Enum):
@@ -49,10 +46,10 @@ class CodedFinding:
     """One finding.
 
     Attributes:
-        code: which one.
-        where: what it is about, such as a broker, or a topic and partitions.
-        why: what was found, and why it matters.
-        action: what to do.
+        code: Its kind.
+        where: The subject, such as a broker, or a topic and partitions.
+        why: The observation, and why it matters.
+        action: What to do.
     """
 
     code: Code
@@ -62,7 +59,7 @@ class CodedFinding:
 
     @property
     def cause(self) -> str | None:
-        """What it is a consequence of, such as "broker 2 is missing"; None: see `why`."""
+        """The common cause with other findings, such as "broker 2 is missing"; None: see `why`."""
         return None
 
     def as_row(self) -> dict[str, str]:
@@ -80,9 +77,9 @@ F = TypeVar("F", bound=CodedFinding)
 
 
 def by_cause(findings: Iterable[F]) -> list[list[F]]:
-    """Return the findings in groups of the same cause, each by itself that has none.
+    """Return the findings in groups of the same cause; one without a cause is a group of its own.
 
-    The order is kept: that of a group is its first one's.
+    A group has the place of its first finding.
     """
     groups: dict[object, list[F]] = {}
     for number, finding in enumerate(findings):
@@ -96,7 +93,7 @@ def is_healthy(findings: Iterable[CodedFinding]) -> bool:
 
 
 def in_order(findings: Iterable[F]) -> list[F]:
-    """Return findings with codes of one class in the order of these, then by place."""
+    """Return findings with codes of one class in the order of the codes, then by place."""
     found = list(findings)
     order = {code: number for one in found[:1] for number, code in enumerate(type(one.code))}
     return sorted(found, key=lambda finding: (order[finding.code], finding.where))
@@ -107,12 +104,10 @@ def report(
     width: int,
     paint: Callable[[Severity, str], str] = lambda severity, text: text,
 ) -> str:
-    """Return the findings as paragraphs.
-
-    Findings of the same cause, such as a dead broker, are one paragraph.
+    """Return the findings as paragraphs; findings of the same cause are one paragraph.
 
     Args:
-        findings: what was found.
+        findings: the findings.
         width: the columns of the longest line, unless a name is longer: names are never broken.
         paint: gives the name of a severity its colour (default: none).
     """

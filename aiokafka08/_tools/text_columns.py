@@ -1,9 +1,7 @@
-"""How many columns of a terminal a text takes, and texts that fit into a number of them. Pure.
+"""The width of texts in columns of a terminal, and texts that fit into a number of them. Pure.
 
-Tables and notes of the command line and the doctor's report use it.
-
-Invariant: what is compared with a width is columns, never a number of characters: Chinese and
-Japanese characters take two columns, combining characters none.
+Invariant: a width is in columns, never a number of characters: Chinese and Japanese characters take
+two columns, combining characters none.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ def text_width(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
+    # Only for other texts: the import takes time.
     from rich.cells import cell_len
 
     return cell_len(text)
@@ -35,18 +34,17 @@ def cut(text: str, width: int) -> str:
 def wrap(text: str, width: int, first: str = "", others: str = "") -> list[str]:
     """Return the lines of a text, none longer than `width` columns unless one word is.
 
-    Several spaces stay as they are where no line ends.
-
     Args:
         text: the text; a line break counts as a space.
         width: columns of a line.
-        first: what the first line begins with (default "").
-        others: what the other lines begin with (default "").
+        first: the beginning of the first line (default "").
+        others: the beginning of the other lines (default "").
     """
     lines: list[str] = []
     line, columns = first, text_width(first)
     has_word = False
     for spaces, word in re.findall(r"(\s*)(\S+)", text):
+        # Several spaces stay as they are where no line ends.
         gap = " " * len(spaces) if has_word else ""
         if has_word and columns + len(gap) + text_width(word) > width:
             lines.append(line)

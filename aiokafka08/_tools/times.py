@@ -1,17 +1,9 @@
 """Parse times and durations of the command line. Pure: callers pass the present time.
 
-| a time | |
-|---|---|
-| `2026-11-22T10:30:00Z`, `2026-11-22T10:30`, `2026-11-22` | ISO 8601; without an offset from UTC it is local time |
-| `-1h`, `-1h30m`, `-2d` | so long ago |
-| `now` | |
-| `1469000000000` | milliseconds since the epoch |
-
-| a duration | |
-|---|---|
-| `500ms`, `90s`, `5m`, `1h30m`, `2d`, `1w` | numbers with units |
-| `P7D`, `PT1H30M` | ISO 8601, without months and years |
-"""  # noqa: E501
+Invariant: each form means one time: ISO 8601 (local time without an offset from UTC), a duration
+ago (`-1h30m`), `now`, or milliseconds since the epoch. Durations are numbers with units (`1h30m`)
+or ISO 8601 without months and years (`P7D`).
+"""
 
 from __future__ import annotations
 
@@ -29,8 +21,8 @@ _UNIT_MS: Final = {
     "d": 86_400_000,
     "w": 604_800_000,
 }
+# 285,000 years: more is a mistake, and doesn't fit into the integers of later calculations.
 _MAX_DURATION_MS: Final = 2**53
-"""285,000 years: more is no duration but a mistake, and doesn't fit into what it is used for."""
 _SIMPLE: Final = re.compile(r"(?:[0-9]+(?:\.[0-9]+)?(?:ms|[smhdw]))+")
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|[smhdw])")
 _ISO: Final = re.compile(
@@ -80,6 +72,7 @@ def parse_duration(option: str, text: str) -> int:
 def _time_ms(text: str, now_ms: int) -> int | None:
     if text == "now":
         return now_ms
+    # More digits are a mistake, such as nanoseconds.
     if re.fullmatch("[0-9]{1,15}", text):
         return int(text)
     if text.startswith("-"):
@@ -109,5 +102,5 @@ def show_time(timestamp_ms: int) -> str:
     try:
         shown = datetime.datetime.fromtimestamp(timestamp_ms / 1000, datetime.UTC)
     except (ValueError, OverflowError, OSError):
-        return f"{timestamp_ms} ms"
+        return f"{timestamp_ms} ms"  # the calendar has no such time
     return shown.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,19 +1,6 @@
 """`BridgeConfig`: the TOML file of a bridge, parsed and checked.
 
-    name = "old-to-new"
-    [source]
-    bootstrap = "old1:9092"
-    zookeeper = "zk1:2181"
-    [target]
-    bootstrap = "new1:9092"
-    [topics]
-    include = ["orders", "clicks-.*"]
-    [groups]
-    include = ["billing"]
-    store = "auto"
-
-`SECTIONS` has every key with its default; `read_config` is the entry. `renames_first` adds the
-rules of `--rename` of the command line.
+`SECTIONS` has every key with its default; `read_config` is the entry.
 
 Invariant: no secret is in a `repr()`.
 """
@@ -67,63 +54,56 @@ OnLoss = Literal["stop", "skip"]
 Timestamps = Literal["keep", "now"]
 
 MOST_PRODUCERS: Final = 64
-"""The most transactional ids of a bridge; each start initialises all that were ever in use."""
+# Each start initialises all transactional ids that were ever in use, so their number is bounded.
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]([a-zA-Z0-9._-]{0,98}[a-zA-Z0-9_-])?")
 
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """The cluster to copy from.
-
-    `bootstrap` and `zookeeper` are addresses (`zookeeper` None: groups and topics in ZooKeeper are
-    out of reach); `zookeeper_check` and `zookeeper_options` are the clients' options; `network` are
-    arguments of each client of this package, without the address; `alias` names the cluster in
-    MirrorMaker 2's topics. `properties` are what `network` and `tls` were read from, by Java's
-    names.
-    """
+    """The cluster to copy from."""
 
     bootstrap: str
+    # None: groups and topics in ZooKeeper are out of reach.
     zookeeper: str | None
     zookeeper_check: ZookeeperCheck
+    # Names the cluster in MirrorMaker 2's topics.
     alias: str
+    # Arguments of each client of this package, without the address.
     network: Mapping[str, Any]
     tls: TlsOptions | None
+    # By Java's names: the source of `network` and `tls`.
     properties: Mapping[str, str] = field(repr=False)
     zookeeper_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetConfig:
-    """The cluster to copy to.
-
-    `properties` are librdkafka's and go to each of its clients. `compression` is that of what the
-    bridge writes. `replication_factor` -1 is the target's default, `topic_config` are settings of
-    each topic that the bridge creates; they override those that come from the source.
-    """
+    """The cluster to copy to."""
 
     bootstrap: str
     compression: str
+    # -1 is the target's default.
     replication_factor: int
+    # For each topic that the bridge creates; they override the settings that come from the source.
     topic_config: Mapping[str, str]
+    # librdkafka's, for each of its clients.
     properties: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupsConfig:
-    """The groups whose offsets are translated; a pattern matches the whole name.
-
-    `store` says where they are at the source, `file` has them if it is "file". `continuous`
-    translates them every `interval_s` seconds while the bridge runs. `rewind` allows that a group's
-    offset goes back.
-    """
+    """The groups whose offsets are translated."""
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...]
+    # Where the source keeps the offsets; `file` has them if it is "file".
     store: GroupSource
     file: Path | None
+    # Translate the offsets every `interval_s` seconds while the bridge runs.
     continuous: bool
     interval_s: float
+    # Whether a group's offset may go back.
     rewind: bool
 
     def includes(self, group: str) -> bool:
@@ -133,28 +113,28 @@ class GroupsConfig:
 
 @dataclass(frozen=True, slots=True)
 class CopyConfig:
-    """How records are copied.
-
-    `producers` is the number of transactional ids. A transaction ends at `transaction_records`, at
-    `transaction_bytes` of keys and values, or at `transaction_s`. `rate` is the limit in bytes per
-    second, None for none. `refresh_s` is the longest time between two looks (`look_s`).
-    `recommit_s` is the time after which a position that hasn't moved is committed again. `start` is
-    where a partition begins that was never copied. `outage_s` is how long a cluster may be away
-    until the run fails.
+    """How records are copied. Sizes are in bytes; `rate` is in bytes per second, None for no
+    limit.
     """
 
+    # The number of transactional ids.
     producers: int
+    # A transaction ends at the first of these three limits.
     transaction_records: int
     transaction_bytes: int
     transaction_s: float
     rate: float | None
     timestamps: Timestamps
     on_loss: OnLoss
+    # Where a partition begins that was never copied.
     start: Literal["earliest", "latest"]
     fetch_bytes: int
     buffer_bytes: int
+    # The longest time between two looks for new topics and leaders (`look_s`).
     refresh_s: float
+    # Group offsets expire at the target, so an idle position is committed again after this time.
     recommit_s: float
+    # How long a cluster may be away before the run fails.
     outage_s: float
 
     @property
@@ -165,7 +145,7 @@ class CopyConfig:
 
 @dataclass(frozen=True, slots=True)
 class BridgeConfig:
-    """A checked bridge file. `listen` is the address of /metrics and /healthz, None for none."""
+    """A checked bridge file."""
 
     name: str
     source: SourceConfig
@@ -173,6 +153,7 @@ class BridgeConfig:
     topics: TopicMap
     groups: GroupsConfig
     copy: CopyConfig
+    # The address of /metrics and /healthz, None for none.
     listen: str | None
     path: Path
 
@@ -188,7 +169,7 @@ class BridgeConfig:
 
     @property
     def offsets_topic(self) -> str:
-        """The topic of the target that has the exact runs of offsets."""
+        """The topic of the target with the exact runs of offsets."""
         return f"aiokafka08-bridge.{self.name}.offsets"
 
     @property
@@ -268,7 +249,7 @@ SECTIONS: Final[Sections] = {
         "outage_s": Key(seconds(1, 86400 * 30), 86400.0),
     },
 }
-"""Section → key → its check and default."""
+# Section → key → its check and default.
 
 
 _first_rules: ContextVar[tuple[RenameRule, ...]] = ContextVar("first_rules", default=())
@@ -276,12 +257,9 @@ _first_rules: ContextVar[tuple[RenameRule, ...]] = ContextVar("first_rules", def
 
 @contextmanager
 def renames_first(rules: Sequence[RenameRule]) -> Iterator[None]:
-    """Let `read_config` put rules in front of those of the file, while the block runs.
+    """Let `read_config` put the rules of the command line in front of those of the file.
 
-    So each command that reads the file maps topics by the same rules.
-
-    Args:
-        rules: those of the command line, in its order.
+    So each command that reads the file maps topics by the same rules while the block runs.
     """
     token = _first_rules.set(tuple(rules))
     try:
@@ -294,7 +272,7 @@ def read_config(path: Path) -> BridgeConfig:
     """Read and check the file of a bridge, with the rules of `renames_first`.
 
     Raises:
-        IllegalArgumentError: it can't be read, isn't TOML, or a key or value is wrong.
+        IllegalArgumentError: the file can't be read or isn't TOML, or a key or value is wrong.
     """
     config = parse_config(read_file(path, "the TOML file of a bridge"), path)
     rules = (*_first_rules.get(), *config.topics.rename)
@@ -306,11 +284,10 @@ def parse_config(text: str, path: Path = Path("bridge.toml")) -> BridgeConfig:
 
     Args:
         text: TOML.
-        path: where it came from: for errors, and for the paths in it, which are relative to its
-            folder (default "bridge.toml").
+        path: the file's path for errors; paths in the text are relative to its folder.
 
     Raises:
-        IllegalArgumentError: it isn't TOML, or a key or value is wrong.
+        IllegalArgumentError: the text isn't TOML, or a key or value is wrong.
     """
     with named(path):
         return _config(check_sections(text, SECTIONS), path)
@@ -390,6 +367,7 @@ def _source(values: Mapping[str, Any]) -> SourceConfig:
     )
 
 
+# Exactly-once depends on these, so the bridge sets them itself.
 _OWNED_PROPERTIES: Final = frozenset(
     {
         "acks", "bootstrap.servers", "client.id", "compression.codec", "compression.type",
@@ -397,7 +375,6 @@ _OWNED_PROPERTIES: Final = frozenset(
         "metadata.broker.list", "partitioner", "request.required.acks", "transactional.id",
     }
 )  # fmt: skip
-"""Properties of librdkafka that the bridge sets itself: exactly-once depends on them."""
 
 
 def _target(values: Mapping[str, Any]) -> TargetConfig:

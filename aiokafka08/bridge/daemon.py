@@ -1,15 +1,9 @@
-"""`run_bridge`: sessions one after the other, until there is nothing left to do or to hope for.
+"""`run_bridge`: run one session after the other, until the copy ends or an outage lasts too long.
 
-A session that fails because a cluster is away is followed by another one, after a pause that grows
-to ten seconds, until the outage has lasted for `copy.outage_s` (60 seconds with `until_caught_up`).
-It lasts until a session commits something, or has nothing to copy for a minute: a session that only
-begins ends no outage.
+An outage begins with the first failed session and ends when a session commits something, or has had
+nothing to copy for a minute: a session that only begins ends no outage.
 
-A full garbage collection visits each object of the process, and holds the event loop meanwhile:
-15 to 25 ms of CPU time with the objects of imports. So collections leave out what exists at the
-start, and the one that is made there visits young objects only.
-
-Invariant: a process that a newer start has fenced ends: `BridgeFencedError` is never ridden out.
+Invariant: a process that a newer start has fenced ends: `BridgeFencedError` is never retried.
 """
 
 from __future__ import annotations
@@ -50,6 +44,7 @@ from aiokafka08.errors import (
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
+# Another session can't help against these.
 _FINAL: Final = (
     BridgeFencedError,
     BridgeError,
@@ -57,10 +52,10 @@ _FINAL: Final = (
     KafkaConfigurationError,
     UnsupportedVersionError,
 )
+# How long a cluster may be away from a run that isn't a daemon.
 _OUTAGE_OF_ONE_RUN_S: Final = 60.0
-"""How long a cluster may be away from a run that isn't a daemon."""
+# A session that had nothing to copy counts as a success once it has lasted for this time.
 _STEADY_S: Final = 60.0
-"""How long a session must have lasted that had nothing to copy, so that it counts as a success."""
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 10.0
 
@@ -80,21 +75,23 @@ async def run_bridge(
 
     Args:
         config: the file of the bridge.
-        status: updated as the copy goes on.
-        until_caught_up: True ends as soon as all that the source has at the start is committed
+        status: updated while the bridge copies.
+        until_caught_up: True ends when everything that the source has at the start is committed
             (default False).
         on_commit: called after each commit, in the event loop (default None).
         new_session: makes the sessions.
-        check_target: raises if the target can't be one.
+        check_target: raises if the bridge can't copy to the target.
 
     Raises:
         BridgeFencedError: a newer start has taken over.
-        BridgeError: something has to be changed by hand.
+        BridgeError: the bridge or a cluster needs a change by hand.
         UnsupportedVersionError: the target is below 0.11.
-        KafkaError: a cluster has been away for `copy.outage_s`, or refuses what can't work later.
+        KafkaError: a cluster has been away for `copy.outage_s`, or has refused the start for good.
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
     """
     import_confluent()  # its objects are left out too
+    # A full collection visits each object of the process and blocks the event loop meanwhile, so it
+    # leaves out the objects of the imports.
     with older_objects_left_out():
         progress = asyncio.create_task(ProgressLog(config, status).follow(), name="bridge progress")
         try:
@@ -173,12 +170,11 @@ async def _run_sessions(
 
 
 def _return_memory() -> None:
-    """Free the ended session, and give its memory back to the system.
-
-    A session is in reference cycles, so the garbage collector frees it. glibc keeps freed memory in
-    arenas, up to eight for each processor, which the threads share. librdkafka has new threads in
-    each session, so without this the memory that glibc keeps grows from session to session.
-    """
+    """Free the ended session, and give its memory back to the system."""
+    # A session is in reference cycles, so only the garbage collector frees it. It visits young
+    # objects only, since `run_bridge` has frozen the others.
     gc.collect()
+    # glibc keeps freed memory in arenas, up to eight per processor, which threads share. librdkafka
+    # starts new threads in each session, so this memory would grow from session to session.
     if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
         libc.malloc_trim(0)

@@ -1,4 +1,7 @@
-"""The errors of a bridge: which of them end the run, and which are ridden out."""
+"""The errors of a bridge.
+
+`daemon` retries retriable ones; `BridgeError` and `BridgeFencedError` end the run.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from aiokafka08.errors import KafkaError
 
 
 class BridgeError(KafkaError):
-    """The bridge can't go on until somebody changes something; the text says what."""
+    """The bridge has stopped until a change that the error's text names."""
 
 
 class BridgeFencedError(KafkaError):

@@ -1,14 +1,8 @@
 """Copy large histories with Spark, exactly once: by `kafka08` and the bridge's transactions.
 
-    from aiokafka08.bridge.config import read_config
-    from aiokafka08.bridge.spark_copy import copy_with_spark
-    copy_with_spark(spark, read_config("bridge.toml"))
-
-The driver claims the bridge and reads its positions, as `bridge run` does at its start
-(`copy.copy_session`). Each round reads from the positions to the ends of the logs, with one Spark
-job per producer of the bridge. A job has one task, which writes its rows by `spark_task`, in the
-transactions that hold the positions, too. So a round needs no checkpoint, and `bridge run` of the
-same file goes on where the last job ended.
+Each round reads from the positions to the ends of the logs, with one Spark job per producer of the
+bridge. A job's only task writes rows and positions in the same transactions (`spark_task`), so a
+round needs no checkpoint, and `bridge run` of the same file continues where the last job ended.
 
 Invariant: a partition of the source is always written with the transactional id that
 `claims.producer_of` gives it. So a task that Spark took for dead is fenced before another one reads
@@ -59,7 +53,8 @@ def copy_with_spark(
 ) -> dict[TopicPartition, int]:
     """Copy all that the source has now, and return the positions behind it.
 
-    It may be killed and started again at any time: it goes on at the last commit. A newer start of
+    The call may be killed and repeated at any time: it continues at the last commit. A newer start
+        of
     the same bridge, with Spark or by `bridge run`, fences it.
 
     Args:
@@ -73,7 +68,7 @@ def copy_with_spark(
     Raises:
         IllegalArgumentError: `records_per_round` is below 1.
         BridgeFencedError: a newer start has taken over.
-        BridgeError: something has to be changed by hand.
+        BridgeError: the bridge or a cluster needs a change by hand.
         UnsupportedVersionError: the target is below 0.11.
         KafkaError: a cluster doesn't respond, or the source has lost messages.
         PySparkException: a job failed, after Spark's own retries.
@@ -89,6 +84,7 @@ def copy_with_spark(
     prepared = _run(_prepare(config, run))
     _log.info("%s: Spark copies %d partitions", config.client_id, len(prepared.positions))
     ends = _run(_log_ends(config, list(prepared.positions)))
+    # Positions move only behind committed rounds: a round that fails is read again.
     positions = {tp: at for tp, (_, at) in prepared.positions.items()}
     while wanted := plan_round(positions, ends, records_per_round):
         parts = divide(config, run, prepared, wanted)
@@ -107,7 +103,7 @@ def copy_with_spark(
 def plan_round(
     positions: Positions, ends: Positions, most: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return which offsets a round reads, from the first to before the end; {} at the end.
+    """Return the offsets that a round reads, from the first to before the end; {} at the end.
 
     Args:
         positions: the next offset of each partition.
@@ -184,6 +180,7 @@ def _copy_part(spark: SparkSession, part: SparkPart, sink: str) -> None:
 async def _prepare(config: BridgeConfig, run: BridgeRun) -> PreparedCopy:
     await refuse_old_target(config)
     status = CopyStatus()
+    # The session's claim fences older starts, so no other process moves these positions.
     prepared = await CopySession(config, status, run).prepare()
     problems = [*status.stopped.values(), *status.refused_topics.values()]
     if problems:
@@ -213,6 +210,6 @@ async def _check_owner(config: BridgeConfig, run: BridgeRun) -> None:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine in a thread: a notebook has an event loop of its own."""
+    # In a thread, since a notebook has an event loop of its own.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()

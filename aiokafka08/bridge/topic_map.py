@@ -1,8 +1,9 @@
-"""`TopicMap`: which topics of the source are copied, and under which name. Pure.
+"""`TopicMap`: which topics of the source are copied, and their names at the target. Pure.
 
-Invariant: the map depends on a topic's name alone, so every part of the bridge (copy, groups,
-verification) sees the same pairs. Two topics of the source never share a topic of the target:
-`pairs` refuses that.
+Invariants:
+- The map depends on a topic's name alone, so every part of the bridge (copy, groups, verification)
+  sees the same pairs.
+- Two topics of the source never share a topic of the target (`pairs`).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _OWN_PREFIX: Final = "aiokafka08-bridge."
 
 @dataclass(frozen=True, slots=True)
 class RenameRule:
-    """Give the topics whose whole name matches `pattern` the name `to`, such as `old.\\1`."""
+    """Rename topics whose whole name matches `pattern` to `to`, such as `old.\\1`."""
 
     pattern: re.Pattern[str]
     to: str
@@ -55,17 +56,13 @@ class TopicMap:
         return NamePatterns(self.include, self.exclude).includes(topic)
 
     def appends(self, topic: str) -> bool:
-        """Return whether a topic of the source is copied behind messages that aren't its own."""
+        """Return whether the copy of a topic may go behind messages of another writer."""
         return any(pattern.fullmatch(topic) for pattern in self.append)
 
     def mismatch(self, topics: Iterable[str]) -> str | None:
         """Return which patterns match no topic of the source, or that all topics are excluded.
 
-        Args:
-            topics: those of the source.
-
-        Returns:
-            What is wrong, with the topics that were found; None if nothing is.
+        The text has the topics that were found; None if nothing is wrong.
         """
         names = [topic for topic in topics if not _is_internal(topic)]
         if patterns := unmatched(self.include, names):
@@ -93,7 +90,7 @@ class TopicMap:
         return topic
 
     def pairs(self, topics: Iterable[str]) -> dict[str, str]:
-        """Return source name → target name of those topics that are copied, sorted.
+        """Return source name → target name of the topics that are copied, sorted.
 
         Raises:
             IllegalArgumentError: two topics would get the same name, or one an illegal name.
@@ -124,11 +121,13 @@ def rename_rule(option: str, pattern: str, to: str) -> RenameRule:
     """Return a checked rule.
 
     Raises:
-        IllegalArgumentError: the pattern isn't a regular expression, or `to` refers to a group that
-            it doesn't have.
+        IllegalArgumentError: the pattern isn't a regular expression, or `to` names a group that the
+            pattern doesn't have.
     """
     rule = RenameRule(compile_pattern(option, pattern), to)
     try:
+        # The empty alternative always matches, so `to` is expanded and checked without a topic's
+        # name.
         re.compile(f"(?:{pattern})|").sub(to, "")
     except (re.error, IndexError) as error:
         raise IllegalArgumentError(

@@ -1,4 +1,4 @@
-"""Words in texts that users read."""
+"""Phrases in texts that users read: counts, durations, sizes and lists of names."""
 
 from __future__ import annotations
 
@@ -7,21 +7,16 @@ from typing import Final
 
 from aiokafka08._core.names import did_you_mean, glob_hint
 
+# The guarantee of a copy, for logs and pages.
 GUARANTEE: Final = "exactly once: records, exact offsets and positions are in one transaction"
-"""What a copy guarantees."""
+# The most names in a text.
 NAMES: Final = 5
-"""How many names a text has at most."""
+# The most names in a text from which the user chooses one.
 _FOUND_NAMES: Final = 30
-"""How many names a text has at most to choose from."""
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 group" or "2 groups".
-
-    Args:
-        number: how many.
-        noun: in the singular; the plural has an "s".
-    """
+    """Return a number with its noun, such as "1 group" or "2 groups"."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -51,15 +46,15 @@ def some_of(names: Sequence[str], most: int = NAMES, separator: str = ", ") -> s
 
     Args:
         names: in the order in which they are shown.
-        most: how many are shown (default 5).
-        separator: what is between two (default ", "); another for texts with commas.
+        most: how many are shown.
+        separator: another one for names with commas.
     """
     more = f"{separator}and {len(names) - most} more" if len(names) > most else ""
     return separator.join(names[:most]) + more
 
 
 def nothing_matches(noun: str, patterns: Sequence[str], names: Iterable[str]) -> str:
-    """Return which patterns of `[topics]` or `[groups]` match nothing, and what may be meant.
+    """Return the patterns of `[topics]` or `[groups]` that match nothing, with similar names.
 
     Args:
         noun: "topic" or "group".
@@ -82,12 +77,9 @@ def equal_text(number: int) -> str:
 
 
 def committed_text(moved: int, same: int, side: str) -> str:
-    """Return how many offsets of groups were committed.
+    """Return how many offsets of groups were committed, and how many (`same`) were there before.
 
-    Args:
-        moved: how many were.
-        same: how many were there before.
-        side: the cluster: "target" or "source".
+    `side` is "target" or "source".
     """
     text = f"{counted(moved, 'offset')} committed at the {side}"
     if same:

@@ -7,12 +7,7 @@
 Options, columns and the JSON of offsets are those of Spark's own Kafka source.
 
 Invariant: `offsets`, `properties`, `options` and `planning` are pure: they import neither pyspark
-nor `aiokafka08._core.net`. Importing this module doesn't import pyspark; calling `register` or
-accessing a class of `__all__` does.
-
-Spark calls the classes in `source`, `reader`, `stream` and `writer`. In Spark's driver process they
-send requests to the cluster through the module `driver`; in tasks, `reader` and `writer` use a
-router and a producer of their own. `workers` lets these processes import the package.
+nor `aiokafka08._core.net`. Importing this module doesn't import pyspark.
 """
 
 from __future__ import annotations
@@ -40,7 +35,7 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
     """Register the format `kafka08` in a session.
 
     Queries combine small ranges of offsets until there are about two tasks for each core. The
-    number of cores is what the session says now: `spark.sql.leafNodeDefaultParallelism`, or
+    number of cores is the session's at this call: `spark.sql.leafNodeDefaultParallelism`, or
     `spark.default.parallelism`, or `SparkContext.defaultParallelism`.
 
     Args:
@@ -69,7 +64,8 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
         data_source = _source().Kafka08DataSource
     parallelism = _default_parallelism(spark, context)
     if parallelism is not None:
-        # Spark's planner process doesn't know it. The class is pickled with this attribute.
+        # Spark's planner process doesn't know the parallelism. The class is pickled with this
+        # attribute.
         data_source = type(data_source.__name__, (data_source,), {"parallelism": parallelism})
     spark.dataSource.register(data_source)
 

@@ -1,18 +1,12 @@
 """Request partitions and offsets from the cluster with blocking calls, and connect tasks to it.
 
 Spark calls the data source from threads that run no event loop. `BlockingClient` owns an event loop
-that runs only during a call; its connections and metadata stay open between calls. `DriverClient`
-uses it on the Spark driver: which partitions exist, where their logs begin and end, and which
-offset a timestamp stands for. `fetch_message_sets` and `message_set_reader` apply the query's
-options to `_core.ranges.range_reader` and to the decoder.
+that runs only during a call; `DriverClient` uses it on the Spark driver.
 
 Invariant: once connected and without retries, a call of `DriverClient` costs one Metadata request,
-or one ListOffsets request per broker, however many partitions there are. A search by timestamp
-sends up to three ListOffsets requests per broker, and Fetch requests for partitions whose broker
-has no timestamp index. No call creates a topic.
-
-Called by `reader` and `stream`; `writer` uses `executor_ssl_context` and `task_network`. `planning`
-decides what the offsets mean.
+or one ListOffsets request per broker, however many partitions there are; a search by timestamp
+costs up to three per broker, and Fetch requests for partitions whose broker has no timestamp index.
+No call creates a topic.
 """
 
 from __future__ import annotations
@@ -61,10 +55,10 @@ _log: Final = logging.getLogger("aiokafka08.spark")
 
 T = TypeVar("T")
 
+# How many logs are searched for a timestamp at the same time.
 _MAX_CONCURRENT_SCANS: Final = 8
-"""Partitions whose logs are searched for a timestamp at the same time."""
+# How many records are decoded at a time in such a search.
 _SCAN_RECORDS: Final = 4096
-"""Records decoded at a time during such a search."""
 
 
 def executor_ssl_context(tls: TlsOptions | None) -> ssl.SSLContext | None:
@@ -74,15 +68,15 @@ def executor_ssl_context(tls: TlsOptions | None) -> ssl.SSLContext | None:
 
 
 def task_network(network: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a client, with the keytab's path on this machine.
-
-    A file of `--files` is in the working directory on YARN and Kubernetes, but elsewhere only in a
-    folder that Spark names. To the driver's process of a stream it names one below that, which
-    isn't there.
-    """
+    """Return the arguments of a client, with the keytab's path on this machine."""
     keytab = network.get("sasl_kerberos_keytab")
     if keytab is None or os.path.exists(keytab):
         return dict(network)
+    # A file of `--files` is in the working directory on YARN and Kubernetes, but elsewhere only in
+    # a
+    # folder that Spark names. To the driver's process of a stream it names a folder below that,
+    # where
+    # the file isn't.
     from pyspark import SparkFiles
 
     named = SparkFiles.getRootDirectory()
@@ -108,7 +102,7 @@ def network_config(client: ClientProperties) -> NetConfig:
 
 
 def name_start_options(error: NoBrokersAvailable, limit_s: float) -> None:
-    """Let the error of a start say which of Spark's options to correct."""
+    """Name the Spark options to correct in the error of a start."""
     error.args = (
         f"{error.text}. In Spark: correct the option kafka.bootstrap.servers, or raise "
         f"kafka.request.timeout.ms={limit_s * 1000:.0f}, which limits the wait for a first broker",
@@ -116,11 +110,11 @@ def name_start_options(error: NoBrokersAvailable, limit_s: float) -> None:
 
 
 class _PausingLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock stands still while the loop doesn't run.
+    """An event loop whose clock stands still while the loop doesn't run."""
 
-    Spark may process a batch for minutes before it calls for the next one. That isn't time without
-    progress: neither the timeouts of requests in flight nor those of ranges may end in it.
-    """
+    # Spark may process a batch for minutes before it calls for the next one. That isn't time
+    # without
+    # progress: neither the timeouts of requests in flight nor those of ranges may end in it.
 
     def __init__(self) -> None:
         self._stopped_at: float | None = None
@@ -148,7 +142,7 @@ class BlockingClient:
 
     Args:
         client: the options `kafka.*`.
-        leaders: start with what another client knows, without a Metadata request.
+        leaders: start with the metadata of another client, without a Metadata request.
     """
 
     def __init__(self, client: ClientProperties, leaders: PartitionLeaders | None = None) -> None:
@@ -187,23 +181,19 @@ class BlockingClient:
 
 
 class DriverClient:
-    """The driver's view of the cluster. It retries as `fetchOffset.*` says.
-
-    The first connection of a new query isn't retried: its start has tried each address again and
-    again, for as long as `kafka.request.timeout.ms`, and a wrong one stays wrong.
-    """
+    """The driver's view of the cluster. It retries as `fetchOffset.*` says."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._client: BlockingClient | None = None
-        self._was_connected = False  # so the addresses are right, whatever fails
+        self._was_connected = False  # the addresses are right then, whatever fails
         self._is_resumed = False
         self._has_warned = False  # that no partition is selected
 
     def resume(self) -> None:
         """Retry the first connection too: the query continues, so its addresses were right.
 
-        An error that only the user can mend still ends the first call (see `is_for_the_user`).
+        An error that only the user can correct still ends the first call (see `is_for_the_user`).
         """
         self._is_resumed = True
 
@@ -333,10 +323,6 @@ class DriverClient:
     ) -> ResolvedOffsets:
         """Return the offset of the first message at or after a timestamp, for each partition.
 
-        Brokers from 0.10.1 on look it up in their index. Older ones only name the segment; the
-        driver then reads from the start of that segment up to the message. That needs messages
-        with timestamps, which only 0.10.0 has among these brokers.
-
         Args:
             bound: the timestamps.
             partitions: the partitions to look up; `bound` has a timestamp for each of them.
@@ -382,6 +368,9 @@ class DriverClient:
                     self._was_connected = True
                 return self._client.run(work(self._client.router))
             except KafkaError as error:
+                # The first connection of a new query isn't retried: its start has tried each
+                # address again and
+                # again, for as long as `kafka.request.timeout.ms`, and a wrong one stays wrong.
                 may_pass = self._was_connected or (self._is_resumed and not is_for_the_user(error))
                 if not (error.retriable and retries_left and may_pass):
                     raise
@@ -395,10 +384,9 @@ class DriverClient:
         raise AssertionError("not reached")
 
     def _attempts(self) -> Iterator[int]:
-        """Yield the number of retries left for each attempt, with a sleep between attempts.
-
-        `_core.net.retry` doesn't fit: Spark's options limit the number of retries, not their time.
-        """
+        """Yield the number of retries left for each attempt, with a sleep between attempts."""
+        # `_core.net.retry` doesn't fit: Spark's options limit the number of retries, not their
+        # time.
         for retries_left in range(self._options.fetch_offset_retries, -1, -1):
             yield retries_left
             time.sleep(self._options.fetch_offset_interval_s)
@@ -504,7 +492,7 @@ async def _offsets_by_time(
     latest: PartitionOffsets,
     start: bool,
 ) -> ResolvedOffsets:
-    """Do the work of `DriverClient.by_time`."""
+    """Return the offsets of `DriverClient.by_time`."""
     strategy = options.no_match_strategy
     listed = await offsets_for_times(router, timestamps)
     exact = {
@@ -517,13 +505,17 @@ async def _offsets_by_time(
     async def search(tp: TopicPartition) -> int:
         where = f"{option}={timestamps[tp]}: topic {tp.topic!r}, partition {tp.partition}"
         segment = listed[tp]
+        # Brokers from 0.10.1 on have an index by time. Older ones only name the segment, which is
+        # read from
+        # its start up to the message. That needs timestamps, which only 0.10.0 has among these
+        # brokers.
         if segment is not None:
             async with scans:
                 offset, has_timestamps = await _scan(
                     router, options, tp, timestamps[tp], segment.offset, latest[tp]
                 )
             if not has_timestamps:
-                # The begin of a segment is too early for an end: it would leave out rows.
+                # The beginning of a segment is too early for an end: it would leave out rows.
                 if not start:
                     raise IllegalArgumentError(
                         f"{where}: the messages have no timestamps (message format 0), so a query "
@@ -550,7 +542,7 @@ async def _offsets_by_time(
         async with asyncio.TaskGroup() as group:
             tasks = {tp: group.create_task(search(tp)) for tp in timestamps if tp not in exact}
     except ExceptionGroup as failed:
-        # One error is enough: it has the detail, and says if a retry can help.
+        # One error is enough: it has the detail, and shows whether a retry can help.
         raise failed.exceptions[0] from None
     return exact | {tp: task.result() for tp, task in tasks.items()}
 

@@ -1,15 +1,13 @@
-r"""Compile the regular expressions of `subscribePattern`, which are Java's.
-
-Pure. Spark's own source finds the pattern anywhere in a topic's name (`java.util.regex`, `find`).
+r"""Compile the regular expressions of `subscribePattern`, which are Java's. Pure.
 
 Invariant: in each legal topic name (ASCII letters, digits, ".", "_", "-") the compiled pattern
 finds what Java finds, or `compile_java_pattern` raises an error that names the construct. So only
 syntax that means the same in both languages passes. Two constructs are rewritten: \Q…\E and
 (?<name>…). Refused are, among others, classes in classes and && in them, \p{…}, back-references,
 and flags other than i, m and s, or in the middle.
-
-Called by `options` and `planning`. tests/spark/test_java_pattern.py compares with Java.
 """
+
+# Spark's own source finds the pattern anywhere in a topic's name (`java.util.regex`, `find`).
 
 from __future__ import annotations
 

@@ -1,12 +1,9 @@
 """Convert offsets between Spark's JSON and `TopicPartition` keys, for options and checkpoints.
+Pure.
 
-Pure: no pyspark, no network. `planning` decides what the offsets mean.
-
-Invariant: `to_checkpoint` writes what Spark's own Kafka source writes, so that either source can
+Invariant: `to_checkpoint` writes the JSON of Spark's own Kafka source, so that either source can
 resume from the checkpoint. An option or a checkpoint of another form raises an error that names the
 option, or says "checkpoint".
-
-Called by `options` (parsing), `stream` (checkpoints), `planning` and `writer` (log lines).
 """
 
 from __future__ import annotations
@@ -23,8 +20,8 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 
 PartitionOffsets = Mapping[TopicPartition, int]
+# topic → partition → offset, as in JSON.
 OffsetDict = dict[str, dict[str, int]]
-"""topic → partition → offset, as in JSON."""
 
 T = TypeVar("T")
 
@@ -109,7 +106,7 @@ def _parse_numbers(option: str, text: str, expected: str, least: int) -> dict[To
 def _numbers_by_partition(
     option: str, text: str, parsed: object, expected: str, least: int
 ) -> dict[TopicPartition, int]:
-    """Return the numbers of a parsed JSON object; `text` is what errors show of it."""
+    """Return the numbers of a parsed JSON object; errors show `text`."""
     numbers: dict[TopicPartition, int] = {}
     if not isinstance(parsed, Mapping):
         raise wrong_value(option, text, "not a JSON object", expected)

@@ -1,14 +1,10 @@
 """Check the options of the format `kafka08`; names, defaults and precedence are those of Spark.
 
-Pure: no pyspark, no network. `read_options` and `write_options` turn the texts that Spark passes
-into frozen dataclasses. `properties` maps the options `kafka.*`, `offsets` parses the JSON of
-offsets, and `planning` decides what the bounds mean for a given log.
+Pure: no pyspark, no network.
 
 Invariant: the case of an option's name doesn't matter. An unknown option, or a wrong value, raises
-an error that has the option, its value and what is expected.
-
-Called by `source`, on the driver, before anything is requested from the cluster. The checked
-options are picklable and travel to the tasks.
+an error that has the option, its value and what is expected. The checked options are picklable and
+travel to the tasks.
 """
 
 from __future__ import annotations
@@ -71,8 +67,8 @@ class TimestampBound:
     timestamps_ms: Mapping[TopicPartition, int] | None = None
 
 
+# Where a query starts or ends.
 QueryBound = LogEnd | OffsetBound | TimestampBound
-"""Where a query starts or ends."""
 
 
 class NoMatchStrategy(enum.Enum):
@@ -132,8 +128,8 @@ class ReadOptions:
     include_headers: bool
     embedded_headers: bool
     client: ClientProperties
+    # A log line for each given option without effect.
     notes: tuple[str, ...]
-    """A log line for each given option without effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +141,12 @@ class WriteOptions:
     partitioner: str | None
     headers: HeadersMode
     client: ClientProperties
+    # A log line for each given option without effect.
     notes: tuple[str, ...]
-    """A log line for each given option without effect."""
 
 
+# The options of a reader with their defaults; None: absent. The default of `startingOffsets` is
+# "latest" in streams, "earliest" in batches.
 READ_OPTIONS: Final[Mapping[str, str | None]] = {
     "assign": None,
     "subscribe": None,
@@ -173,9 +171,8 @@ READ_OPTIONS: Final[Mapping[str, str | None]] = {
     "includeHeaders": "false",
     "headers": None,
 }
-"""The options of a reader with their defaults; None: absent. The default of `startingOffsets` is
-"latest" in streams, "earliest" in batches."""
 
+# The options of a writer with their defaults; None: absent.
 WRITE_OPTIONS: Final[Mapping[str, str | None]] = {
     "topic": None,
     "includeHeaders": "false",
@@ -183,10 +180,9 @@ WRITE_OPTIONS: Final[Mapping[str, str | None]] = {
     "partitioner": None,
     "timestamps": "keep",
 }
-"""The options of a writer with their defaults; None: absent."""
 
+# Options of the query that Spark passes on: `path` comes from `load(path)` and `save(path)`.
 _SPARK_OPTIONS: Final = frozenset({"checkpointlocation", "queryname", "path"})
-"""Options of the query that Spark passes on: `path` comes from `load(path)` and `save(path)`."""
 
 _TIME_UNITS_MS: Final = {
     "us": 0.001,
@@ -205,7 +201,7 @@ def read_options(spark_options: Mapping[str, str], *, streaming: bool | None) ->
     Args:
         spark_options: the options as Spark passes them; names in any case.
         streaming: True for a micro-batch query, which has other defaults and no end. None while
-            Spark hasn't said yet: only what is wrong in both kinds of query raises.
+            the kind of query isn't known: only errors in both kinds are raised.
 
     Raises:
         IllegalArgumentError: an unknown option, or a wrong value.
@@ -302,14 +298,15 @@ def write_options(spark_options: Mapping[str, str]) -> WriteOptions:
 def is_create_table(spark_options: Mapping[str, str]) -> bool:
     """Return True if Spark asks for the columns of a table that it creates.
 
-    It then passes the properties of the table, `provider` among them. A query of the table gets
-    only the options of its WITH clause (Spark 4.2, 4.3), so a table with options is refused.
-
     Raises:
         IllegalArgumentError: a table is being created with an option of this format.
     """
+    # Spark then passes the properties of the table, `provider` among them.
     if "provider" not in {name.lower() for name in spark_options}:
         return False
+    # A query of the table gets only the options of its WITH clause (Spark 4.2, 4.3), so a table
+    # with
+    # options is refused.
     own = {name.lower() for name in (*READ_OPTIONS, *WRITE_OPTIONS)}
     for name in spark_options:
         if name.lower() in own or name.lower().startswith("kafka."):

@@ -1,14 +1,10 @@
-"""Plan what a Spark query reads: partitions, offset ranges, batch limits and lost data.
+"""Plan the ranges of a Spark query: partitions, offset ranges, batch limits and lost data.
 
 Pure: no pyspark, no network, no clock. The rules follow Spark's own Kafka source where it has them.
 
 Invariant: no two ranges of a `QueryPlan` overlap, and each offset between start and end that the
 log still has is in one of them. If the log lacks some of these offsets, or a partition was deleted,
 `losses` has a text that says so; the caller raises or logs it, as `failOnDataLoss` says.
-
-Called by `reader` and `stream`, on the driver, and by the tasks when a log changed after planning
-(`clip_to_log`). `driver` fetches the offsets that the plans need, and `task_plan` divides the
-ranges into tasks.
 """
 
 from __future__ import annotations
@@ -28,8 +24,8 @@ from aiokafka08.structs import TopicPartition
 _MAX_SHOWN_PARTITIONS: Final = 20
 _MAX_SHOWN_OFFSETS: Final = 500
 
+# Offsets of messages. The placeholders -2 (earliest) and -1 (latest) are resolved.
 ResolvedOffsets = dict[TopicPartition, int]
-"""Offsets of messages. The placeholders -2 (earliest) and -1 (latest) are resolved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """What a query reads, and what it has lost."""
+    """The ranges that a query reads, and texts about lost ranges."""
 
     ranges: tuple[OffsetRange, ...]
     losses: tuple[str, ...]
@@ -202,7 +198,7 @@ def plan_micro_batch(
         end: the end of this batch; without partitions that were deleted before it was planned.
         earliest: the first offsets of those partitions of `end` that still exist.
         latest: the offsets after their last messages.
-        topics: what the query selects now; at an earlier start its options may have selected more.
+        topics: the present selection; at an earlier start the options may have selected more.
     """
     ranges: list[OffsetRange] = []
     losses: list[str] = []
@@ -263,13 +259,10 @@ def clip_to_log(
 
 @dataclass(frozen=True, slots=True)
 class ColumnFilter:
-    """Values of one column that a pushed-down filter accepts.
-
-    `intervals` are pairs of the first and the last value, None for no bound. A filter on `topic`
-    has `values` instead.
-    """
+    """Values of one column that a pushed-down filter accepts; a filter on `topic` has `values`."""
 
     column: str
+    # Pairs of the first and the last value, None for no bound.
     intervals: tuple[tuple[int | None, int | None], ...] = ()
     values: frozenset[str] = frozenset()
 
@@ -304,7 +297,7 @@ def apply_filters(
 def _intersect(
     start: int, end: int, interval: tuple[int | None, int | None]
 ) -> tuple[int, int] | None:
-    """Return what the range from `start` to before `end` has in common with an interval."""
+    """Return the intersection of the range from `start` to before `end` with an interval."""
     first, last = interval
     start = start if first is None else max(start, first)
     end = end if last is None else min(end, last + 1)
@@ -352,10 +345,9 @@ def limit_batch(
     earliest: PartitionOffsets,
     max_offsets: int,
 ) -> ResolvedOffsets:
-    """Return the end of a batch of about `max_offsets`, shared in proportion to what is available.
+    """Return the end of a batch of about `max_offsets`, shared in proportion to available offsets.
 
-    Each partition with available offsets gets at least one, so that none starves. The batch may
-    therefore exceed `max_offsets`, by less than one offset per partition.
+    The batch may exceed `max_offsets`, by less than one offset per partition.
     """
     sizes = _available_offsets(start, latest, earliest)
     total = sum(sizes.values())
@@ -364,6 +356,7 @@ def limit_batch(
     end = dict(latest)
     for tp, size in sizes.items():
         first = start.get(tp, earliest.get(tp, 0))
+        # At least one offset of each partition, so that none starves.
         end[tp] = min(latest[tp], first + max(1, max_offsets * size // total))
     return end
 
@@ -430,7 +423,7 @@ def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
 
 def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
     """Return a log line: the lag of a query in total, and the largest lag of a partition."""
-    # Imports asyncio, which planning does without.
+    # This imports asyncio, which planning does without.
     from aiokafka08.telemetry import count_text
 
     lags = {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
@@ -450,7 +443,7 @@ def _where(tp: TopicPartition) -> str:
 
 
 def _advice(missing: Sequence[str], existing: Iterable[str]) -> str:
-    """Return what to do about topics that don't exist."""
+    """Return advice about topics that don't exist."""
     impossible = [name for name in missing if not is_topic_name(name)]
     if impossible:
         names = ", ".join(map(repr, impossible))

@@ -1,13 +1,8 @@
-"""Map the options `kafka.*` of Spark's Kafka source to the settings of this client.
-
-These options have the names and values of the Java clients: `aiokafka08._core.properties` parses
-them. Pure: no pyspark, no network.
+"""Map the options `kafka.*` of Spark's Kafka source to the settings of this client. Pure.
 
 Invariant: each property in the tables below and in `aiokafka08._core.properties` is mapped, or
-reported as one without effect, or refused with the reason; any other property is an error. What
-Spark's own source refuses is refused here too.
-
-Called by `options`. `driver` and `writer` pass the settings on to the client.
+reported as one without effect, or refused with the reason; any other property is an error. An
+option that Spark's own source refuses is refused here too.
 """
 
 from __future__ import annotations
@@ -47,14 +42,15 @@ _PREFIX: Final = "kafka."
 class ClientProperties:
     """The `kafka.*` options as keyword arguments of this client."""
 
+    # Arguments of `_core.net.config.net_config`, without TLS.
     network: Mapping[str, Any]
-    """Arguments of `_core.net.config.net_config`, without TLS."""
+    # In a writer: arguments of the producer. In a reader: values by the setting's name in `FETCH`,
+    # such
+    # as `max_bytes`.
     settings: Mapping[str, Any]
-    """In a writer: arguments of the producer. In a reader: values by the setting's name in `FETCH`,
-    such as `max_bytes`."""
     tls: TlsOptions | None
+    # A log line for each given property without effect, with the reason.
     ignored: tuple[str, ...]
-    """A log line for each given property without effect, with the reason."""
 
     @property
     def client_id(self) -> str:

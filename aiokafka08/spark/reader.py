@@ -1,19 +1,10 @@
 """Plan a batch query on the Spark driver, and read the ranges of each task into Arrow batches.
 
-`Kafka08Reader` is the reader of a batch query. `plan_tasks`, `resolve_bound` and `read_task` serve
-micro-batches, too. The rules of planning are in `planning` and `task_plan`, the requests of the
-driver in `driver`, and the fetching of a range in `_core.ranges.range_reader`.
-
 Invariant: a task reads its own ranges and nothing else, each partition in the order of its offsets,
-and needs only the options, the ranges and their leaders, all small and picklable. While leaders
-don't move, it sends Fetch requests only: those of all its ranges leave together, and a range that
-waits doesn't delay the others. Whatever the number and size of its ranges, a task holds at most
-`TASK_FETCH_BYTES` of fetched sets (or the responses of three Fetch requests, each of
-`kafka.max.partition.fetch.bytes`, if these are larger), one message that is larger than that, the
-uncompressed content of one message set, and one Arrow batch of `MAX_BATCH_BYTES` and one message
-more (in pure Python: up to a thousand messages more).
-
-Spark calls the classes, through `source`; `stream` calls the functions.
+and needs only the options, the ranges and their leaders, all small and picklable. Whatever the
+number and size of its ranges, it holds at most `TASK_FETCH_BYTES` of fetched sets (or three
+responses of `kafka.max.partition.fetch.bytes`, if these are larger) or one larger message, the
+uncompressed content of one message set, and one Arrow batch.
 """
 
 from __future__ import annotations
@@ -78,24 +69,24 @@ from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.spark")
 
+# Size of keys and values at which an Arrow batch ends. It is checked after each message (in pure
+# Python: after up to a thousand), so these may exceed it.
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
-"""Size of keys and values at which an Arrow batch ends. It is checked after each message (in pure
-Python: after up to a thousand), so these may exceed it."""
 MAX_BATCH_ROWS: Final = 65536
+# The most bytes that the Fetch requests for several partitions of a task request together, without
+# larger messages than expected.
 TASK_FETCH_BYTES: Final = 8 * 1024 * 1024
-"""What the Fetch requests for several partitions of a task may request together, without larger
-messages than expected."""
+# The size of messages for which a small range is fetched at once.
 _EXPECTED_MESSAGE_BYTES: Final = 1024
-"""The size of messages for which a small range is fetched at once."""
+# The fewest bytes that are requested for a partition.
 _MIN_FETCH_BYTES: Final = 32 * 1024
-"""The least that is requested for a partition."""
+# Maximum number of intervals into which a filter on offsets splits a partition.
 MAX_INTERVALS: Final = 64
-"""Maximum number of intervals into which a filter on offsets splits a partition."""
+# Offsets this close are read as one range, since one request fetches them together.
 _MIN_GAP: Final = 500
-"""Offsets this close are read as one range, since one request fetches them together."""
 
+# The columns of `arrow.schema`; in Spark's source each of them is nullable.
 BATCH_SCHEMA: Final = pa.schema([field.with_nullable(True) for field in schema()])
-"""The columns of `arrow.schema`; in Spark's source each of them is nullable."""
 BATCH_SCHEMA_WITH_HEADERS: Final = BATCH_SCHEMA.append(pa.field("headers", headers_type()))
 
 
@@ -123,11 +114,11 @@ def plan_tasks(
 
     Args:
         options: the checked options.
-        plan: the ranges, and what is lost.
+        plan: the ranges, and the losses.
         leaders: the known leaders of their partitions.
         parallelism: how many tasks Spark runs at the same time; None: as many as this machine has
             CPUs.
-        filters: what limits the ranges.
+        filters: limit the ranges.
 
     Raises:
         OffsetOutOfRangeError: the plan has losses, and `failOnDataLoss` is true.
@@ -208,7 +199,7 @@ class Kafka08Reader(DataSourceReader):
 
 
 class Kafka08PushdownReader(Kafka08Reader):
-    """A reader whose filters limit what is read. Spark applies them to each row again."""
+    """A reader whose filters limit the ranges. Spark applies the filters to each row again."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Keep the filters on topic, partition and offset; return all, for Spark to apply."""
@@ -221,7 +212,7 @@ class Kafka08PushdownReader(Kafka08Reader):
 
 
 def to_column_filter(spark_filter: Filter) -> ColumnFilter | None:
-    """Return what a Spark filter accepts, or None if it doesn't limit what is read."""
+    """Return the values that a Spark filter accepts, or None if it doesn't limit the ranges."""
     column = ".".join(getattr(spark_filter, "attribute", ()))
     if isinstance(spark_filter, spark_filters.EqualTo | spark_filters.EqualNullSafe):
         return _accept_values(column, [spark_filter.value])
@@ -300,6 +291,7 @@ def read_task(
             client.run(batches.aclose())
 
 
+# The advice about an error of each class, in terms of Spark's options.
 _HINTS: Final[dict[type[KafkaError], str]] = {
     EmbeddedHeadersError: (
         "skip the message with startingOffsets and endingOffsets, or read values as they are with "
@@ -311,7 +303,6 @@ _HINTS: Final[dict[type[KafkaError], str]] = {
     ),
     RecordTooLargeError: "raise the option kafka.fetch.max.bytes",
 }
-"""What to do about an error of each class, in terms of Spark's options."""
 
 
 async def _next_batch(batches: AsyncGenerator[pa.RecordBatch, None]) -> pa.RecordBatch | None:
@@ -347,6 +338,10 @@ def _message_sets_by_partition(
     usual = options.client.settings.get("max_bytes", DEFAULT_FETCH_BYTES)
     for tp, parts in by_partition.items():
         max_bytes, in_flight = usual, MAX_IN_FLIGHT
+        # With several partitions, a small range asks for less, so that more fit into the task's
+        # memory. The
+        # Fetch requests of all ranges leave together, and a range that waits doesn't delay the
+        # others.
         if len(by_partition) > 1:
             expected = max(offset_range.size for offset_range in parts) * _EXPECTED_MESSAGE_BYTES
             max_bytes = min(max(expected, _MIN_FETCH_BYTES), usual)
@@ -363,8 +358,7 @@ async def _read_partition(
     parts: Iterable[OffsetRange],
     fetch: Callable[[int, int], AsyncGenerator[RawSet, None]],
 ) -> AsyncGenerator[tuple[TopicPartition, RawSet], None]:
-    """Yield the message sets of one partition's ranges; what was lost after planning is skipped, or
-    an error."""
+    """Yield the message sets of one partition's ranges; skip lost parts, or raise an error."""
     for offset_range in parts:
         position, end = offset_range.start, offset_range.end
         while position < end:
@@ -386,7 +380,7 @@ async def _skip_lost(
     end: int,
     error: OffsetOutOfRangeError | UnknownTopicOrPartitionError,
 ) -> tuple[int, int]:
-    """Return what is left of a range after `error`, and log what was lost.
+    """Return the rest of a range after `error`, and log the lost part.
 
     Raises:
         OffsetOutOfRangeError: messages were lost, and `failOnDataLoss` is true.
@@ -415,10 +409,7 @@ def _to_spark_batch(
     fields: pa.Schema,
     options: ReadOptions,
 ) -> pa.RecordBatch:
-    """Return messages as Spark's own source has them.
-
-    `timestampType` is -1 for a message without a timestamp; `headers` are null unless they are
-    embedded.
+    """Return messages with the columns of Spark's own source.
 
     Raises:
         EmbeddedHeadersError: an envelope is damaged.
@@ -429,6 +420,7 @@ def _to_spark_batch(
         if error is not None:
             raise error
     arrays = {name: batch.column(name) for name in batch.schema.names}
+    # Spark's own source has -1 for a message without a timestamp, and null headers.
     none = scalar(-1).cast(pa.int32())
     arrays["timestampType"] = pc.fill_null(arrays["timestampType"], none)
     arrays.setdefault("headers", pa.nulls(len(columns), headers_type()))

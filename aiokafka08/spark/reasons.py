@@ -1,17 +1,15 @@
 """Put the reason of an error first, where Spark shows the traceback of its Python process.
 
-Spark shows an error of a data source as the text of its traceback, and behind it a hundred lines of
-Java. Some of its processes leave out their own frames, and then the cause of the error, too; others
-print all, as Python does: the cause first. So each error of this package leaves the data source
-without its inner frames, and with a copy of itself as its cause. The copy has the error's own
-cause, which is shown too.
-
 Invariant: only the package's own errors, whose texts say what to do, and their causes lose their
-inner frames. Those are in the log of `aiokafka08.spark`, at level DEBUG. Any other exception is
-left as it is.
-
-`source`, `reader`, `stream` and `writer` use it in each method that Spark calls.
+inner frames; the log of `aiokafka08.spark` has these, at level DEBUG. Any other exception is left
+as it is.
 """
+
+# Spark shows an error of a data source as the text of its traceback, in front of a hundred lines of
+# Java. Some of its processes leave out their own frames, and then the cause of the error, too;
+# others print all, as Python does: the cause first. So each error of this package leaves the data
+# source without its inner frames, and with a copy of itself as its cause. The copy has the error's
+# own cause, which is shown too.
 
 from __future__ import annotations
 
@@ -43,11 +41,11 @@ class ReasonFirst(ContextDecorator):
 
 
 def _without_frames(error: KafkaError) -> KafkaError:
-    """Return an error of the same class, text and cause. No `__init__` is called: it may need more.
-
-    An error that left before, such as that of a refused query, has its copy already.
+    """Return an error of the same class, text and cause. No `__init__` is called: it may need
+    more.
     """
     cause = error.__cause__
+    # An error that left before, such as that of a refused query, has its copy already.
     if isinstance(cause, KafkaError) and type(cause) is type(error) and cause.args == error.args:
         return cause
     copied = type(error).__new__(type(error))

@@ -1,8 +1,5 @@
 """Define the format `kafka08` for Spark: its name, its columns, its readers and writers.
 
-Spark calls the classes after `register`. They check the options (`options`) and the columns, and
-return the readers of `reader` and `stream` and the writers of `writer`.
-
 Invariant: nothing here sends a request to the cluster; wrong options raise before the first one.
 """
 
@@ -47,6 +44,7 @@ from aiokafka08.spark.writer import (
 
 NAME: Final = "kafka08"
 
+# Spark's types for the columns of `aiokafka08._core.arrow.schema`.
 _COLUMNS: Final = [
     StructField("key", BinaryType()),
     StructField("value", BinaryType()),
@@ -56,7 +54,6 @@ _COLUMNS: Final = [
     StructField("timestamp", TimestampType()),
     StructField("timestampType", IntegerType()),
 ]
-"""Spark's types for the columns of `aiokafka08._core.arrow.schema`."""
 _HEADER: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 _HEADERS: Final = StructField("headers", ArrayType(_HEADER))
 
@@ -99,13 +96,14 @@ class Kafka08DataSource(DataSource):
         return self._reader(self._read_options(schema, streaming=False), self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a streaming query. With wrong options or columns each call raises.
-
-        Raising here would hide the reason: PySpark would call `stop()` of the missing reader, and
-        the last line of the error would be "UnboundLocalError: … 'reader'" (4.2.1, 4.3.0).
+        """Return the reader of a streaming query. With wrong options or columns each call
+        raises.
         """
         try:
             return Kafka08StreamReader(self._read_options(schema, streaming=True), self.parallelism)
+        # Raising here would hide the reason: PySpark would call `stop()` of the missing reader, and
+        # the last
+        # line of the error would be "UnboundLocalError: … 'reader'" (4.2.1, 4.3.0).
         except Exception as error:
             return RefusingStreamReader(error)
 
@@ -146,10 +144,10 @@ class Kafka08DataSource(DataSource):
 
 
 class Kafka08PushdownDataSource(Kafka08DataSource):
-    """The data source with filter pushdown, for sessions in which Spark's setting for it is on.
+    """The data source with filter pushdown, for sessions in which Spark's setting for it is on."""
 
-    While the setting is off, Spark fails each batch read of a reader that has `pushFilters` (4.3).
-    While it is on, Spark gives a frame's unfiltered queries the tasks of its filtered one (4.3).
-    """
+    # While the setting is off, Spark fails each batch read of a reader that has `pushFilters`
+    # (4.3).
+    # While it is on, Spark gives a frame's unfiltered queries the tasks of its filtered one (4.3).
 
     _reader = Kafka08PushdownReader

@@ -1,23 +1,10 @@
 """Decide where the micro-batches of a streaming query start and end, for Spark's engine.
 
-`Kafka08StreamReader` runs on the Spark driver. It keeps the last known ends of the logs and the
-state of the trigger; `planning` does the arithmetic, `driver` sends the requests, and the tasks
-read with `reader.read_task`.
+Invariants:
+- Batch 0 is empty, unless Spark's own source began the checkpoint.
+- With `failOnDataLoss`, a query that failed for lost data fails again after each restart.
 
-Invariant: batch 0 is empty, unless Spark's own source began the checkpoint. Spark journals only the
-*ends* of batches. To repeat batch 0 it calls `initialOffset` again, which may return a later offset
-if the query starts at "latest": the messages between the two initial offsets would be skipped
-silently. Therefore the first end that `latestOffset` returns is the initial offset itself. From
-then on it is in the journal, and a repeated batch 0 plans no range, wherever the log ends by then.
-tests/spark/test_stream_reader.py shows this.
-
-Invariant: with `failOnDataLoss`, a query that failed for lost data fails again after each restart.
-`latestOffset` returns the end of the logs as it is, lower or without a deleted partition; Spark
-journals it and then calls `partitions`, which raises. A restart repeats that batch. If
-`latestOffset` raised, nothing would be journaled: once the log had grown past the old end, a
-restart would continue there, and skip silently what was written since the loss.
-
-Created by `source`; Spark calls its methods.
+tests/spark/test_stream_reader.py shows both.
 """
 
 from __future__ import annotations
@@ -150,12 +137,22 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         That is before `start`, or lacks a partition, if data was lost: `partitions` reports it.
         """
+        # If this raised for lost data, nothing would be journaled: once the log had grown past the
+        # old end,
+        # a restart would continue there, and skip the messages written since the loss. So Spark
+        # journals the
+        # lower end and then calls `partitions`, which raises, and a restart repeats that batch.
         begin = from_checkpoint(start)
         self._note_checkpoint()
         is_first_call, self._is_first_call = self._is_first_call, False
         self._latest = self._fetch_log_ends(begin)
         if is_first_call and begin == self._initial:
-            return start  # batch 0 is empty
+            # Spark journals only the *ends* of batches. To repeat batch 0 it calls `initialOffset`
+            # again, which
+            # may return a later offset if the query starts at "latest": the messages between the
+            # two would be
+            # skipped. With the initial offset as the end of batch 0 it is in the journal.
+            return start
         _log.info("%s: %s", self._options.client.client_id, describe_lag(begin, self._latest))
         if isinstance(limit, ReadAllAvailable):
             return to_checkpoint(self._latest)
@@ -177,10 +174,12 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, stop = from_checkpoint(start), from_checkpoint(end)
         if is_first_call and begin == self._initial:
             # A restart repeats batch 0: no call of `latestOffset` came before. If this source wrote
-            # the journal, `stop` is the initial offset of the first run. Unless a log was truncated
-            # since, this run's is the same or later, so the minimum below makes the batch empty. If
-            # Spark's own source wrote the journal, `stop` is after the initial offset, and the
-            # batch has messages.
+            # the journal,
+            # `stop` is the initial offset of the first run. Unless a log was truncated since, this
+            # run's is the
+            # same or later, so the minimum below makes the batch empty. If Spark's own source wrote
+            # the journal,
+            # `stop` is after the initial offset, and the batch has messages.
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []
@@ -211,18 +210,18 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- inside -----------------------------------------------------------------------------------
 
     def _note_checkpoint(self) -> None:
-        """A query that didn't ask where to start continues: an outage may end in time."""
+        """Note that a query without a call of `initialOffset` continues: an outage may end in
+        time.
+        """
         if self._initial is None:
             self._driver.resume()
 
     def _fetch_log_ends(self, begin: PartitionOffsets) -> ResolvedOffsets:
-        """Return the ends of the logs; with AvailableNow those of the first call.
-
-        While a log ends before `begin`, or a partition is missing, the driver looks again (as
-        `fetchOffset.*` says), since a new leader or a restarted broker may not have caught up.
-        """
+        """Return the ends of the logs; with AvailableNow those of the first call."""
         if self._target is not None:
             return self._target
+        # While a log ends before `begin`, or a partition is missing, the driver looks again (as
+        # `fetchOffset.*` says), since a new leader or a restarted broker may not have caught up.
         partitions = self._driver.partitions(known=begin.keys())
         self._existing = frozenset(partitions)
         latest = self._driver.latest(partitions, begin, missing_ok=True)

@@ -5,8 +5,6 @@ Pure: no pyspark, no network, no clock.
 Invariant: each offset is in exactly one task. The ranges of a partition that are in one task are in
 the order of their offsets. A partition is spread over several tasks only if `minPartitions`,
 `maxRecordsPerPartition` or a filter on offsets splits it.
-
-Called by `reader`, on the driver. `planning` makes the ranges.
 """
 
 from __future__ import annotations
@@ -19,16 +17,15 @@ from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.spark.planning import OffsetRange
 from aiokafka08.structs import TopicPartition
 
+# Maximum number of tasks of a query or batch. Options that need more are probably a mistake.
 MAX_TASKS: Final = 1_000_000
-"""Maximum number of tasks of a query or batch. Options that need more are probably a mistake."""
+# Ranges are combined until there are so many tasks per core, unless `minPartitions` is given.
 TASKS_PER_CORE: Final = 2
-"""Ranges are combined until there are so many tasks per core, unless `minPartitions` is given."""
+# Maximum number of offsets of combined ranges. To combine larger ones saves little of the cost of a
+# task, and leaves cores idle where more exist than the driver knows of.
 MAX_COMBINED_OFFSETS: Final = 200_000
-"""Maximum number of offsets of combined ranges. A task reads about a million offsets a second and
-costs about 20 ms of its own: to combine larger ranges saves little, and leaves cores idle where
-more exist than the driver knows of."""
+# The cost of a range, however small: as much as so many offsets.
 _RANGE_COST: Final = 200
-"""What a range costs, however small: as much as so many offsets."""
 
 K = TypeVar("K", bound=Hashable)
 
@@ -42,8 +39,6 @@ def divide_into_tasks(
     max_records: int | None,
 ) -> list[tuple[OffsetRange, ...]]:
     """Return the ranges of each task, balanced by their offsets.
-
-    A task reads from as few leaders as possible, since each is a connection.
 
     Args:
         ranges: none of them empty, and without overlaps.
@@ -60,6 +55,7 @@ def divide_into_tasks(
     count = TASKS_PER_CORE * parallelism if min_partitions is None else min_partitions
     if len(parts) <= count:
         return [(offset_range,) for offset_range in parts]
+    # A task reads from as few leaders as possible, since each is a connection.
     by_leader: dict[int | None, list[OffsetRange]] = {}
     for offset_range in parts:
         leader = leaders.get(TopicPartition(offset_range.topic, offset_range.partition))
@@ -151,14 +147,12 @@ def _cut(ranges: Iterable[OffsetRange], limit: int) -> Iterator[tuple[OffsetRang
 
 
 def _share(groups: Sequence[Sequence[OffsetRange]], count: int) -> list[int]:
-    """Return how many of `count` tasks each group gets: at least one, at most one per range.
-
-    Each further task goes to the group whose tasks are largest.
-    """
+    """Return how many of `count` tasks each group gets: at least one, at most one per range."""
     costs = [sum(map(_cost, group)) for group in groups]
     numbers = [1] * len(groups)
     largest = [(-float(cost), index) for index, cost in enumerate(costs) if len(groups[index]) > 1]
     heapq.heapify(largest)
+    # Each further task goes to the group whose tasks are largest.
     for _ in range(count - len(groups)):
         if not largest:
             break
@@ -173,6 +167,7 @@ def _balance(costs: Mapping[K, int], count: int) -> list[list[K]]:
     """Return the keys in `count` lists of similar cost, or in fewer if there are fewer keys."""
     lists: list[list[K]] = [[] for _ in range(min(count, len(costs)))]
     cheapest = [(0, index) for index in range(len(lists))]
+    # The largest first, each to the cheapest list.
     for key in sorted(costs, key=lambda key: -costs[key]):
         total, index = cheapest[0]
         lists[index].append(key)

@@ -1,15 +1,15 @@
-"""Let Spark's Python processes import this package, or say what to set so that they can.
-
-Spark plans and reads a Python data source in processes of their own: by the Python that
-`PYSPARK_PYTHON` names, else by the `python3` of PATH, whatever Python runs the program. Without the
-package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And a zip of
-the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
+"""Let Spark's Python processes import this package, or name the settings for it.
 
 Invariant: an error is raised only where queries of the format would fail. A session that doesn't
-tell which Python and files it has isn't checked (managed platforms refuse some calls of the JVM).
-
-`aiokafka08.spark.register` calls `prepare_workers`.
+show its Python and files isn't checked (managed platforms refuse some calls of the JVM).
 """
+
+# Spark plans and reads a Python data source in processes of their own: by the Python that
+# `PYSPARK_PYTHON` names, else by the `python3` of PATH, whatever Python runs the program. Without
+# the
+# package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And a zip
+# of
+# the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
 
 from __future__ import annotations
 
@@ -52,11 +52,12 @@ def prepare_workers(context: Any) -> None:
 
     Raises:
         KafkaConfigurationError: Spark's Python can't be run, is of another version, or can't import
-            this package or pyarrow. The text has what to set.
+            this package or pyarrow. The text has the settings to change.
     """
     try:
         launch = _Launch.of(context)
-    except Exception:  # what a platform raises that refuses calls
+    # Platforms that refuse calls of the JVM raise different errors.
+    except Exception:
         _log.debug("Spark's Python isn't checked: the session doesn't tell it", exc_info=True)
         return
     given = launch.environment.get("PYTHONPATH", "")
@@ -75,7 +76,8 @@ def prepare_workers(context: Any) -> None:
                 raise
             _check(launch.name, python, own, folder)
             # Spark's processes inherit the environment of the JVM, which may have started before
-            # this program set its own, and goes on behind `spark.stop()`.
+            # this program
+            # set its own, and lives on behind `spark.stop()`.
             launch.environment["PYTHONPATH"] = own
 
 
@@ -86,10 +88,11 @@ def _joined(*paths: str) -> str:
 
 
 class _Launch(NamedTuple):
-    """What a session says about the Python processes that Spark starts."""
+    """A session's settings for the Python processes that Spark starts."""
 
     name: str
-    environment: dict[str, str]  # what the session adds, to be changed in place
+    # Added by the session; to be changed in place.
+    environment: dict[str, str]
     archives: list[str]
 
     @classmethod
@@ -148,7 +151,8 @@ def _check(name: str, python: str, python_path: str, folder: str) -> None:
             check=False,  # the exit status is in the error
             timeout=_PROBE_LIMIT_S,
         )
-    except subprocess.TimeoutExpired:  # the machine is busy: nothing is known
+    # On a busy machine a late Python proves nothing.
+    except subprocess.TimeoutExpired:
         return
     except OSError as error:
         raise _unusable(name, f"which doesn't start ({error})") from error

@@ -1,14 +1,11 @@
-"""Write the rows of Spark's tasks to Kafka, and log what was acknowledged.
+"""Write the rows of Spark's tasks to Kafka, and log the acknowledged ones.
 
 The columns are those of Spark's own Kafka sink: `value` (required), `key`, `topic`, `partition`,
-`timestamp` and `headers`; others are ignored. Arrow batches go to the producer as they are, without
-a Python object per row.
+`timestamp` and `headers`; others are ignored.
 
 Invariant: a task succeeds only after each of its rows was acknowledged as `kafka.acks` asks (all
 unless set; 0 asks for no acknowledgement), and otherwise raises the reason. A repeated task writes
 its rows again (at least once). Rows of one partition keep the order that they have in the task.
-
-Spark calls the classes, through `source`: `write` in the tasks, `commit` and `abort` on the driver.
 """
 
 from __future__ import annotations
@@ -69,8 +66,8 @@ _HEADERS: Final = "array<struct<key:string,value:binary>>"
 
 _COLUMNS_WITHOUT_TIMESTAMP: Final = ("value", "key", "partition", "headers")
 
+# Arrow batches that may be buffered or in flight at the same time.
 _MAX_UNACKNOWLEDGED: Final = 4
-"""Arrow batches that may be buffered or in flight at the same time."""
 
 
 @dataclass(slots=True)
@@ -136,11 +133,11 @@ class Kafka08Writer(DataSourceArrowWriter):
         return write_task(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what all tasks wrote."""
+        """Log the rows that all tasks wrote."""
         log_written_rows(self._options.client.client_id, "wrote", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what was written before a task failed. It stays written."""
+        """Log the rows that were written before a task failed. They stay written."""
         log_written_rows(self._options.client.client_id, "failed after writing", messages)
 
 
@@ -156,11 +153,11 @@ class Kafka08StreamWriter(DataSourceStreamArrowWriter):
         return write_task(self._options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log what all tasks wrote."""
+        """Log the rows that all tasks wrote."""
         log_written_rows(self._options.client.client_id, f"batch {batchId} wrote", messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log what was written before a task failed. It stays written."""
+        """Log the rows that were written before a task failed. They stay written."""
         log_written_rows(
             self._options.client.client_id, f"batch {batchId} failed after writing", messages
         )
@@ -207,7 +204,7 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Ta
     }
     if options.partitioner is not None:
         settings["partitioner"] = options.partitioner
-    # Spark's iterator blocks. It runs in a thread, so that the producer can send meanwhile.
+    # Spark's iterator blocks, so it runs in a thread: the producer can send meanwhile.
     batch = await asyncio.to_thread(next, batches, None)
     if batch is None:
         return written
@@ -251,6 +248,7 @@ async def _send(
     sent = []
     for topic, rows in _by_topic(batch) if options.topic is None else [(options.topic, batch)]:
         try:
+            # The batch goes to the producer without a Python object per row.
             sent.append(await producer.send_arrow(topic, rows.select(names)))
         except UnsupportedVersionError as error:
             if not error.text.startswith("column 'headers'"):

@@ -3,16 +3,11 @@
     with EmbeddedCluster(brokers=3, version="0.8.2") as cluster:
         client_of_any_language(cluster.bootstrap_servers)
 
-`cluster` is what tests call, and `controls` does most of it; `server` and `handlers` are the
-brokers; `state`, `log` and `group` are what brokers remember. docs/brokers.md describes how they
-must behave.
+docs/brokers.md describes how the brokers must behave.
 
 Invariant: outside this package, its modules import only `protocol`, `errors` and `structs` from
-`aiokafka08`; this file imports `lazy` too. The brokers use no other code of the client, so that a
-bug of the client can't hide behind the same bug in a broker. import-linter checks it.
-
-The names below are imported at their first use, because pytest loads `pytest_plugin` in every
-session.
+`aiokafka08` (this file also `lazy`; import-linter checks it), so that a bug of the client can't
+hide behind the same bug in a broker.
 """
 
 from typing import TYPE_CHECKING
@@ -39,6 +34,7 @@ if TYPE_CHECKING:
     from aiokafka08.testing.faults import Truncate as Truncate
     from aiokafka08.testing.faults import WrongCorrelationId as WrongCorrelationId
     from aiokafka08.testing.runtime import Recorded as Recorded
+# At their first use, because pytest loads `pytest_plugin` in every session.
 else:
     from aiokafka08._core.lazy import import_when_used
 

@@ -1,7 +1,7 @@
 """`python -m aiokafka08.testing`: run an embedded cluster as a process of its own.
 
-It logs its addresses, then a line per connection, until Ctrl-C or SIGTERM. There is no
-authentication, so it listens on loopback only: another `--host` needs `--allow-remote`.
+Invariant: there is no authentication, so it listens on loopback only: another `--host` needs
+`--allow-remote`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from aiokafka08.testing.state import WEEK_MS
 
 _log: Final = logging.getLogger("aiokafka08.testing")
 
+# The seconds between two full garbage collections, and between two switches of the GIL.
 _COLLECTION_S: Final = 60.0
 _SWITCH_S: Final = 0.00005
 
@@ -208,15 +209,7 @@ async def _serve(cluster: EmbeddedCluster) -> None:
 
 @contextlib.contextmanager
 def _short_holds() -> Iterator[None]:
-    """Let the interpreter hold the event loop for a short time only, as no library may.
-
-    - A full garbage collection takes 50 ms with the objects of 10,000 topics. It takes place once
-      in `_COLLECTION_S`, not whenever their number has grown by a quarter. Little depends on it:
-      connections leave no cycles.
-    - After each wait for I/O the event loop's thread gets the GIL back within `_SWITCH_S`, also
-      while the worker thread runs Python code. The default is 5 ms, for each connection that is
-      read.
-    """
+    """Bound the time for which the interpreter blocks the event loop, as no library may."""
     loop = asyncio.get_running_loop()
     thresholds, switch_s = gc.get_threshold(), sys.getswitchinterval()
     timer: asyncio.TimerHandle
@@ -227,7 +220,13 @@ def _short_holds() -> Iterator[None]:
         timer = loop.call_later(_COLLECTION_S, collect)
 
     with older_objects_left_out():
+        # A full collection visits the objects of all topics. By default it runs whenever their
+        # number has
+        # grown by a quarter; connections leave no cycles, so a fixed interval does.
         gc.set_threshold(*thresholds[:2], 1_000_000)
+        # After each wait for I/O the event loop's thread gets the GIL back within this time, also
+        # while the
+        # worker thread runs Python code. The default is 5 ms, for each connection that is read.
         sys.setswitchinterval(_SWITCH_S)
         timer = loop.call_later(_COLLECTION_S, collect)
         try:

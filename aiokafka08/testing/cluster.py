@@ -1,9 +1,5 @@
 """`EmbeddedCluster`: the class that tests use.
 
-It owns the listeners (`server`), the `ClusterRuntime` and, in a `with` block, the thread of the
-event loop. `controls` has what its methods do to topics, logs, replicas and groups; the brokers'
-behaviour is in `handlers`.
-
 Invariant: each method may be called from any thread. It runs in the cluster's event loop, and its
 effect is visible when it returns. No method waits for a client. (The properties `nodes` and
 `bootstrap_servers` read the state in the calling thread.)
@@ -280,15 +276,13 @@ class EmbeddedCluster:
     def _call(
         self, act: Callable[Concatenate[ClusterRuntime, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """Run `act(runtime, …)` in the cluster's event loop, then complete delayed requests.
-
-        These are the ones that waited for what `act` changed.
-        """
+        """Run `act(runtime, …)` in the cluster's event loop, then complete delayed requests."""
         loop, runtime = self._running_loop(), self._runtime
         assert runtime is not None
 
         def act_and_complete() -> T:
             result = act(runtime, *args, **kwargs)
+            # Requests may have waited for this change.
             runtime.complete_delayed()
             return result
 
@@ -326,7 +320,7 @@ class EmbeddedCluster:
                 messages are gone.
             then: "elect": when this returns, the controller has noticed and elected new leaders.
                 "leaderless": it has noticed, but the broker's partitions have no leader until
-                `elect()`. "unnoticed": Metadata goes on listing the broker, and acks=-1 waits for
+                `elect()`. "unnoticed": Metadata still lists the broker, and acks=-1 waits for
                 it, until `notice()` is called. Real brokers with default settings notice after 7 s.
         """
 
@@ -343,7 +337,7 @@ class EmbeddedCluster:
     def fill_disk(self, node: int, then: AfterDeath = "elect") -> None:
         """Let a broker halt, as after `kill`, when it leads and is to store the next message.
 
-        It doesn't store or acknowledge it. `restart` finds the disk with room again.
+        It neither stores nor acknowledges this message. `restart` finds the disk with room again.
 
         Args:
             then: see `kill`.
@@ -457,12 +451,13 @@ class EmbeddedCluster:
     def _end_listener(self, node: int) -> None:
         if not controls.find_node(self._state, node).alive:
             raise IllegalStateError(f"broker {node} can't be stopped: it is already dead")
+        # Another process could take the port before `restart`.
         listener = self._close_listener(node)
         if (kept := keep_port(self._host, listener.port)) is not None:
             self._kept_ports[node] = kept
 
     def _close_listener(self, node: int) -> Listener:
-        """Close a broker's listener; `_stop` waits for what it has accepted."""
+        """Close a broker's listener; `_stop` waits for the connections that it has accepted."""
         self._closing = [one for one in self._closing if not one.is_closed]
         listener = self._listeners.pop(node)
         listener.close()
@@ -584,23 +579,24 @@ class EmbeddedCluster:
         self._call(controls.restore_isr, topic, partition)
 
     def hold_metadata(self, node: int) -> None:
-        """Let the controller's updates not reach a broker, until `release_metadata`.
+        """Withhold the controller's updates from a broker, until `release_metadata`.
 
         Its Metadata responses name the leaders, ISRs, topics and brokers of now, whatever happens.
-        What it does as a leader or follower is up to date. A restart ends it too.
+        As a
+        leader or follower the broker is up to date. A restart ends it too.
         """
         self._call(controls.hold_metadata, node)
 
     def release_metadata(self, node: int) -> None:
-        """Let a broker learn what has happened since `hold_metadata`."""
+        """Let a broker learn of the changes since `hold_metadata`."""
         self._call(controls.release_metadata, node)
 
     def advertise(self, node: int, host: str | None = None, port: int | None = None) -> None:
         """Let responses name another address of a broker, as a wrong `advertised.listeners` does.
 
         Metadata and the lookups of a coordinator then name it, for example a host that can't be
-        resolved. The broker goes on listening where it does, and `nodes` and `bootstrap_servers`
-        name that.
+        resolved. The broker still listens at its own address, which `nodes` and `bootstrap_servers`
+        name.
 
         Args:
             node: the broker.
@@ -623,8 +619,9 @@ class EmbeddedCluster:
     def move_coordinator(self, group: str) -> int:
         """Make another live broker the group's coordinator, and return its id.
 
-        The old one lives on, and refuses requests with NotCoordinatorForGroup. Committed
-        offsets stay; of the group the new one knows what was stored last, as real brokers do.
+        The old one lives on, and refuses requests with NotCoordinatorForGroup. Committed offsets
+        stay;
+        the new one knows the last stored state of the group, as real brokers do.
 
         Raises:
             ValueError: no client has looked the coordinator up yet, or no other broker is in sync.
@@ -638,7 +635,9 @@ class EmbeddedCluster:
         partition: int,
         store: Literal["kafka", "zookeeper"] = "kafka",
     ) -> Commit | None:
-        """Return what a group has committed, to `__consumer_offsets` or to ZooKeeper."""
+        """Return a group's last commit to `__consumer_offsets` or to ZooKeeper; None without
+        one.
+        """
         return self._call(controls.committed, group, topic, partition, store)
 
     # --- faults, history --------------------------------------------------------------------------

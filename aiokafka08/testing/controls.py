@@ -1,7 +1,6 @@
-"""What the methods of `EmbeddedCluster` do to topics, logs, replicas and groups.
+"""The effects of `EmbeddedCluster`'s methods on topics, logs, replicas and groups.
 
-`cluster` has the methods, which tests call from any thread; it runs these functions in the
-cluster's event loop, and completes delayed requests after each.
+The functions run in the cluster's event loop.
 
 Invariant: a change of a partition that a delayed request may wait for is in `state.changed`.
 """
@@ -39,10 +38,10 @@ class LoggedMessage(NamedTuple):
     offset: int
     key: bytes | None
     value: bytes | None
+    # None in format 0.
     timestamp_ms: int | None
-    """None in format 0."""
+    # The codec of the wrapper; 0 if the message has no wrapper.
     codec: int
-    """The codec of the wrapper; 0 if the message has no wrapper."""
 
 
 class Offsets(NamedTuple):
@@ -118,6 +117,7 @@ def log(runtime: ClusterRuntime, topic: str, number: int) -> list[LoggedMessage]
     """Return all messages of a partition; a corrupt message has its raw bytes as value."""
     messages = []
     stored = find_partition(runtime.state, topic, number).log
+    # A wrapper has the offset of its last message, so the first ones may be deleted.
     for wrapper_offset, wrapper in stored.entries():
         codec = wrapper[5] & CODEC_MASK
         for offset, message in _messages_in(wrapper_offset, wrapper):
@@ -250,12 +250,12 @@ def advertise(runtime: ClusterRuntime, node: int, host: str | None, port: int | 
 
 
 def hold_metadata(runtime: ClusterRuntime, node: int) -> None:
-    """Let the controller's updates not reach a live broker."""
+    """Withhold the controller's updates from a live broker."""
     runtime.state.hold_metadata(check_alive(runtime.state, node))
 
 
 def release_metadata(runtime: ClusterRuntime, node: int) -> None:
-    """Let a broker learn what has happened since `hold_metadata`."""
+    """Let a broker learn of the changes since `hold_metadata`."""
     runtime.state.held_views.pop(node, None)
 
 
@@ -271,7 +271,7 @@ def committed(
     number: int,
     store: Literal["kafka", "zookeeper"],
 ) -> Commit | None:
-    """Return what a group has committed to one store."""
+    """Return the offset that a group has committed to one store."""
     state = runtime.state
     commits = state.kafka_commits if store == "kafka" else state.zookeeper_commits
     return commits.get(CommitKey(group, topic, number))
@@ -284,7 +284,7 @@ def find_partition(state: ClusterState, topic: str, number: int) -> Partition:
     """Return a partition.
 
     Raises:
-        ValueError: it doesn't exist; the text says what does.
+        ValueError: it doesn't exist; the text names the existing ones.
     """
     partition = state.partition(topic, number)
     if partition is None:
@@ -302,7 +302,7 @@ def find_node(state: ClusterState, node: int) -> BrokerState:
     """Return a broker, which may be dead.
 
     Raises:
-        ValueError: it doesn't exist; the text says which do.
+        ValueError: it doesn't exist; the text names the existing ones.
     """
     if node not in state.nodes:
         known = ", ".join(map(str, state.nodes))
@@ -314,7 +314,7 @@ def check_alive(state: ClusterState, node: int) -> int:
     """Return `node`.
 
     Raises:
-        ValueError: no such broker is alive; the text says which are.
+        ValueError: no such broker is alive; the text names the live ones.
     """
     if node not in state.nodes or not state.nodes[node].alive:
         known = ", ".join(str(broker.node_id) for broker in state.nodes.values() if broker.alive)

@@ -1,8 +1,4 @@
-"""Faults as data: which requests a fault applies to, and its effect.
-
-Pure. `EmbeddedCluster.fault` adds a `Fault`; `server` calls `Faults.match` for each request and
-carries out the effect, with `damage_frame` if it changes the response's bytes. Each effect is a
-small frozen class; `Effect` is their union.
+"""Faults as data: which requests a fault applies to, and its effect. Pure.
 
 Invariant: whether a fault strikes depends on the requests counted so far, never on time. A script
 of faults therefore has the same effects in each run.
@@ -60,7 +56,9 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Leave out the last `count` bytes of the response; its size field counts what is left."""
+    """Leave out the last `count` bytes of the response; its size field counts the bytes that are
+    sent.
+    """
 
     count: int
 
@@ -128,10 +126,10 @@ class Fault:
     nth: int = 1
     times: int | None = 1
     where: Callable[[Any], bool] | None = None
+    # How many matching requests came since the fault was added.
     seen: int = field(default=0, init=False)
-    """How many matching requests came since the fault was added."""
+    # How many requests the fault has struck.
     hits: int = field(default=0, init=False)
-    """How many requests the fault has struck."""
     cancelled: bool = field(default=False, init=False)
 
     @property
@@ -166,7 +164,7 @@ class Faults:
         """Return the effect on this request; None if no fault strikes.
 
         All matching faults count the request. Of those whose count has reached `nth`, the one that
-        was added first strikes. They don't count requests for which `is_version_probe`.
+        was added first strikes.
         """
         struck: Effect | None = None
         if is_version_probe(request):
@@ -189,18 +187,13 @@ class Faults:
 
 
 def is_version_probe(request: Request[Any]) -> bool:
-    """Return whether this is a Fetch without topics, by which clients detect a broker's version.
-
-    A test of fetches doesn't mean it. So faults spare it, and only the history has it.
-    """
+    """Return whether this is a Fetch without topics, by which clients detect a broker's version."""
+    # A test of fetches doesn't mean it, so faults spare it, and only the history has it.
     return isinstance(request, FetchRequest) and not request.topics
 
 
 def damage_frame(effect: Effect, buffers: list[Buffer]) -> list[Buffer]:
-    """Return a response's frame as the effect leaves it.
-
-    `Close`, `Truncate`, `WrongCorrelationId` and `Corrupt` change the frame; other effects don't.
-    """
+    """Return a response's frame as the effect leaves it."""
     frame = bytearray(b"".join(buffers))
     match effect:
         case Close(after_bytes=count):
@@ -213,4 +206,5 @@ def damage_frame(effect: Effect, buffers: list[Buffer]) -> list[Buffer]:
             frame[4:8] = ((correlation_id + plus) & 0xFFFFFFFF).to_bytes(4, "big")
         case Corrupt(at=at, xor=xor):
             frame[4 + at % (len(frame) - 4)] ^= xor
+    # Other effects don't change the frame.
     return [frame]

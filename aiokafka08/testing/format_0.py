@@ -1,10 +1,9 @@
-"""How brokers that store format 0 (0.8 and 0.9) validate a produced message set.
+"""How brokers that store format 0 (0.8 and 0.9) validate a produced message set. Pure.
 
-Pure. They read the codec and the CRC of a message, but not its magic. A set without a wrapper is
-stored as it is, with new offsets. If it has a wrapper, all its messages go into one new wrapper
-(docs/brokers.md 5, 6). `validation` calls `validate`.
+They read the codec and the CRC of a message, but not its magic (docs/brokers.md 5, 6).
 
-A plain set takes the fast path: it is copied once, and its offsets are patched in place.
+Invariant: a set without a wrapper is stored as it is, with new offsets; with a wrapper, all its
+messages go into one new wrapper.
 """
 
 from __future__ import annotations
@@ -53,6 +52,7 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig) -> Valida
         return NOTHING
     target_codec = config.target_codec(codec)
     if not codec and not target_codec:
+        # The fast path: one copy, with offsets patched in place.
         data = bytearray(message_set[:whole_bytes])
         for count, position in enumerate(positions):
             if config.compacted and line.compacted_needs_keys:
@@ -69,6 +69,7 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig) -> Valida
         data = encode_set(pairs, target_codec, magic=0)
         discard(pairs)
         discard(messages)
+    # The size counts as it would be stored (docs/brokers.md 5.4).
     if codec or target_codec or not line.checks_sizes_first:
         for _, message in walk_entries(data):
             _check_size(len(message), config)
@@ -126,7 +127,7 @@ def _check_size(size: int, config: LogConfig) -> None:
 
 
 def _check_plain_key(data: bytearray, position: int) -> None:
-    """Check the key of a plain message for a compacted topic; an empty one is none here."""
+    """Check the key of a plain message for a compacted topic; an empty key counts as none here."""
     if _INT32.unpack_from(data, position + HEADER_BYTES + 6)[0] <= 0:
         raise MessageSetRejected(
             CorruptRecordException.errno, "message without a key for a compacted topic"
@@ -136,10 +137,8 @@ def _check_plain_key(data: bytearray, position: int) -> None:
 def _flatten(
     view: memoryview, config: LogConfig, budget: DecompressionBudget, depth: int
 ) -> Iterator[memoryview]:
-    """Iterate over the messages of a set (from their CRC on) and of the wrappers in it.
-
-    CRCs inside wrappers aren't checked, and are kept even if they are wrong (brokers.md 6.8).
-    """
+    """Iterate over the messages of a set (from their CRC on) and of the wrappers in it."""
+    # CRCs inside wrappers aren't checked, and are kept even if they are wrong (brokers.md 6.8).
     line = config.line
     keeps_nested = line.nested_sets is NestedSetPolicy.KEEP
     largest = LARGEST_ARRAY if depth and keeps_nested else 2**31 - 1

@@ -1,9 +1,8 @@
-"""How brokers that store format 1 (0.10) validate a produced message set, and serve format 0.
+"""How brokers that store format 1 (0.10) validate a produced message set, and serve format 0. Pure.
 
-Pure. A set of one wrapper of format 1, whose messages need no change, is stored as it is, only with
-new offset and timestamp. Other sets with a wrapper are compressed anew; plain messages of format 0
-are converted (docs/brokers.md 5, 6). On a fetch of version 0 or 1 `down_convert` turns a slice of
-the log into format 0. Callers are `validation` and `handlers.fetch`.
+Invariant: a set of one wrapper of format 1, whose messages need no change, is stored as it is, only
+with new offset and timestamp. Other sets with a wrapper are compressed anew; plain messages of
+format 0 are converted (docs/brokers.md 5, 6).
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ from aiokafka08.testing.message_sets import (
 _CODEC_MASK: Final = 0x07
 _LARGEST_SIZE: Final = 2**31 - 1 - HEADER_BYTES
 
+# A broker allocates as many bytes as a value's length says; its options limit its memory.
 _HEAP_BYTES: Final = 1 << 28
-"""A broker allocates what a value's length says. How much it has is a matter of its options."""
 
 _INT32: Final = struct.Struct(">i")
 _INT64: Final = struct.Struct(">q")
@@ -55,11 +54,12 @@ _OFFSET_SIZE: Final = struct.Struct(">qi")
 class _InnerMessage(NamedTuple):
     """A message of a produced set, taken out of its wrapper."""
 
+    # As the producer wrote it, and inside a wrapper as brokers compute it.
     offset: int
-    """As the producer wrote it, and inside a wrapper as brokers compute it."""
     data: memoryview
+    # Whether the message claims that a broker has stamped it; inside a wrapper, whether the wrapper
+    # does.
     log_append_time: bool
-    """Whether it says that a broker has stamped it; inside a wrapper, whether the wrapper does."""
 
 
 def validate(message_set: Buffer, base_offset: int, config: LogConfig, now_ms: int) -> ValidatedSet:
@@ -182,7 +182,7 @@ def _key_size(message: memoryview) -> int:
 
 
 def _check_size_fields(message: memoryview) -> None:
-    """Check what a broker reads of a message to compute its size after a conversion."""
+    """Check the fields that a broker reads of a message to compute its size after a conversion."""
     at = (18 if message[4] else 10) + max(_key_size(message), 0)
     if len(message) < at + 4:
         raise MessageSetRejected(UnknownError.errno, "key longer than the message")
@@ -210,7 +210,8 @@ def _restamped_wrapper(
         timestamp_ms = max(-1, *(timestamp_of(inner.data) for inner in messages))
     data = bytearray()
     for at, (offset, message) in enumerate(entries):
-        if not at:  # brokers touch only the first entry
+        # Brokers change only the first entry.
+        if not at:
             offset = base_offset + len(messages) - 1
             message = memoryview(_stamped(message, timestamp_ms, append_time_ms >= 0))
         data += _OFFSET_SIZE.pack(offset, len(message)) + bytes(message)
@@ -232,17 +233,15 @@ def _with_offsets(
 def _converted(
     entries: list[tuple[int, memoryview]], base_offset: int, append_time_ms: int, *, stamps: bool
 ) -> bytearray:
-    """Return plain messages in format 1, with new offsets.
-
-    Under LogAppendTime all get the broker's time. But in a set with messages of format 0 (`stamps`
-    is False) those of format 1 keep their own, as on real brokers.
-    """
+    """Return plain messages in format 1, with new offsets."""
     data = bytearray()
     for at, (_, message) in enumerate(entries):
         if message[4] != 1:
             converted: Buffer = _as_format_1(message, append_time_ms)
         elif stamps:
             converted = _stamped(message, append_time_ms, log_append_time=True)
+        # In a set with messages of format 0 those of format 1 keep their own time, as on real
+        # brokers.
         else:
             converted = message
         data += _OFFSET_SIZE.pack(base_offset + at, len(converted))
@@ -300,12 +299,12 @@ def down_convert(message_set: Buffer) -> Buffer:
     """Convert a slice of a log of format 1 to format 0, with the same offsets; drop a cut tail.
 
     All messages go into one wrapper if the slice begins with a wrapper, of the same codec; else all
-    are plain (brokers.md 7.8). A slice that ends within its first message is returned unchanged:
-    the client only looks at its size (brokers.md 7.1). The result ends before the wrapper with
-    which all would decompress to more than `MAX_DECOMPRESSED_BYTES`; the client fetches the rest
-    with its next request.
+    are plain (brokers.md 7.8).
     """
     entries = list(walk_entries(message_set))
+    # A slice that ends within its first message is returned unchanged: the client only checks its
+    # size
+    # (brokers.md 7.1).
     if not entries or all(message[4] == 0 for _, message in entries):
         return message_set
     converted: list[tuple[int, Buffer]] = []
@@ -316,6 +315,6 @@ def down_convert(message_set: Buffer) -> Buffer:
         except DecompressedTooLarge:
             if not converted:
                 raise
-            break
+            break  # the client fetches the rest with its next request
         converted += [(at, _written(data, 0) if data[4] else bytes(data)) for at, data in inner]
     return encode_set(converted, entries[0][1][5] & _CODEC_MASK, 0)

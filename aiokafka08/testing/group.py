@@ -2,18 +2,10 @@
 
 For the lines 0.9 and 0.10. No I/O and no clock: the methods get `now`, the seconds of a monotonic
 clock. A request that has to wait gets a `PendingResponse`, whose `response` a later call sets.
-`handlers.groups` turns requests into calls, `handlers.committed_offsets` calls
-`Group.check_commit`, and `runtime` calls `Groups.expire` at `Groups.next_deadline`. Committed
-offsets are in `state`.
 
 Invariants: a generation has one leader and one protocol. A coordinator's JoinGroup response has the
 group's current generation if its error code is 0, else generation 0 (-1 after a failure); no other
-response has a generation. (This doesn't apply to injected faults: `handlers.failures` builds their
-JoinGroup errors with generation -1.) A member with a pending response doesn't expire.
-
-When another broker becomes coordinator, it knows the group as it was last stored: when the leader
-sent an assignment, or when the last member was gone. Requests that wait at the old coordinator get
-NotCoordinatorForGroup.
+response has a generation. A member with a pending response doesn't expire.
 """
 
 from __future__ import annotations
@@ -82,8 +74,8 @@ class Member:
     client_id: str
     client_host: str
     session_s: float
+    # How long a rebalance may wait for it; in JoinGroup v0 that is the session timeout.
     rebalance_s: float
-    """How long a rebalance may wait for it; in JoinGroup v0 that is the session timeout."""
     protocols: list[GroupProtocol]
     expires: float = 0.0
     assignment: bytes = b""
@@ -108,10 +100,12 @@ class Group:
     protocol: str = ""
     leader: str = ""
     members: dict[str, Member] = field(default_factory=dict)
+    # The latest end of a rebalance: members that haven't joined again by then are dropped.
     join_deadline: float = 0.0
-    """The latest end of a rebalance: members that haven't joined again by then are dropped."""
+    # The copy that a new coordinator finds in the offsets topic: of the time when the leader sent
+    # an
+    # assignment, or when the last member left.
     stored: Group | None = None
-    """The copy that a new coordinator finds in the offsets topic."""
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -139,10 +133,8 @@ class Group:
         return pending
 
     def _stall(self, member: Member) -> PendingResponse[JoinGroupResponse]:
-        """Let a first member without protocols in: the broker fails when it chooses one of none.
-
-        The member stays, as if it still joined, and so the group never has another one.
-        """
+        """Let a first member without protocols in: the broker fails when it chooses one of none."""
+        # The member stays, as if it still joined, and so the group never has another one.
         self.state = GroupState.PREPARING
         self.generation += 1
         self.join_deadline = math.inf
@@ -267,12 +259,10 @@ class Group:
     # --- rebalances -------------------------------------------------------------------------------
 
     def _needs_no_rebalance(self, member: Member, request: JoinGroupRequest) -> bool:
-        """Return whether a member's repeated JoinGroup leaves the generation as it is.
-
-        There are two such cases: the members still wait for the assignment (this member may have
-        missed the response to its JoinGroup), or the group is stable and the member isn't its
-        leader. In both the member's protocols must be the same as before.
-        """
+        """Return whether a member's repeated JoinGroup leaves the generation as it is."""
+        # With the same protocols as before: while the members wait for the assignment (this member
+        # may have
+        # missed the response to its JoinGroup), or in a stable group, unless it is the leader.
         if self.state is GroupState.PREPARING or member.protocols != _copy_protocols(
             request.protocols
         ):
@@ -385,7 +375,7 @@ class Groups:
 
     Args:
         session_bounds_s: the shortest and the longest session timeout of a member.
-        coordinator: a function that returns a group's current coordinator; None without one.
+        coordinator: returns a group's current coordinator; None without one.
     """
 
     def __init__(
@@ -466,9 +456,10 @@ class Groups:
         return min((at for at in times if at is not None), default=None)
 
     def expire(self, now: float) -> set[GroupKey]:
-        """Evict members and end rebalances that are due at `now`.
+        """Evict members and end rebalances that are due at `now`; return the keys of changed
+        groups.
 
-        Return the keys of the groups that changed. Some of their pending responses may be set now.
+        Some of the groups' pending responses may be set now.
         """
         changed = set()
         for name in list(self._groups):

@@ -1,15 +1,8 @@
-"""`PartitionLog`: the log of one partition, in memory, as wire bytes in segments.
-
-Pure, without a clock or sockets. It owns the log's bytes: appends of validated sets
-(`message_sets`), slices for fetches, offsets by time, retention, deletion. The handlers read and
-append; `controls` and `state` truncate, delete and compact.
+"""`PartitionLog`: the log of one partition, in memory, as wire bytes in segments. Pure.
 
 Invariants: a read returns stored bytes unchanged and cuts them at `max_bytes`, also within a
 message. One read returns bytes of one segment, as real brokers do. `end_offset` decreases only by
 `truncate`.
-
-A segment holds its bytes in blocks of about 1 MiB, each made of whole sets. A block has the last
-offset of each set (`lasts`), so that finding an offset scans at most one set.
 """
 
 from __future__ import annotations
@@ -32,6 +25,7 @@ from aiokafka08.testing.message_sets import (
     walk_entries,
 )
 
+# A block has whole sets with the last offset of each, so finding an offset scans at most one set.
 _BLOCK_BYTES: Final = 1 << 20
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 _unpack_offset_size, _pack_offset_size = _OFFSET_SIZE.unpack_from, _OFFSET_SIZE.pack
@@ -108,10 +102,10 @@ class _Segment:
         self.blocks: list[_Block] = []
         self.size_bytes = 0
         self.written_ms = self.created_ms = now_ms
+        # The largest timestamp of its first set; -1 without one.
         self.first_ms = -1
-        """The largest timestamp of its first set; -1 without one."""
+        # The largest timestamp of all sets; -1 without one.
         self.latest_ms = -1
-        """The largest timestamp of all sets; -1 without one."""
 
     def append(self, data: Buffer, last_offset: int, now_ms: int, latest_ms: int = -1) -> None:
         if not self.size_bytes:
@@ -199,10 +193,10 @@ class PartitionLog:
         self.segment_bytes = segment_bytes
         self.retention_bytes = retention_bytes
         self.retention_ms = retention_ms
+        # The lowest offset that can be fetched. In an empty log it equals `end_offset`.
         self.start_offset = 0
-        """The lowest offset that can be fetched. In an empty log it equals `end_offset`."""
+        # The offset of the next message.
         self.end_offset = 0
-        """The offset of the next message."""
         self._segments = [_Segment(0, now_ms)]
 
     @property
@@ -255,10 +249,9 @@ class PartitionLog:
         )
 
     def ranges(self, offset: int, max_bytes: int, below: int) -> list[tuple[bytearray, int, int]]:
-        """Return what `read` would return, as ranges of about 1 MiB in buffers.
+        """Return the bytes of `read`, as ranges of about 1 MiB in buffers.
 
-        The ranges stay as they are whatever happens to the log, so that they can be copied one
-        after the other. A caller must not keep views of the buffers: these couldn't grow.
+        A caller must not keep views of the buffers: these couldn't grow.
         """
         ranges: list[tuple[bytearray, int, int]] = []
         if offset >= below or max_bytes <= 0:
@@ -273,6 +266,8 @@ class PartitionLog:
                     stop = block.position_of(below)
                 stop = min(stop, start + max_bytes)
                 if stop > start:
+                    # Later changes of the log don't change these bytes, so the ranges can be copied
+                    # one by one.
                     ranges.append((block.data, start, stop))
                     max_bytes -= stop - start
                 if not max_bytes or stop < end:
@@ -401,10 +396,8 @@ class PartitionLog:
         )
 
     def truncate(self, offset: int) -> None:
-        """Delete all messages from `offset` on.
-
-        A real replica does so when it begins to follow a new leader.
-        """
+        """Delete all messages from `offset` on."""
+        # A real replica does so when it begins to follow a new leader.
         if offset >= self.end_offset:
             return
         self.end_offset = offset
@@ -466,7 +459,7 @@ def _split(data: bytes) -> tuple[list[tuple[int, memoryview]], bytes]:
         for offset, message in walk_entries(data):
             entries.append((offset, message))
             length += HEADER_BYTES + len(message)
-    except MessageSetRejected:  # damage
+    except MessageSetRejected:  # the rest is damaged
         pass
     return entries, data[length:]
 

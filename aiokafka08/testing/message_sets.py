@@ -1,7 +1,4 @@
-"""Message sets as brokers read and write them: entries, messages, wrappers.
-
-Pure. What both formats share: `format_0` and `format_1` validate produced sets with it, `log`,
-`controls` and the handlers read stored ones.
+"""Message sets as brokers read and write them: entries, messages, wrappers. Pure.
 
 Invariant: neither this module nor `format_0` and `format_1` import `MessageSetReader` or
 `MessageSetBuilder`, with which the client decodes and builds sets: a broker that used them would
@@ -25,18 +22,18 @@ from aiokafka08.testing.broker_lines import LineRules
 
 T = TypeVar("T")
 
+# Offset and size, in front of each message.
 HEADER_BYTES: Final = 12
-"""Offset and size, in front of each message."""
 MIN_MESSAGE_BYTES: Final = 14
 _MIN_STAMPED_BYTES: Final = 14  # CRC, magic, attributes, timestamp
+# Java allocates no larger array. From 0.9 on brokers do so for each message in a wrapper, before
+# they see that the wrapper has less.
 LARGEST_ARRAY: Final = 2**31 - 3
-"""Java allocates no larger array. From 0.9 on brokers do so for each message in a wrapper, before
-they see that the wrapper has less."""
+# How many bytes the wrappers of a set may decompress to, all together (brokers.md 13.3).
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
-"""How many bytes the wrappers of a set may decompress to, all together (brokers.md 13.3)."""
 _DISCARDED_ITEMS: Final = 1000
+# How many messages a set may have that isn't stored as it is.
 MAX_REWRITTEN_MESSAGES: Final = 500_000
-"""How many messages a set may have that isn't stored as it is."""
 _LONG_SET_BYTES: Final = 64 << 10
 _LONG_COMPRESSED_BYTES: Final = 1 << 10
 _COPY_BYTES: Final = 256 << 10
@@ -79,14 +76,14 @@ class ValidatedSet(NamedTuple):
     first_offset: int
     next_offset: int
     messages: int
+    # The timestamp of all messages under LogAppendTime; else -1.
     append_time_ms: int = -1
-    """The timestamp of all messages under LogAppendTime; else -1."""
+    # The largest timestamp of a message; -1 if none has one.
     max_timestamp_ms: int = -1
-    """The largest timestamp of a message; -1 if none has one."""
 
 
+# A set without a whole message. Brokers compute the next offset from the last one, -1.
 NOTHING: Final = ValidatedSet(bytearray(), -1, 0, 0)
-"""A set without a whole message. Brokers compute the next offset from the last one, -1."""
 
 
 @dataclass(slots=True)
@@ -99,7 +96,7 @@ class DecompressionBudget:
         """Decompress the value of a wrapper.
 
         Raises:
-            ValueError: the data is malformed, or the result larger than what is left.
+            ValueError: the data is malformed, or the result is larger than the budget's rest.
         """
         plain = decompress(Codec(codec), data, self.left_bytes)
         self.left_bytes -= len(plain)
@@ -120,7 +117,8 @@ def encode_set(
         if len(message) <= _COPY_BYTES:
             plain += message
             continue
-        for start in range(0, len(message), _COPY_BYTES):  # other threads get the GIL in between
+        # In pieces: other threads get the GIL in between.
+        for start in range(0, len(message), _COPY_BYTES):
             plain += message[start : start + _COPY_BYTES]
     if not codec:
         return plain
@@ -229,7 +227,7 @@ def parse_message(message: memoryview, *, stamped: bool | None = None) -> Messag
 
 
 def timestamp_of(message: memoryview) -> int:
-    """Return the timestamp of a message (from its CRC on), without a look at the rest of it.
+    """Return the timestamp of a message (from its CRC on), without decoding the rest.
 
     Raises:
         MessageSetRejected: the message is of format 1, and too short for a timestamp.
@@ -258,7 +256,7 @@ def limited(messages: Iterator[T]) -> list[T]:
 
 
 def numbered(messages: Iterable[T], first: int) -> Iterator[tuple[int, T]]:
-    """As `enumerate`, but a list of it is made in Python: other threads get the GIL in between."""
+    """Do the same as `enumerate`, in Python: other threads get the GIL in between."""
     for offset, message in enumerate(messages, first):  # noqa: UP028 - it would keep the GIL
         yield offset, message
 
@@ -274,7 +272,7 @@ def unwrap(message: memoryview, line: LineRules, budget: DecompressionBudget) ->
 
     Raises:
         MessageSetRejected: the wrapper has no value, brokers of the line can't decompress it, or
-            the result is larger than what is left of the budget.
+            the result is larger than the rest of the budget.
     """
     codec = message[5] & line.codec_mask
     stamped = bool(line.message_format and message[4])

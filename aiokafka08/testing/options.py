@@ -1,4 +1,4 @@
-"""`check_options`: validate the options of `EmbeddedCluster`, which calls it first. Pure.
+"""`check_options`: validate the options of `EmbeddedCluster`. Pure.
 
 Invariant: an invalid value of a parameter of `check_options` raises a ValueError that names the
 option, its value and what is expected. The pytest plugin and the command line show this text to

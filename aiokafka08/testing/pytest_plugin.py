@@ -1,19 +1,11 @@
 """A pytest plugin with the fixtures `kafka_cluster`, `kafka_bootstrap_servers`, `kafka_world`.
 
-    def test_my_service(kafka_bootstrap_servers):
-        ...
-
     @pytest.mark.kafka_cluster(brokers=3, version="0.8.0", topics={"orders": 4})
     def test_failover(kafka_cluster):
         kafka_cluster.kill(0)
 
-    @pytest.mark.kafka_simulation(seeds=200, brokers=3)
-    def test_outages(kafka_world):
-        kafka_world.run(scenario, kafka_world)
-
-pytest loads this module in every session where the package is installed (entry point `pytest11`).
-
-Invariant: until a test uses a fixture, the plugin only registers a marker. It doesn't import the
+Invariant: pytest loads this module in every session where the package is installed (entry point
+`pytest11`), so until a test uses a fixture, it only registers a marker, and doesn't import the
 cluster.
 """
 
@@ -29,8 +21,8 @@ if TYPE_CHECKING:
     from aiokafka08.testing import EmbeddedCluster
     from aiokafka08.testing.simulation import World
 
+# The parameters of `simulate` that no marker has: `seeds` and `first` set the seed.
 _NOT_OF_A_MARKER: Final = ("seed", "options")
-"""The parameters of `simulate` that no marker has: `seeds` and `first` set the seed."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -108,7 +100,7 @@ def kafka_world(request: pytest.FixtureRequest) -> Iterator[World]:
 
 
 def _seeds(node: pytest.Item) -> range:
-    """Return the seeds that the markers of a test ask for.
+    """Return the seeds of a test's markers.
 
     Raises:
         ValueError: a marker has an unnamed option, or `seeds` or `first` is invalid.

@@ -1,15 +1,10 @@
-"""`ClusterRuntime`: what the brokers of a running cluster share in addition to `ClusterState`.
+"""`ClusterRuntime`: the faults, the history and the delayed operations of a running cluster.
 
-It owns the faults, the history of requests and the delayed operations: requests whose response
-waits for a change of the state (long polls, acks, group rebalances). It lives in one event loop and
-is used from there only; `cluster` creates it at each start.
+It lives in one event loop and is used from there only; each start makes a new one.
 
 Invariant: after each change of the state `complete_delayed()` runs before the event loop continues.
 Nothing polls: a delayed operation is checked when one of its keys is in `state.changed`, and at its
-timeout. The steps of connections (`server`) and the methods of `cluster` call `complete_delayed()`.
-
-Retention has a timer while there are messages that it may delete. Its checks have the times that
-they have on real brokers (brokers.md 8.18).
+timeout.
 """
 
 from __future__ import annotations
@@ -36,10 +31,10 @@ from aiokafka08.testing.sasl import SaslUsers
 from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
 
 DEFAULT_MAX_BUFFERED_BYTES: Final = 512 << 20
+# When real brokers delete old messages: the time from their start to the first check, and between
+# two checks (`log.retention.check.interval.ms`, brokers.md 8.18).
 _FIRST_RETENTION_S: Final = 30.0
 _RETENTION_S: Final = 300.0
-"""When real brokers delete old messages: the time from their start to the first check, and between
-two checks (`log.retention.check.interval.ms`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +42,8 @@ class HistoryLimits:
     """The limits of the history of requests."""
 
     requests: int = 10_000
+    # Of its requests as they were received, and of `item_bytes` for each item of their arrays.
     total_bytes: int = 32 << 20
-    """Of its requests as they were received, and of `item_bytes` for each item of their arrays."""
     item_bytes: int = 200
 
 
@@ -56,14 +51,14 @@ class Recorded(NamedTuple):
     """A request that a broker has read."""
 
     node: int
+    # The connection's number; each connection gets a new one.
     connection: int
-    """The connection's number; each connection gets a new one."""
     client_id: str | None
     api_version: int
     correlation_id: int
     request: Request[Any]
+    # When the broker read it, by the event loop's clock.
     read_at: float
-    """When the broker read it, by the event loop's clock."""
 
 
 class DelayedOperation:
@@ -97,8 +92,9 @@ class DelayedOperation:
         self._respond = respond
         self._expired = False
         self._checking = False
-        # The check that runs. Neither it nor the timer is kept longer: in a cycle each request that
-        # has waited would wait for the garbage collector too.
+        # The running check. Neither it nor the timer is kept longer: in a cycle each request that
+        # has waited
+        # would wait for the garbage collector too.
         self._job: Job | None = None
         self.wait = wait
         self._timer: asyncio.TimerHandle | None = None
@@ -149,8 +145,8 @@ class _ExpectedRequest:
     request: type[Request[Any]]
     node: int | None
     where: Callable[[Any], bool] | None
+    # How many matching requests are still to come, including the expected one.
     remaining: int
-    """How many matching requests are still to come, including the expected one."""
     future: Future[Recorded]
 
 
@@ -159,11 +155,11 @@ class ClusterRuntime:
 
     Args:
         history_limits: the default, or smaller ones for a test.
-        sasl_users: who may connect; None: anybody.
+        sasl_users: the users that may connect; None: there is no authentication.
 
     Attributes:
-        resources: what the connections to all brokers share.
-        halt: called with the id of a broker that can't go on.
+        resources: Shared by the connections to all brokers.
+        halt: Called with the id of a broker whose disk is full.
     """
 
     def __init__(
@@ -194,7 +190,7 @@ class ClusterRuntime:
         self._completing = False
         self._expected: list[_ExpectedRequest] = []
         self._connections = 0
-        if state.topics:  # a cluster that was stopped and is started again
+        if state.topics:  # the cluster was stopped and is started again
             self._arm_retention_timer()
 
     def now_ms(self) -> int:
@@ -234,14 +230,12 @@ class ClusterRuntime:
                     del self._delayed_operations[key]
 
     def complete_delayed(self) -> None:
-        """Check the delayed operations whose keys have changed.
-
-        A reply lets its connection handle the next request, which may change the state again and
-        call this method. Such a nested call returns at once; the loop of the outermost call handles
-        its changes.
-        """
+        """Check the delayed operations whose keys have changed."""
         if self.state.publish is not None:
             self.state.publish()
+        # A reply lets its connection handle the next request, which may change the state again and
+        # call this
+        # method. A nested call returns at once; the loop of the outermost call handles its changes.
         if self._completing or not self.state.changed:
             return
         self._completing = True
@@ -295,6 +289,7 @@ class ClusterRuntime:
 
     def _apply_retention(self) -> None:
         self._retention_timer = None
+        # A timer only while there are messages that it may delete.
         if self.state.apply_retention(self.now_ms()):
             self._arm_retention_timer()
 
@@ -341,7 +336,7 @@ class ClusterRuntime:
     async def close(self) -> None:
         """Cancel the timers, and the futures of requests that will never come.
 
-        End what still runs for connections that are closed.
+        Also end the work that is still done for closed connections.
         """
         for timer in (self._group_timer, self._retention_timer):
             if timer is not None:

@@ -1,9 +1,7 @@
 """The brokers' side of connections: read requests, call the handlers, complete the exchanges.
 
-`cluster` opens one `Listener` of the server kit (`_core.server`) per broker. The kit does the I/O;
-each of its connections has a `BrokerHandler` here. The handlers decide on the response, `faults` on
-the effect of a fault, and `runtime` on when a delayed operation is checked again; a `BrokerHandler`
-carries it all out.
+The server kit (`_core.server`) does the I/O. The handlers decide on the response, `faults` on the
+effect of a fault; a `BrokerHandler` carries both out.
 
 Invariant: a connection handles one request at a time, in order, as real brokers do (the default
 `max_in_flight` of the kit). So a request that waits (long poll, acks, an injected delay) is an
@@ -72,16 +70,14 @@ from aiokafka08.testing.state import BrokerState
 
 _log: Final = logging.getLogger("aiokafka08.testing.server")
 
+# `socket.request.max.bytes`, which is the same on all lines.
 MAX_REQUEST_BYTES: Final = 100 << 20
-"""`socket.request.max.bytes`, which is the same on all lines."""
+# How many characters of a client's text are logged.
 _SHOWN: Final = 40
-"""How many characters of a name that a client sent are logged."""
+# The items of all arrays of a request: topics, partitions, groups and so on. A request with more
+# counts as one that can't be read. Real brokers have no limit but their heap (docs/brokers.md
+# 13.2).
 MAX_REQUEST_ITEMS: Final = 100_000
-"""The items of all arrays of a request: topics, partitions, groups and so on.
-
-A request with more is treated as one that can't be read. Real brokers have no limit but their heap
-(docs/brokers.md 13.2).
-"""
 
 
 def open_listener(runtime: ClusterRuntime, node: BrokerState, bind_host: str) -> Listener:
@@ -211,7 +207,7 @@ class BrokerHandler(ConnectionHandler):
             exchange.connection.close()
 
     def _receive_token(self, session: SaslSession, frame: memoryview, exchange: Exchange) -> None:
-        """Take a step of the authentication; tokens have a size before them, and no header."""
+        """Do a step of the authentication; tokens have a size before them, and no header."""
         try:
             token = session.receive(frame)
         except AuthenticationFailed as error:
@@ -228,6 +224,7 @@ class BrokerHandler(ConnectionHandler):
     def _read(self, frame: memoryview) -> Work[ReceivedRequest | BadRequestPolicy]:
         """Decode a request; one with many items in the worker thread, up to the limit."""
         try:
+            # Few items are decoded at once: most requests aren't worth a switch of threads.
             return read_request(self._line, frame, FEW_ITEMS)
         except TooManyItems:
             pass
@@ -254,7 +251,8 @@ class BrokerHandler(ConnectionHandler):
             case Silence(perform=False):
                 return NoReply()
             case Omit(perform=False):
-                return Reply(error_response(context, incoming.body, -1))  # `_reply` leaves it out
+                # `_reply` leaves the partitions out.
+                return Reply(error_response(context, incoming.body, -1))
             case Answer(code=code, perform=False, only=None):
                 return Reply(error_response(context, incoming.body, code))
             case Answer(perform=False, only=only) if only is not None:
@@ -314,7 +312,8 @@ class BrokerHandler(ConnectionHandler):
                 return
             case Hang():
                 return
-            case Answer() if not request.expects_response:  # acks=0: an error closes the connection
+            # With acks=0 an error closes the connection.
+            case Answer() if not request.expects_response:
                 connection.close()
                 exchange.end()
                 return

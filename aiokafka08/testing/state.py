@@ -1,16 +1,10 @@
 """The state of an embedded cluster: brokers, topics, partitions, leaders, ISRs, committed offsets.
 
-Pure data and its transitions, without sockets, clocks or waiting. The request handlers and the
-methods of `controls` and `cluster` read and change it.
+Pure data and its transitions, without sockets, clocks or waiting.
 
 Invariants: one log per partition stands for all its replicas. For a replica that doesn't follow the
 leader (dead or fallen behind), `Partition.behind` has the offset that it reached. Each method that
-changes a partition adds its key to `changed`, so that `ClusterRuntime.complete_delayed` can check
-the requests that wait for it.
-
-A broker dies in two steps, as real ones do. `mark_dead` is the moment when its connections end.
-`notice` is the moment when the controller has seen it and elects leaders, shrinks ISRs and changes
-Metadata. Real brokers with default settings take about 7 s for it (brokers.md 9.1).
+changes a partition adds its key to `changed`; otherwise requests that wait for it aren't completed.
 """
 
 from __future__ import annotations
@@ -32,11 +26,11 @@ from aiokafka08.testing.log import PartitionLog
 from aiokafka08.testing.message_sets import LogConfig
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
+# Real brokers have 50. With 4, a few groups are enough for each broker to coordinate one.
 OFFSETS_PARTITIONS: Final = 4
-"""Real brokers have 50. With 4, a few groups are enough for each broker to coordinate one."""
 OFFSETS_REPLICATION_FACTOR: Final = 3
+# The default of `log.roll.hours` and `log.retention.hours`.
 WEEK_MS: Final = 7 * 24 * 3600 * 1000
-"""`log.roll.hours` and `log.retention.hours`, by default a week."""
 
 _VALID_NAME: Final = re.compile(r"[a-zA-Z0-9._-]+")
 _NO_LEADER: Final = -1
@@ -64,17 +58,14 @@ class BrokerState:
     host: str
     port: int
     alive: bool = True
+    # Whether the controller has noticed the last change of `alive`.
     noticed: bool = True
-    """Whether the controller has noticed the last change of `alive`."""
-
+    # Whether the broker dies when it is to store a message.
     disk_is_full: bool = False
-    """Whether the broker dies when it is to store a message."""
-
+    # The host and port that responses name; None: `host` and `advertised_port`.
     advertised: tuple[str, int] | None = None
-    """The host and port that responses name; None: `host` and `advertised_port`."""
-
+    # The port that responses name without `advertised`; None: `port`.
     advertised_port: int | None = None
-    """The port that responses name without `advertised`; None: `port`."""
 
     @property
     def named_address(self) -> tuple[str, int]:
@@ -100,14 +91,14 @@ class Partition:
     unclean_election: bool = True
     leader: int = _NO_LEADER
     isr: list[int] = field(default_factory=list)
+    # The ISR as Metadata shows it (brokers.md 4.8).
     published_isr: list[int] = field(default_factory=list)
-    """The ISR as Metadata shows it (brokers.md 4.8)."""
+    # Broker → bytes of all sets that were produced to it there, stored or not.
     arrived_bytes: Counter[int] = field(default_factory=Counter)
-    """Broker → bytes of all sets that were produced to it there, stored or not."""
+    # Replica that doesn't follow the leader → the offset that it reached.
     behind: dict[int, int] = field(default_factory=dict)
-    """Replica that doesn't follow the leader → the offset that it reached."""
+    # Dead replica that has lost messages → the end of its log. The leader doesn't know of it.
     flushed: dict[int, int] = field(default_factory=dict)
-    """Dead replica that has lost messages → the end of its log. The leader doesn't know of it."""
 
     @property
     def key(self) -> TopicPartition:
@@ -147,8 +138,8 @@ class StoredCommit:
     """A commit at the moment when a store took it.
 
     Attributes:
-        store: which one has it now.
-        key: whose offset it is.
+        store: the store that has it now.
+        key: the group and the partition.
         offset: the committed offset.
         client: the client id of the request; in ZooKeeper the party that wrote the node.
         connection: the number of the request's connection; 0 in ZooKeeper.
@@ -165,7 +156,7 @@ class StoredCommit:
 
 @dataclass(slots=True)
 class MetadataView:
-    """What a broker knows of the cluster when it responds to Metadata requests."""
+    """The state of the cluster as a broker knows it, for its Metadata responses."""
 
     topics: Mapping[str, Sequence[Partition]]
     nodes: Mapping[int, BrokerState]
@@ -184,7 +175,7 @@ class CreationError(ValueError):
 
 
 class ClusterState:
-    """Everything about a cluster that outlives a request."""
+    """The parts of a cluster that outlive a request."""
 
     def __init__(
         self, line: LineRules, settings: BrokerSettings, nodes: Iterable[BrokerState]
@@ -196,30 +187,28 @@ class ClusterState:
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.zookeeper_commits: MutableMapping[CommitKey, Commit] = {}
         self.kafka_commits: dict[CommitKey, Commit] = {}
+        # The groups in `kafka_commits`.
         self.committed_groups: set[str | None] = set()
-        """The groups in `kafka_commits`."""
         self.partition_count = 0
+        # Partitions for which a set is being validated in the worker thread.
         self.appending: set[TopicPartition] = set()
-        """Partitions for which a set is being validated in the worker thread."""
+        # Whether there was ever a topic: 0.8 brokers learn of each other with the first one.
         self.had_topic = False
-        """Whether there was ever a topic: 0.8 brokers learn of each other with the first one."""
         self.groups = Groups(self.line, self._session_bounds_s(), self.coordinator)
+        # The views of brokers that the controller's updates don't reach (`hold_metadata`).
         self.held_views: dict[int, MetadataView] = {}
-        """What brokers know that the controller's updates don't reach (`hold_metadata`)."""
         self.chosen_controller: int | None = None
+        # Keys of partitions and groups that have changed since `complete_delayed` last ran.
         self.changed: set[Hashable] = set()
-        """Keys of partitions and groups that have changed since `complete_delayed` last ran."""
+        # Called with each commit to the offsets topic.
         self.on_commit: Callable[[StoredCommit], object] = lambda commit: None
-        """Called with each commit to the offsets topic."""
+        # Called after each change, to publish the state elsewhere, such as in ZooKeeper.
         self.publish: Callable[[], object] | None = None
-        """Called after each change, to publish the state elsewhere, such as in ZooKeeper."""
 
     @functools.cached_property
     def cluster_id(self) -> str:
-        """An id in Kafka's form, which no cluster with other brokers has.
-
-        It stays when brokers get other ports.
-        """
+        """An id in Kafka's form, which no cluster with other brokers has."""
+        # Cached: the id stays when brokers get other ports.
         brokers = [(node.node_id, node.host, node.port) for node in self.nodes.values()]
         digest = hashlib.sha256(repr(brokers).encode()).digest()
         return base64.urlsafe_b64encode(digest[:16]).decode().rstrip("=")
@@ -228,7 +217,7 @@ class ClusterState:
         return self.settings.group_min_session_timeout_ms / 1000, self.line.max_session_timeout_s
 
     def change_line(self, line: LineRules) -> None:
-        """Let the brokers, all of which are down, be of another line; the data stays.
+        """Change the line of the brokers, all of which are down; the data stays.
 
         Groups stay too: a coordinator stores them in the offsets topic (docs/brokers.md 8.19).
 
@@ -396,10 +385,7 @@ class ClusterState:
         )
 
     def _retention(self, config: Mapping[str, str]) -> tuple[int | None, int | None]:
-        """Return how many bytes and milliseconds a topic's logs keep; None: all (brokers.md 8.18).
-
-        The negative age that 0.8 takes for one like any other is over at once.
-        """
+        """Return how many bytes and ms a topic's logs keep; None: all (brokers.md 8.18)."""
         if config.get("cleanup.policy") == "compact":
             return None, None
         keep_bytes, keep_ms = self.settings.retention_bytes, self.settings.retention_ms
@@ -407,15 +393,14 @@ class ClusterState:
             keep_bytes = int(config["retention.bytes"])
         if "retention.ms" in config:
             keep_ms = int(config["retention.ms"])
+            # 0.8 compares a negative age like any other: each message is too old at once.
             if keep_ms < 0 and not self.line.negative_retention_is_over:
                 keep_ms = None
         return None if keep_bytes is None or keep_bytes < 0 else keep_bytes, keep_ms
 
     def apply_retention(self, now_ms: int) -> bool:
-        """Delete old messages, as brokers do now and then; return False if no later check can.
-
-        Requests that wait for these partitions aren't checked: brokers don't do so either.
-        """
+        """Delete old messages; return whether a later check can find others to delete."""
+        # Nothing is added to `changed`: brokers don't check waiting requests after it either.
         later = False
         for partition in self.all_partitions():
             log = partition.log
@@ -440,12 +425,12 @@ class ClusterState:
     # --- metadata ---------------------------------------------------------------------------------
 
     def metadata_view(self, node_id: int) -> MetadataView:
-        """Return what a broker knows."""
+        """Return the view of a broker: the cluster as it is, or the held one."""
         held = self.held_views.get(node_id)
         return held or MetadataView(self.topics, self.nodes, self.had_topic)
 
     def hold_metadata(self, node_id: int) -> None:
-        """Let a broker know what it knows now, and learn nothing new."""
+        """Hold a broker's view: it learns of no later change."""
         self.held_views[node_id] = MetadataView(
             {
                 name: [
@@ -480,6 +465,8 @@ class ClusterState:
 
     def mark_dead(self, node_id: int) -> None:
         """Let a broker die; the controller hasn't noticed yet."""
+        # Real brokers die in two steps as well: the connections end at once, but the controller
+        # elects leaders, shrinks ISRs and changes Metadata later (`notice`; brokers.md 9.1).
         node = self.nodes[node_id]
         node.alive, node.noticed = False, False
         for partition in self.all_partitions():
@@ -490,7 +477,7 @@ class ClusterState:
     def notice(self, node_id: int, *, elect: bool = True) -> None:
         """Let the controller notice a death: the broker leaves the ISRs and Metadata.
 
-        Its partitions get new leaders; with `elect=False` they stay without a leader.
+        Its partitions get new leaders, unless `elect` is False.
         """
         node = self.nodes[node_id]
         node.noticed = True
@@ -509,11 +496,7 @@ class ClusterState:
             self.changed.add(partition.key)
 
     def revive(self, node_id: int) -> None:
-        """Let a dead broker return: it has caught up, and leads partitions that have no leader.
-
-        Partitions that another broker leads now stay there, on all lines. Real brokers of 0.8.0 and
-        0.8.1 do the same: `auto.leader.rebalance.enable` is false there.
-        """
+        """Let a dead broker return: it has caught up, and leads partitions that have no leader."""
         node = self.nodes[node_id]
         node.alive = node.noticed = True
         node.disk_is_full = False
@@ -523,8 +506,10 @@ class ClusterState:
                 continue
             if partition.leader == _NO_LEADER:
                 self.elect(partition)
-            elif partition.leader == node_id:  # nobody has noticed its death
+            elif partition.leader == node_id:  # the controller hasn't noticed its death
                 self.lead(partition, node_id)
+            # Partitions that another broker leads now stay there, on all lines. Real brokers of
+            # 0.8.0 and 0.8.1 do the same: `auto.leader.rebalance.enable` is false there.
             if partition.leader not in (node_id, _NO_LEADER):
                 self.restore(partition, node_id)
             self.changed.add(partition.key)

@@ -1,7 +1,7 @@
 """The topic configs that 0.10.2.2 checks in CreateTopics, with its error texts. Pure.
 
-Invariant: a config that passes is one with which a real broker creates the topic. Which configs
-have an effect here is in `broker_lines` (`LineRules.topic_configs`).
+Invariant: a config that passes is one with which a real broker creates the topic. Some of them
+have no effect here (`broker_lines.LineRules.topic_configs` has the ones that do).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Final
 from aiokafka08.errors import InvalidConfigurationError, UnknownError
 from aiokafka08.testing.state import CreationError
 
+# Returns an invalid value as the broker's error shows it, and the reason; None for a valid one.
 _Check = Callable[[str], tuple[object, str] | None]
-"""Returns a value as the error shows it, and what is wrong with it; None if it is valid."""
 
 
 def _number(kind: str, least: int | None = None) -> _Check:

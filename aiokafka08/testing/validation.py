@@ -1,7 +1,7 @@
 """`validate_set`: validate a produced message set, as brokers of the log's line do.
 
 Pure: bytes and a `LogConfig` in, bytes or `MessageSetRejected` out. The line's format decides
-between `format_0` and `format_1`. Callers are `handlers.produce` and `controls`.
+between `format_0` and `format_1`.
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
 """`ServerConnection`: read frames within limits, hand them to a handler, write responses in order.
 
-A connection owns the reading and writing of one client. Its `ConnectionHandler` knows what the
-frames mean: it gets one at a time, and completes the frame's `Exchange`, now or later, with a
-response or without one. `listener` makes the connections.
-
 Invariants:
-
 - The handler's work for a frame ends before its work for the next one begins, and at most
-  `max_in_flight` exchanges are open. Until then later frames wait in the receive buffer, then in
-  the socket.
-- Responses are written in the order of their requests.
-- Nothing is handled while the client doesn't read its responses.
-- What the connection holds in memory is reported to `ServerResources.memory` after each change;
-  all of the handler's work goes through `ServerResources.scheduler`.
+  `max_in_flight` exchanges are open; further frames wait. Responses are written in the order of
+  their requests. Nothing is handled while the client doesn't read its responses.
+- After each change the connection's memory is reported to `ServerResources.memory`; all of the
+  handler's work goes through `ServerResources.scheduler`.
 - A connection ends once: when its transport is lost and no work is left. A client that doesn't
   read loses it `close_s` after the end.
 """
@@ -37,7 +30,7 @@ from aiokafka08.protocol.types import Buffer
 
 
 class HalfClosePolicy(enum.Enum):
-    """What becomes of the requests before a client's FIN."""
+    """How the requests before a client's FIN are handled."""
 
     ANSWER = "they are handled and answered; then the connection is closed"
     HANDLE = "they are handled, but the client gets no more responses"
@@ -46,24 +39,20 @@ class HalfClosePolicy(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConnectionOptions:
-    """How a connection treats its client.
+    """How a connection treats its client."""
 
-    Args:
-        max_frame_bytes: a larger frame ends the connection, after the requests before it.
-        max_in_flight: how many exchanges may be open at once.
-        half_close: what a client's FIN does.
-        close_s: how long a client may take to read what was written before its connection is
-            closed, in seconds.
-    """
-
+    # A larger frame ends the connection, after the requests before it.
     max_frame_bytes: int
+    # How many exchanges may be open at once; further frames wait in the receive buffer, then in the
+    # socket.
     max_in_flight: int = 1
     half_close: HalfClosePolicy = HalfClosePolicy.ANSWER
+    # How long a client may take to read written responses before its connection is closed.
     close_s: float = 30.0
 
 
 class ConnectionHandler:
-    """What a server does on one connection; a server overrides `handle`, and what else it needs.
+    """The server's part of one connection: a server overrides `handle`, and other methods at need.
 
     All methods are called in the event loop.
     """
@@ -88,7 +77,7 @@ class ConnectionHandler:
         """The connection is closed because of an exception in the handler's work."""
 
     def lost(self) -> None:
-        """The transport is lost: cancel what would complete exchanges later."""
+        """The transport is lost: cancel tasks that would complete exchanges later."""
 
     def ended(self) -> None:
         """The connection has ended: no work is left."""
@@ -98,9 +87,9 @@ class Exchange:
     """One request and its response's place in the order; complete it once.
 
     Attributes:
-        connection: the connection.
-        held_bytes: what is held in memory for it: the frame, then a response that waits for others.
-        response: None: it is open. An empty list: there is no response.
+        connection: The connection.
+        held_bytes: The memory for it: of the frame, then of a response that waits for others.
+        response: None while it is open. An empty list: there is no response.
     """
 
     __slots__ = ("connection", "held_bytes", "response")
@@ -115,7 +104,7 @@ class Exchange:
         self.connection.complete(self, response)
 
     def end(self) -> None:
-        """Go on without a response."""
+        """Complete the exchange without a response."""
         self.connection.complete(self, [])
 
     def release(self) -> None:
@@ -138,8 +127,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         ended: called with it at the end.
 
     Attributes:
-        host: the client's address.
-        peer: the same with its port, for log lines.
+        host: The client's address.
+        peer: The same with its port, for log lines.
     """
 
     def __init__(
@@ -198,6 +187,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
         if self._half_close is not HalfClosePolicy.ANSWER and transports.is_half_closed(
             self._transport
+            # asyncio reports a FIN only after the data before it, so the socket is asked.
         ):
             self._mute = True
             if self._half_close is HalfClosePolicy.DROP:
@@ -225,6 +215,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._giving_up is not None:
             self._giving_up.cancel()
+        # An open response can't be sent, but a request in work may still change the server's state.
         self._handler.lost()
         self._reading.forget(self)
         self._lost, self._writing_paused, self._requests_held = True, False, False
@@ -280,7 +271,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._advance()
 
     def reserve(self, coming_bytes: int) -> bool:
-        """Make room for a large response; return False if this has closed the connection."""
+        """Report `coming_bytes` of a large response; return False if this has closed the
+        connection.
+        """
         return self._report(coming_bytes)
 
     def close(self) -> None:
@@ -292,7 +285,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._close_now()
 
     def close_unanswered(self) -> None:
-        """Close the connection once what is written is sent; open exchanges get no response."""
+        """Close the connection once written responses are sent; open exchanges get no response."""
         self._mute = True
         self._close_now()
 
@@ -318,6 +311,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         exchange.response = response
         pending = self._pending
         if not pending or exchange is not pending[0]:
+            # It waits for the responses of earlier requests, and takes memory meanwhile.
             self._hold(exchange, sum(map(len, response)))
         while pending and (response_to_first := pending[0].response) is not None:
             self._hold(pending.popleft(), 0)
@@ -325,7 +319,8 @@ class ServerConnection(asyncio.BufferedProtocol):
                 transports.write_all(self._transport, response_to_first)
         if self._closes and not pending:
             self._close_now()
-        if not self._scheduler.works_for(self._account):  # else it advances after this step
+        # A step of this connection's own work advances it at its end.
+        if not self._scheduler.works_for(self._account):
             self._advance()
 
     def release(self, exchange: Exchange) -> None:
@@ -356,7 +351,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- requests ---------------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        """Handle the requests that are here, as far as possible; read on if none is left."""
+        """Handle the requests that have come, as far as possible; read on if none is left."""
         while self._cut() and self._may_handle():
             self._job = self._begin()
             if self._scheduler.run(self._job):
@@ -380,7 +375,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         )
 
     def _begin(self) -> Job:
-        frame, self._next = self._next, None  # only the job has it: so its memory is used again
+        # Only the job has it, so its memory is freed with the job.
+        frame, self._next = self._next, None
         assert frame is not None
         exchange = Exchange(self, len(frame))
         self._pending.append(exchange)
@@ -419,7 +415,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 self._transport.resume_reading()
 
     def _report(self, coming_bytes: int = 0) -> bool:
-        """Report what this connection holds; return False if it is aborted because of that."""
+        """Report this connection's memory; return False if it is aborted because of that."""
         held_bytes = self._pending_bytes + len(self._next or b"") + coming_bytes
         if not self._transport.is_closing():
             held_bytes += self._frames.memory_bytes + self._transport.get_write_buffer_size()
@@ -428,14 +424,15 @@ class ServerConnection(asyncio.BufferedProtocol):
     # --- the end ----------------------------------------------------------------------------------
 
     def _stop_reading(self) -> None:
-        """Read nothing more: the reader would cut the same frames again behind an invalid size."""
+        """Read no more bytes."""
         if not self._ends:
+            # Behind an invalid size the reader would cut the same frames again.
             self._ends = True
             if not self._reading_paused and not self._transport.is_closing():
                 self._transport.pause_reading()
 
     def _close_now(self) -> None:
-        """Close the connection once what is written is sent; drop later requests."""
+        """Close the connection once written responses are sent; drop later requests."""
         self._drop_requests()
         self._transport.close()
         if self._giving_up is None and self._transport.get_write_buffer_size():

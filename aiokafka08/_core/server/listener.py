@@ -22,13 +22,13 @@ class Listener:
 
     Args:
         name: the name of the server, for log lines and errors.
-        resources: what its connections share with those of other listeners.
+        resources: shared by its connections and those of other listeners.
         options: how its connections treat their clients.
         new_handler: makes the handler of each connection.
 
     Attributes:
-        port: the port; 0 before `open`.
-        connections: those that haven't ended, in the order in which they came.
+        port: The port; 0 before `open`.
+        connections: Those that haven't ended, in the order in which they came.
     """
 
     def __init__(
@@ -67,25 +67,25 @@ class Listener:
         self.port = self._listening.port
 
     def stop_listening(self) -> None:
-        """Accept no more connections; those that are open go on, and `open` may follow."""
+        """Accept no more connections; open ones stay, and `open` may follow."""
         if self._listening is not None:
             self._listening.close()
 
     def close(self) -> None:
-        """Stop listening and close all connections at once; responses on their way are lost."""
+        """Stop listening and close all connections at once; unsent responses are lost."""
         self._closed = True
         self.stop_listening()
         self.drop_connections()
 
     def drop_connections(self) -> None:
-        """Close all connections at once; responses on their way are lost."""
+        """Close all connections at once; unsent responses are lost."""
         for connection in list(self.connections):
             connection.abort()
 
     async def wait_closed(self) -> None:
         """Wait until no connection is left; call it after `close` or `stop_listening`."""
         if self._listening is not None:
-            # After `close`, `_made` aborts the connections that still come.
+            # After `close`, `_made` aborts connections that were accepted before.
             await self._listening.wait_closed()
         while self.connections:
             self._all_closed.clear()

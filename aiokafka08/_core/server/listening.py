@@ -1,10 +1,6 @@
 """`listen()`: accept the connections to one port, on a socket or in a simulated network.
 
-`listener.Listener` calls it. `keep_port()` keeps a port for a server that is down for a while. An
-event loop that has a network of its own (`NetworkLoop`) accepts connections itself; on all others a
-`SocketListening` does.
-
-Invariant: after `close()` and `wait_closed()` no socket is left that hasn't been given a protocol.
+Invariant: after `close()` and `wait_closed()` no socket is left without a protocol.
 """
 
 from __future__ import annotations
@@ -16,13 +12,13 @@ import socket
 from collections.abc import Callable
 from typing import Any, Final, Protocol, runtime_checkable
 
-# The name that these lines have had since the kit was a part of the embedded cluster.
+# This name of the logger is older than the module: users may have configured it.
 _log: Final = logging.getLogger("aiokafka08.testing.listening")
 
+# How many connections to accept in one iteration of the event loop.
 _ACCEPTS: Final = 16
-"""How many connections to accept in one iteration of the event loop."""
+# How many connections may wait to be accepted. Beyond it, clients try again after a second.
 _BACKLOG: Final = 1024
-"""How many connections may wait to be accepted. Beyond it, clients try again after a second."""
 _ACCEPT_PAUSE_S: Final = 1.0
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -39,7 +35,7 @@ class Listening(Protocol):
         """Whether `close()` was called, and each accepted connection has called its protocol."""
 
     def close(self) -> None:
-        """Accept no more connections; those that exist go on. Safe to call twice."""
+        """Accept no more connections; existing ones stay. Safe to call twice."""
 
     async def wait_closed(self) -> None:
         """Wait until each accepted connection has called its protocol."""
@@ -54,7 +50,7 @@ class NetworkLoop(Protocol):
 
 
 def listen(factory: ProtocolFactory, host: str, port: int, name: str) -> Listening:
-    """Listen on a port, or on any free port if that is 0.
+    """Listen on a port of an IP address, or on any free port if that is 0.
 
     Args:
         factory: makes the protocol of each connection.
@@ -67,6 +63,7 @@ def listen(factory: ProtocolFactory, host: str, port: int, name: str) -> Listeni
     """
     loop = asyncio.get_running_loop()
     try:
+        # A simulated network accepts connections itself.
         if isinstance(loop, NetworkLoop):
             return loop.listen(factory, host, port, name)
         return SocketListening(factory, host, port, name)
@@ -77,15 +74,13 @@ def listen(factory: ProtocolFactory, host: str, port: int, name: str) -> Listeni
 
 
 def keep_port(host: str, port: int) -> socket.socket | None:
-    """Bind a port without listening, until the caller closes the socket.
-
-    The kernel gives the port to no other program, and refuses connections to it. Without that, a
-    server that listened on a free port can't count on it after a pause.
+    """Bind the port of a server that pauses, without listening, until the caller closes the socket.
 
     Returns:
         The socket; None if the event loop has a network of its own, or if another program was
         faster.
     """
+    # The kernel gives a bound port to no other program, and refuses connections to it.
     if isinstance(asyncio.get_running_loop(), NetworkLoop):
         return None
     kept = _new_socket(host)
@@ -104,12 +99,11 @@ def _new_socket(host: str) -> socket.socket:
 
 
 class SocketListening:
-    """A listening socket; see `listen()`.
+    """A listening socket; see `listen()`."""
 
-    It accepts sockets itself, without an asyncio server. In Python 3.11 an asyncio server loses a
-    socket if it is closed after it has accepted the socket, but before it has created the
-    transport. A listener may be closed at such a moment.
-    """
+    # Not an asyncio server: in Python 3.11 it loses a socket if it is closed after it has accepted
+    # the
+    # socket, but before it has created the transport.
 
     def __init__(self, factory: ProtocolFactory, host: str, port: int, name: str) -> None:
         self._factory = factory
@@ -147,7 +141,7 @@ class SocketListening:
                     )
                     loop.remove_reader(self._socket.fileno())
                     self._paused = loop.call_later(_ACCEPT_PAUSE_S, self._listen)
-                return  # or no more clients are there, or this one has gone
+                return  # no client waits any more, or this one has gone
             accepted.setblocking(False)
             task = loop.create_task(self._connect(accepted))
             self._accepting[task] = None

@@ -1,12 +1,9 @@
 """`MemoryLimit`: a limit on the memory that the connections of a server hold together.
 
-Each connection (`connection`) reports what it holds: bytes of requests that have arrived, and
-responses that the client hasn't read. All listeners of a server share one `MemoryLimit`.
+All listeners of a server share one `MemoryLimit`.
 
-Invariant: the reported bytes are within the limit after each report. To get there, `MemoryLimit`
-first lets all connections drop the buffers that they keep for later requests, then closes those
-that hold the most, until a thirty-second is free: it looks at all connections, so it must not do so
-at each report, and to close many at a time would take long.
+Invariant: the reported bytes of requests and unread responses are within the limit after each
+report.
 """
 
 from __future__ import annotations
@@ -26,7 +23,7 @@ class MemoryHolder(Protocol):
 
 
 class MemoryLimit:
-    """What all connections of a server hold, and the limit.
+    """The memory of all connections of a server, and the limit.
 
     Args:
         limit_bytes: close connections when all of them hold more than this.
@@ -52,12 +49,16 @@ class MemoryLimit:
         self._total_bytes -= self._held.pop(holder, 0)
 
     def _reduce(self) -> None:
+        # Buffers for later requests first: without them the connections are only slower.
         for holder in self._held:
             freed_bytes = holder.drop_kept()
             self._held[holder] -= freed_bytes
             self._total_bytes -= freed_bytes
         if self._total_bytes <= self._limit_bytes:
             return
+        # Until a thirty-second is free: this looks at all connections, so it mustn't happen at each
+        # report,
+        # and to close many at a time would take long.
         by_size = sorted(self._held.items(), key=operator.itemgetter(1))
         while self._total_bytes > self._limit_bytes * 31 // 32:
             largest, held_bytes = by_size.pop()

@@ -1,13 +1,9 @@
 """`ReadBudget`: share the reading of large requests among the connections of a server.
 
-A connection (`connection`) reports each large read: one of `LEAST_BYTES`, or in the middle of a
-request that is larger than the buffer of small ones. All listeners of a server share one budget.
-
-Invariants: in one iteration of the event loop the connections read about `_READ_BYTES` at most, and
-one buffer for each connection more that has begun to send. A connection that has read its share
-pauses while others wait; they go on in the order in which they have paused, at most `_READERS` in
-an iteration. So the time of an iteration doesn't grow with the number of connections that go on
-sending. One that sends alone never waits for more than an iteration, and small requests don't wait.
+Invariant: in one iteration of the event loop the connections read about `_READ_BYTES` at most, plus
+one buffer for each connection that has begun to send. So the time of an iteration doesn't grow with
+the number of connections that continue to send. A connection that sends alone waits for one
+iteration at most, and small requests don't wait.
 """
 
 from __future__ import annotations
@@ -17,6 +13,8 @@ from typing import Final, Protocol
 
 _READ_BYTES: Final = 4 << 20
 _BUFFER_BYTES: Final = 64 << 10
+# A read is large from here on, or in the middle of a request larger than a small one's buffer.
+# How many connections continue in one iteration.
 LEAST_BYTES: Final = 16 << 10
 _READERS: Final = 16
 
@@ -32,7 +30,7 @@ class BudgetedReader(Protocol):
 
 
 class ReadBudget:
-    """What may still be read in this iteration of the event loop, and who waits for the next."""
+    """The bytes left to read in this iteration of the event loop, and the connections that wait."""
 
     def __init__(self) -> None:
         self._waiting: dict[BudgetedReader, None] = {}
@@ -46,7 +44,7 @@ class ReadBudget:
         return max(_BUFFER_BYTES, min(self._share_bytes, self._left_bytes))
 
     def received(self, reader: BudgetedReader, count: int) -> None:
-        """Note that a connection has read `count` bytes; hold it if need be."""
+        """Note that a connection has read `count` bytes; pause it if its share is used."""
         self._begin()
         self._left_bytes -= count
         read_bytes = self._read_bytes[reader] = self._read_bytes.get(reader, 0) + count
@@ -71,6 +69,7 @@ class ReadBudget:
         self._read_bytes.clear()
         if self._waiting:
             self._begin()
+        # In the order in which they have paused.
         for reader in list(self._waiting)[:_READERS]:
             del self._waiting[reader]
             reader.go_on_reading()

@@ -1,4 +1,4 @@
-"""`ServerResources`: what all connections of a server share; one for all its listeners."""
+"""`ServerResources`: the scheduler and the limits that all listeners of a server share."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ class ServerResources:
     """See the module.
 
     Args:
-        max_held_bytes: what the connections may hold together; see `MemoryLimit`.
+        max_held_bytes: how much the connections may hold together; see `MemoryLimit`.
         option: the name of the option that sets it.
         after_step: called after each step of a handler's work.
 
     Attributes:
-        scheduler: the work for the connections, one step after the other.
-        memory: what the connections hold.
-        reading: what the connections read of large requests.
+        scheduler: The work for the connections, one step after the other.
+        memory: The memory of the connections.
+        reading: The reading of large requests.
     """
 
     def __init__(self, max_held_bytes: int, option: str, after_step: Callable[[], None]) -> None:
@@ -29,5 +29,5 @@ class ServerResources:
         self.reading = ReadBudget()
 
     async def close(self) -> None:
-        """End the work that goes on for connections that are closed; call it after them."""
+        """End the work that is still done for closed connections; call it after them."""
         await self.scheduler.close()

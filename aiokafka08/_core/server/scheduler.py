@@ -1,17 +1,11 @@
 """`FairScheduler`: share the event loop's time among the connections of a server.
 
-The connections (`connection`) pass the work for a request as `Work`. Small requests are done at
-once. When the requests of one iteration of the event loop have taken `SLICE_S`, the rest waits for
-the next iterations. Among those that wait, the connection that has used the least time is next, so
-a client with small requests hardly notices the others' large ones. Time is counted as in fair
-schedulers of operating systems: a connection that has had nothing to do gets credit for one slice,
-and a new one is served soon, but comes last as soon as its first request isn't a small one.
-
-Large requests (see `work`) are worked on one after the other, their pure parts in a worker thread.
-So memory has to hold only one request's items and decompressed messages.
+Small requests are done at once. When the requests of one iteration of the event loop have taken
+`SLICE_S`, the rest waits, and the connection that has used the least time is next. Large requests
+(see `work`) are done one after the other, their pure parts in a worker thread.
 
 Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, and one
-step more. The state is only used in the event loop: the worker thread runs pure functions.
+step more. Only the event loop uses the state: the worker thread runs pure functions.
 """
 
 from __future__ import annotations
@@ -26,12 +20,12 @@ from typing import Any, Final
 from aiokafka08 import environment
 from aiokafka08._core.server.work import ALONE, Need, OffloadedCall, Work
 
+# How long the connections work until the event loop reads and writes again, in seconds.
 SLICE_S: Final = 0.005
-"""How long the connections work until the event loop reads and writes again, in seconds."""
 
+# Added to the time of a new connection when its first request takes more than `_CHEAP_S`, so that a
+# client that reconnects for each request doesn't overtake others.
 _NEWCOMER_S: Final = 0.05
-"""How much time a new connection is said to have used, besides what it has, when its first request
-takes more than `_CHEAP_S`: so a client that reconnects for each request doesn't overtake others."""
 
 _CHEAP_S: Final = 0.0002
 
@@ -40,8 +34,7 @@ class TimeAccount:
     """The time that one connection has used.
 
     Attributes:
-        is_new: whether nothing is known of its requests yet: the first one hasn't ended, nor taken
-            `_CHEAP_S`.
+        is_new: Whether its first request has neither ended nor taken `_CHEAP_S`.
     """
 
     __slots__ = ("is_new", "used_s")
@@ -59,7 +52,7 @@ class TimeAccount:
 
 
 class Job:
-    """Work on its way to its end.
+    """Work that hasn't ended.
 
     Args:
         account: of the connection that it is for.
@@ -83,11 +76,11 @@ class Job:
         self.ended = ended
         self.failed = failed
         self.cancelled = False
+        # The function that has to run before the next step, or its outcome.
         self.pending: OffloadedCall | asyncio.Future[Any] | None = None
-        """The function that has to run before the next step, or its outcome."""
 
     def step(self) -> Need | OffloadedCall:
-        """Run the next step; return what comes after it.
+        """Run the next step; return its need.
 
         Raises:
             StopIteration: it was the last one.
@@ -99,7 +92,7 @@ class Job:
         return self.steps.send(outcome.result()) if error is None else self.steps.throw(error)
 
     def drop(self) -> None:
-        """End the steps where they are, and free what they hold."""
+        """End the steps where they are, and free their memory."""
         self.pending = None
         self.steps.close()
 
@@ -112,15 +105,17 @@ class _Queue:
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Job]] = []
         self._number = itertools.count()
+        # The time of a connection that always had work and got its share; it never decreases.
         self.fair_s = 0.0
-        """What a connection has used that always had work and got its share; it never decreases."""
 
     def __bool__(self) -> bool:
         return bool(self._heap)
 
     def push(self, job: Job) -> None:
-        # Credit for a slice, or else a client whose small requests come one after the other would
-        # wait behind all large ones each time.
+        # As in fair schedulers of operating systems, idle connections get credit for a slice.
+        # Without it, a
+        # client whose small requests come one after the other would wait behind all large ones each
+        # time.
         job.account.used_s = max(job.account.used_s, self.fair_s - SLICE_S)
         heapq.heappush(self._heap, (job.account.used_s, next(self._number), job))
 
@@ -177,13 +172,13 @@ class FairScheduler:
         return self._stepping is not None and self._stepping.account is account
 
     def cancel(self, job: Job) -> None:
-        """Drop a job. What runs of it now, in the worker thread, runs to its end for nothing."""
+        """Drop a job; a function of it that runs in the worker thread ends without effect."""
         job.cancelled = True
         if job is not self._stepping and (job is not self._large or self._offloaded is None):
             self._drop(job)
 
     async def close(self) -> None:
-        """End the worker thread; no job goes on."""
+        """End the worker thread; no job continues."""
         self._closed = True
         if self._offloaded is not None:
             await asyncio.wait([self._offloaded])
@@ -196,7 +191,7 @@ class FairScheduler:
     # --- slices -----------------------------------------------------------------------------------
 
     def _is_slice_over(self) -> bool:
-        """Return whether the event loop should go on; begin a slice if there is none."""
+        """Return whether the event loop is due; begin a slice if there is none."""
         now = self._now_s()
         if self._slice_ends is None:
             self._slice_ends = now + SLICE_S
@@ -204,7 +199,7 @@ class FairScheduler:
         return now >= self._slice_ends
 
     def _next_slice(self) -> None:
-        """Run the jobs that wait, until they or the slice are at their end."""
+        """Run the waiting jobs, until they or the slice are at their end."""
         self._slice_ends = None
         if not self._ready or self._closed:
             return
@@ -221,9 +216,12 @@ class FairScheduler:
             while True:
                 need = job.step()
                 if isinstance(need, OffloadedCall) or (need is ALONE and job is not self._large):
+                    # Large: one at a time, so that memory holds only one request's items and
+                    # decompressed messages.
                     job.pending = need if isinstance(need, OffloadedCall) else None
                     ended, wait = False, self._enlarge
                     break
+                # A first request that isn't a small one waits behind older connections.
                 if self._is_slice_over() or (
                     job.account.is_new and self._now_s() >= began + _CHEAP_S
                 ):
@@ -257,7 +255,7 @@ class FairScheduler:
     # --- large requests ---------------------------------------------------------------------------
 
     def _enlarge(self, job: Job) -> None:
-        """Go on with a job as the large one, or let it wait until it can be that."""
+        """Continue a job as the large one, or let it wait until it can be that."""
         if self._large not in (None, job):
             self._large_waiting.push(job)
             return

@@ -1,7 +1,6 @@
-"""What a connection of a server does with its transport beyond asyncio's methods.
+"""Operations on transports that asyncio doesn't have: writes without a copy, FIN, RST.
 
-Stateless; for transports of asyncio, of uvloop and of simulated networks. `connection` calls these
-functions.
+Stateless; for transports of asyncio, of uvloop and of simulated networks.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
         if len(buffer) < _LARGE_BYTES:
             small.append(buffer)
             continue
-        # The client has gone. asyncio logs a warning at the fifth write to a closed transport.
+        # A client that has gone: asyncio logs a warning at the fifth write to a closed transport.
         if transport.is_closing():
             return
         transport.write(b"".join(small))
@@ -51,7 +50,7 @@ class InspectableTransport(asyncio.Transport):
 
 
 def is_half_closed(transport: asyncio.Transport) -> bool:
-    """Return whether the peer's FIN has come; asyncio tells it only after all data before it."""
+    """Return whether the peer's FIN has come; asyncio reports it only after all data before it."""
     if isinstance(transport, InspectableTransport):
         return transport.is_half_closed()
     poll = select.poll()

@@ -1,14 +1,7 @@
 """`Work`: how a handler lets the server's other connections work in between.
 
-A handler that may take long is a generator of steps (`Work`). What it yields says what it needs
-next:
-
-- `PAUSE`: nothing, but other connections may work first.
-- `ALONE`: to be the only large request in work, since it needs much memory.
-- an `OffloadedCall`: the result of a pure function, which runs in the server's worker thread. This
-  makes the request a large one too.
-
-`scheduler` runs the steps. Between two of them other requests may change the server's state.
+A handler that may take long is a generator of steps (`Work`), which yields its next need. Between
+two steps other requests may change the server's state.
 
 Invariant: a step takes a few milliseconds at most. Work that grows with the items of a request uses
 `in_steps`.
@@ -25,16 +18,18 @@ A = TypeVar("A")
 B = TypeVar("B")
 T = TypeVar("T")
 
+# A request or a response with more items is a large one.
 FEW_ITEMS: Final = 1000
-"""A request or a response with more items is a large one."""
 
 _STEP_ITEMS: Final = 100
 
 
 class Need(enum.Enum):
-    """What steps yield, besides an `OffloadedCall`."""
+    """The values that steps yield, besides an `OffloadedCall`."""
 
+    # Nothing, but other connections may work first.
     PAUSE = "a turn for others"
+    # To be the only large request in work, since it needs much memory.
     ALONE = "no other large request at the same time"
 
 
@@ -44,7 +39,9 @@ ALONE: Final = Need.ALONE
 
 @dataclass(frozen=True, slots=True)
 class OffloadedCall:
-    """A pure function to run in the worker thread; the steps go on with its result."""
+    """A pure function to run in the worker thread; the steps continue with its result."""
+
+    # It makes the request a large one, too.
 
     function: Callable[[], Any]
 

@@ -1,10 +1,10 @@
 """Complete the names of topics, groups and profiles in a shell.
 
-`shell_complete=topic_names` of an argument or option of click calls these functions while the user
-types. They ask the cluster that the options typed before name, else the configured one.
+An argument or option of click with `shell_complete=topic_names` calls the function while the user
+types. The cluster is that of the options before the word, else the configured one.
 
-Invariant: they create nothing, print nothing and raise nothing; what fails, or takes longer than
-`_PATIENCE_S`, completes to nothing.
+Invariant: the functions create nothing, print nothing and raise nothing; a call that fails, or
+takes longer than `_PATIENCE_S`, completes to nothing.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import click
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient
 
+# The environment variable in which a shell's completion script asks for words.
 COMPLETION_VARIABLE: Final = "_AIOKAFKA08_COMPLETE"
-"""The environment variable in which a shell's completion script asks for words."""
 
 _PATIENCE_S: Final = 2.0
 
@@ -100,8 +100,8 @@ def _names(
         with suppress(Exception):
             asyncio.run(names())
 
-    # The shell waits. A thread that is busy, such as one of kazoo, is left behind: the process
-    # ends at once behind the last word.
+    # The shell waits, so the process ends at once after the last word, even if a thread is still
+    # busy, such as one of kazoo.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(_PATIENCE_S)

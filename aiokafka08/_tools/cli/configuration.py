@@ -1,6 +1,6 @@
 """Read configuration files and the environment, and merge them with a command's options.
 
-`declare` and `completing` call it. `property_files` parses the files, `settings` merges.
+`property_files` parses the files, `settings` merges.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def merged_settings(
         given: the values by the names of the parameters: `bootstrap`, `zookeeper`, `properties`,
             `config`, `profile`.
         timeout_s: the value of `--timeout` (default None).
-        start_timeout_s: how long to wait for the first broker, whatever the settings say
-            (default None: as they say).
+        start_timeout_s: how long to wait for the first broker, in place of the settings' value
+            (default None).
 
     Raises:
         IllegalArgumentError: an option, a variable or a file is wrong.
@@ -93,7 +93,7 @@ def file_sources(config: str | None, profile: str | None) -> list[Source]:
 
 
 def profiles_path() -> Path:
-    """Return where the profiles are without `--config`."""
+    """Return the path of the profiles without `--config`."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder, "aiokafka08", "config.toml")
 

@@ -7,9 +7,10 @@
     run(print_topics(settings))
 
 The clients aren't started: `async with` starts and stops them. Keyword arguments override the
-settings. `run()` uses uvloop if it is installed. Ctrl-C and SIGTERM cancel the coroutine, so its
-`finally` and `async with` blocks run. A second Ctrl-C cancels what these wait for, and a third one
-ends the process at once; Ctrl-C several times within a second counts once.
+settings. `run()` uses uvloop if it is installed.
+
+Invariant: Ctrl-C and SIGTERM cancel the coroutine, so its `finally` and `async with` blocks run. A
+second Ctrl-C cancels the waits in these, and a third one ends the process at once.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Within this time further Ctrl-C count as one: a user may press the key twice, and a script may
+# pass on the signal that the terminal has sent to all processes.
 _ONE_CTRL_C_S: Final = 1.0
-"""Within this time further Ctrl-C belong to the one before: a key is pressed twice, or a script
-passes on the signal that the terminal has sent to all processes."""
 
 
 def admin_client(settings: Settings, **options: Any) -> AIOKafkaAdminClient:
@@ -53,7 +54,7 @@ def admin_client(settings: Settings, **options: Any) -> AIOKafkaAdminClient:
 
 
 def admin_options(settings: Settings) -> dict[str, Any]:
-    """Return the arguments of an admin client, for what opens one itself."""
+    """Return the arguments of an admin client, for code that opens one itself."""
     return {**_network(settings), **_zookeeper(settings)}
 
 
@@ -66,10 +67,7 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
 
 
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer[Any, Any]:
-    """Return a consumer; it joins a group only if `options` have a `group_id`.
-
-    It returns values as they are, whatever the environment: `records.headers` reads their headers.
-    """
+    """Return a consumer; it joins a group only if `options` have a `group_id`."""
     from aiokafka08.consumer import AIOKafkaConsumer
 
     if options.get("group_id") is None:
@@ -81,6 +79,7 @@ def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsum
         **{
             **_network(settings),
             **zookeeper,
+            # Whatever the environment, values come as they are: `records.headers` reads headers.
             "headers": "refuse",
             **settings.consumer,
             "group_id": None,
@@ -90,14 +89,14 @@ def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsum
 
 
 def range_router(settings: Settings) -> AbstractAsyncContextManager[Router]:
-    """Return what yields a started router for `read_range()`; it creates no topic."""
+    """Return the context of a started router for `read_range()`; it creates no topic."""
     from aiokafka08._core.ranges.range_router import open_range_router
 
     return open_range_router(_network(settings))
 
 
 def _zookeeper(settings: Settings) -> dict[str, Any]:
-    """Return the arguments for ZooKeeper; note one that the settings have left out."""
+    """Return the arguments for ZooKeeper; print the note on one that the settings left out."""
     if settings.unused_zookeeper is not None:
         note(settings.unused_zookeeper)
     return {
@@ -130,8 +129,8 @@ def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
                 return runner.run(_cancellable(work, end_with_stdout, interrupts))
         except (KeyboardInterrupt, Terminated, BrokenPipeError):
             # The runner waits for the threads of the default executor. A call of kazoo can't be
-            # cancelled, and may take until its timeout: leave it behind. `run_process()` does so,
-            # too.
+            # cancelled, and may take until its timeout, so its executor is replaced. At the end of
+            # the process `run_process()` doesn't wait for it either.
             runner.get_loop().set_default_executor(ThreadPoolExecutor(1))
             raise
 
@@ -145,11 +144,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class _Interrupts:
-    """Cancels a task at Ctrl-C, in place of asyncio's handler; only in the main thread.
+    """Cancels a task at Ctrl-C, in place of asyncio's handler; only in the main thread."""
 
-    asyncio raises KeyboardInterrupt at each Ctrl-C after the first, also while `finally` blocks
-    run.
-    """
+    # Asyncio's handler raises KeyboardInterrupt at each Ctrl-C after the first, also while
+    # `finally` blocks run.
 
     def __init__(self) -> None:
         self._task: asyncio.Task[Any] | None = None
@@ -190,7 +188,7 @@ class _Interrupts:
 async def _cancellable(
     work: Coroutine[Any, Any, T], end_with_stdout: bool, interrupts: _Interrupts
 ) -> T:
-    """Await the coroutine; cancel it on SIGTERM, and if told so when stdout is closed."""
+    """Await the coroutine; cancel it on SIGTERM, and with `end_with_stdout` at stdout's end."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -226,10 +224,8 @@ def _nothing() -> Iterator[None]:
 def _watched_stdout(
     loop: asyncio.AbstractEventLoop, cancel: Callable[[Exception], None]
 ) -> Iterator[None]:
-    """Call `cancel` when nobody can read stdout any more, if it is a pipe and the system is Linux.
-
-    Elsewhere the next write fails.
-    """
+    """Call `cancel` when stdout has no reader any more, if it is a pipe and the system is Linux."""
+    # Elsewhere the next write fails.
     try:
         descriptor = sys.stdout.fileno()
         is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)

@@ -7,8 +7,8 @@
         \"\"\"List topics.\"\"\"
         run(print_topics(settings, format))
 
-`--help` and docs/cli.md are made of the same declaration; a test runs each example. In examples the
-cluster is `kafka1:9092` with ZooKeeper `zk1:2181`, the topic `orders` and the group `billing`.
+`--help` and docs/cli.md are made of the same declaration. A test runs each example, so these use
+the cluster `kafka1:9092` with ZooKeeper `zk1:2181`, the topic `orders` and the group `billing`.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 class Example(NamedTuple):
     """An example of a command's help."""
 
+    # A sentence on its effect, without the full stop.
     text: str
-    """What it does, as a sentence without the full stop."""
+    # A line for a shell.
     command: str
-    """A line for a shell."""
+    # The exit code with which it ends.
     code: int = 0
-    """The exit code with which it ends."""
+    # True if it runs until Ctrl-C.
     until_interrupted: bool = False
-    """True if it runs until Ctrl-C."""
 
 
 class NamedStdout(click.Command):
@@ -96,10 +96,10 @@ class DeclaredCommand(NamedStdout):
 
 
 class CommandsGroup(NamedStdout, click.Group):
-    """A group of commands that says what was meant by a wrong name, or an option too early."""
+    """A group of commands; its errors correct a wrong name, or an option before the command."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse what stands before the command's name."""
+        """Parse the arguments before the command's name."""
         words = list(args)
         try:
             return super().parse_args(ctx, args)
@@ -257,7 +257,7 @@ _CONNECTION_OPTIONS: Final = (
 
 
 def connection_options(function: Function, *, unless: str | None = None) -> Function:
-    """Add the options that say where the cluster is; pass the merged `Settings` first.
+    """Add the options that name the cluster; pass the merged `Settings` first.
 
     Args:
         function: the function of a command.

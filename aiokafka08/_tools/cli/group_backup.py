@@ -1,10 +1,8 @@
 """Save the committed offsets of groups before a command changes them.
 
-`group reset` and `group import` call it between their plan and the first commit, `group delete`
-before the first deletion. A node of ZooKeeper that holds no offset is saved as a `NodeText`.
-
-Invariant: what can't be saved isn't changed. A file that exists is never changed. A new one can be
-read and written by its owner only, and has reached the disk before `save_offsets` returns.
+Invariant: a group with an offset that can't be saved isn't changed. A file that exists is never
+changed. A new one can be read and written by its owner only, and has reached the disk before
+`save_offsets` returns.
 """
 
 from __future__ import annotations
@@ -33,8 +31,8 @@ if TYPE_CHECKING:
     from aiokafka08._tools.cli.settings import Settings
     from aiokafka08.admin.group_lag import StoredOffsets
 
+# A partition in a backup; a node of ZooKeeper that holds no offset is a `NodeText`.
 Saved = GroupOffset | NodeText
-"""What a backup has of a partition."""
 
 
 def backup_folder() -> Path:
@@ -46,20 +44,21 @@ def backup_folder() -> Path:
 def offsets_to_save(
     stored: StoredOffsets, partitions: Collection[TopicPartition] | None = None
 ) -> list[Saved]:
-    """Return what a backup keeps of a group in one store.
+    """Return the entries of a backup for a group in one store.
 
     Args:
-        stored: what the group has committed.
-        partitions: those that are about to change; None: all, and the group itself (default None).
+        stored: the offsets that the group has committed.
+        partitions: the partitions that are about to change; None: all, and the group itself
+            (default None).
 
     Raises:
-        IllegalStateError: something can't be read, and so can't be saved.
+        IllegalStateError: an offset can't be read, and so can't be saved.
     """
     wanted = [*stored.offsets, *stored.errors] if partitions is None else partitions
     errors: list[KafkaError] = [] if stored.error is None else [stored.error]
     errors += [stored.errors[tp] for tp in wanted if tp in stored.errors and tp not in stored.texts]
     if partitions is None:
-        # The others aren't named after a partition: they are nobody's offset.
+        # Other nodes aren't named after a partition: no offset is lost with them.
         refused = GroupAuthorizationFailedError
         errors += [error for error in stored.others if isinstance(error, refused)]
     if errors:
@@ -94,7 +93,7 @@ class Backup:
         self._file: Path | None = None
 
     def save(self, offsets: Sequence[Saved]) -> None:
-        """Write the file, and say where it is; nothing happens without offsets."""
+        """Write the file, and note its path; nothing happens without offsets."""
         self._offsets = offsets
         if offsets:
             self._file = save_offsets(offsets, self._path)
@@ -110,7 +109,7 @@ class Backup:
             note(f"{' and '.join(parts)} saved in {self._file}")
 
     def note_way_back(self, settings: Settings, changed: int | None = None) -> None:
-        """Say how to commit again what the file has.
+        """Note the command that commits the offsets of the file again.
 
         Args:
             settings: the cluster.
@@ -142,7 +141,7 @@ class Backup:
 
 
 def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) -> str:
-    """Return what the nodes held that held no offset, and how to write that again.
+    """Return the texts of nodes that held no offset, and the command that writes them again.
 
     Args:
         texts: at least one.
@@ -215,7 +214,7 @@ def save_offsets(offsets: Collection[Saved], path: str | None) -> Path:
 
 
 def _name_of(offsets: Collection[Saved]) -> str:
-    """Return the beginning of a file's name: the group's name where it is fit for that."""
+    """Return the beginning of a file's name: the group's name in safe characters."""
     groups = {str(offset.group) for offset in offsets}
     text = groups.pop() if len(groups) == 1 else f"{len(groups)}-groups"
     return f"offsets-{re.sub('[^A-Za-z0-9._-]+', '_', text)[:80]}"

@@ -1,7 +1,4 @@
-"""Where `group reset` and `group import` move committed offsets: the plan, and carrying it out.
-
-`TargetMoves` and `FileMoves` find the groups and what each of their partitions gets;
-`plan_and_move` plans that, and carries it out if asked.
+"""Plan moves of committed offsets, and carry them out, for `group reset` and `group import`.
 
 Invariant: nothing is changed without `execute`, and nothing if a group of the moves has live
 members, or a part of the plan isn't possible. A plan that would be refused is refused without
@@ -80,12 +77,12 @@ class FileMoves:
     """Move each group to the offsets that a file has of it.
 
     Args:
-        offsets: those of the file.
-        store: where they are committed; None: where the file says, or where the group is.
-        skip_missing: True leaves out the offsets of partitions that don't exist (default False).
+        offsets: the offsets of the file.
+        store: the store to commit them to; None: the one in the file, else those of the group.
+        skip_missing: True omits the offsets of partitions that don't exist (default False).
 
     Attributes:
-        skipped: the offsets that are left out.
+        skipped: the omitted offsets.
     """
 
     def __init__(
@@ -175,12 +172,12 @@ async def plan_and_move(
 
     Args:
         settings: the cluster.
-        moves: what each partition gets.
+        moves: finds the new offset of each partition.
         execute: False changes nothing.
         rows: gets the rows.
         to_nearest: True moves an offset outside the log to the nearest one inside (default True).
-        save: called before the first commit, with what is committed now for the partitions of the
-            plan (default: nothing).
+        save: called before the first commit, with the present offsets of the plan's partitions
+            (default: nothing).
 
     Raises:
         IllegalStateError: an offset that is about to change can't be saved.
@@ -220,7 +217,7 @@ async def plan_and_move(
 async def _committed(
     admin: AIOKafkaAdminClient, plan: Sequence[tuple[StoredGroup, Sequence[PlannedOffset]]]
 ) -> list[Saved]:
-    """Return what is committed for the partitions of the plan."""
+    """Return the present offsets of the plan's partitions."""
     saved: list[Saved] = []
     stored = await admin.list_stored_offsets([group for group, _ in plan])
     for (_, planned), found in zip(plan, stored, strict=True):

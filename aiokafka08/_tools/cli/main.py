@@ -1,9 +1,9 @@
-"""The entry point: run a command and turn what it raises into an exit code and a line on stderr.
+"""The entry point: run a command; turn its exception into an exit code and a line on stderr.
 
 | exit code | |
 |---|---|
 | 0 | done; also `cluster`, a server, that Ctrl-C or SIGTERM ends |
-| 1 | Kafka or the system said no, or something that was named doesn't exist |
+| 1 | Kafka or the system refused, or a thing that was named doesn't exist |
 | 2 | the call was wrong: an option, an argument, a configuration file |
 | 3 | a newer start of the same bridge has taken over (`bridge run`) |
 | 130 | Ctrl-C |
@@ -36,13 +36,11 @@ TERMINATED: Final = 143
 
 
 def run_process() -> NoReturn:
-    """Run the command line of the process and end the process.
-
-    After a signal it doesn't wait for threads that are still busy, as Python's own end does.
-    """
+    """Run the command line of the process and end the process."""
     code = main()
+    # Python's own end would wait for threads that are still busy, also after a signal.
     if code > WRONG_USAGE or is_completing():
-        os._exit(code)  # main() has flushed what is left to print
+        os._exit(code)  # main() has flushed stdout
     sys.exit(code)
 
 
@@ -118,7 +116,7 @@ def _usage_text(error: Exception) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an error says, without the name of its class."""
+    """Return the text of an error, without the name of its class."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     if isinstance(error, KafkaError):
@@ -136,10 +134,8 @@ def fail(text: str, code: int) -> int:
 
 
 def _open_closed_streams() -> None:
-    """Open /dev/null in place of standard streams that are closed, as after `>&-` in a shell.
-
-    Otherwise a socket might get the number of a standard stream, which libuv refuses to close.
-    """
+    """Open /dev/null in place of standard streams that are closed, as after `>&-` in a shell."""
+    # Otherwise a socket might get the number of a standard stream, which libuv refuses to close.
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
@@ -148,7 +144,7 @@ def _open_closed_streams() -> None:
 
 
 def _drop_stdout() -> None:
-    """Let what is left in stdout's buffer go nowhere, so that the interpreter ends silently."""
+    """Discard the rest of stdout's buffer, so that the interpreter ends silently."""
     try:
         descriptor = sys.stdout.fileno()
     except (AttributeError, OSError, ValueError):

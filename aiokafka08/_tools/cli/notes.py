@@ -1,6 +1,6 @@
-"""Show lines to the user, on stderr, where they disturb no data.
+"""Show lines to the user on stderr.
 
-All that the command line prints on stderr comes through here, but for prompts and progress bars.
+Invariant: the command line prints nothing else on stderr, except prompts and progress bars.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from aiokafka08.errors import KafkaError
 
 _INDENT: Final = "  "
+# Where a command at the end of a line begins.
 _COMMAND: Final = re.compile(r": (?=aiokafka08 |zkCli\.sh )")
-"""Where a command at the end of a line begins."""
 _ERASE: Final = "\r\x1b[K"
+# An argument as errors name it. A name that a user chose is in quotes, and doesn't match.
 _ARGUMENT: Final = re.compile(
     r"(?<![\w'\"./-])([a-z]+(?:_[a-z]+)+)(?!\w|['\"/-]|\.\w)(?:='([\w.]+)')?"
 )
-"""An argument as errors name it, but no name of a user's: those are in quotes."""
 
 
 class _StatusLine:
-    """The last line of the terminal, if it is that of `show_status()`."""
+    """Whether the last line of the terminal is that of `show_status()`."""
 
     is_shown = False
 
@@ -37,8 +37,8 @@ class _StatusLine:
 def note(text: str, prefix: str = "aiokafka08: ") -> None:
     """Print a line on stderr; nothing happens if that is closed.
 
-    On a terminal it is wrapped at its width, but for a command at its end: that has a line of its
-    own, as long as it is, so that it can be copied.
+    On a terminal it is wrapped at its width, except a command at its end: that has a line of its
+    own, which isn't wrapped, so that it can be copied.
 
     Args:
         text: the line.
@@ -68,7 +68,7 @@ def _wrapped(text: str, columns: int) -> str:
 
 
 def note_each(texts: Iterable[str]) -> int:
-    """Print a line about each thing that can't be read or done, and return the exit code."""
+    """Print each different line; return the exit code: 1 if there is one."""
     different = dict.fromkeys(texts)
     for text in different:
         note(text)
@@ -77,10 +77,10 @@ def note_each(texts: Iterable[str]) -> int:
 
 @contextlib.contextmanager
 def noted_end(group: str | None, note: Callable[[str], object]) -> Iterator[None]:
-    """Note it if the reader of stdout ends before a group has read all; then not all is committed.
+    """Note the end of stdout's reader in a group, since unread records stay uncommitted.
 
     Raises:
-        BrokenPipeError: it has ended.
+        BrokenPipeError: the reader has ended.
     """
     try:
         yield
@@ -94,7 +94,7 @@ def noted_end(group: str | None, note: Callable[[str], object]) -> Iterator[None
 
 
 def raise_all(errors: Sequence[KafkaError]) -> NoReturn:
-    """Print all errors: the last one, other than those before it, is raised for that."""
+    """Print all different errors but the last, and raise that one, which `main` prints."""
     texts = {in_options(error.text): error for error in errors}
     *others, _ = texts
     note_each(others)
@@ -126,10 +126,9 @@ def erase_status() -> None:
 
 
 def in_options(text: str) -> str:
-    """Return an error of the clients without their arguments and methods.
+    """Return an error of the clients in words of the command line.
 
-    It names properties for the arguments, flags for those about ZooKeeper, and where to begin for
-    `seek()`.
+    Arguments become properties, or flags for ZooKeeper's; `seek()` becomes the place to begin.
     """
     text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
     text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 FORMATS: Final = ("table", "tsv", "json", "jsonl")
 
+# Field → a value that JSON can express.
 Row = Mapping[str, Any]
-"""Field → a value that JSON can express."""
 
 
 def write_bytes(data: bytes | memoryview, *, flush: bool = False) -> None:
@@ -59,7 +59,7 @@ def write_bytes(data: bytes | memoryview, *, flush: bool = False) -> None:
 
 
 def write_text(text: str, *, flush: bool = False) -> None:
-    """Write text, as UTF-8 whatever the locale is, but on a terminal as what that can show.
+    """Write text: on a terminal in characters that it can show, else as UTF-8.
 
     Raises:
         OSError: as `write_bytes`.
@@ -86,7 +86,7 @@ def write_json(value: object) -> None:
 
 
 def _json_text(value: object, **options: Any) -> str:
-    """Return a value as JSON; on a terminal with escapes for what it can't show."""
+    """Return a value as JSON; on a terminal with escapes for characters that it can't show."""
     import json
 
     text = json.dumps(value, ensure_ascii=False, **options)
@@ -119,7 +119,7 @@ def write_rows(
         fields: the names of the fields, in order.
         format: the value of `--format`; None chooses the format by stdout.
         title: shown above a table (default "").
-        grouping: how rows belong together in a table (default None: they don't).
+        grouping: which rows form a section of a table (default None: none).
 
     Raises:
         OSError: as `write_bytes`.
@@ -164,7 +164,7 @@ def shown_table(
 
 
 def redraw(heading: str, text: str, *, is_first: bool) -> None:
-    """Draw a heading and a text in place of what is on the terminal; only as much as it shows.
+    """Draw a heading and a text over the terminal's content; only as much as it shows.
 
     Of a text that is too long, the last line is kept.
 
@@ -193,7 +193,7 @@ def rows_so_far(
 ) -> Iterator[list[Row]]:
     """Yield a list for rows, and write those that it has at the end of the block.
 
-    If the block fails, they show what was done before. Then nothing is written without rows.
+    If the block fails, the rows show the work that was done before; no rows, no output then.
 
     Args:
         fields: as for `write_rows`.
@@ -226,7 +226,7 @@ def default_format() -> str:
 
 
 def tsv_value(value: object) -> str:
-    """Return a value as TSV shows it."""
+    """Return a value as a field of TSV."""
     text = "" if value is None else _plain(value)
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 

@@ -1,7 +1,5 @@
 """A progress bar on stderr for long work with a known end.
 
-Called by `moving`. rich is imported only when the bar is drawn.
-
 Invariant: nothing is drawn in the first `DELAY_S` seconds, without a known end, or if stderr isn't
 a terminal.
 """

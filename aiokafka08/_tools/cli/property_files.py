@@ -1,9 +1,7 @@
 """Parse configuration files: kcat's and librdkafka's .conf, Java's .properties, TOML profiles.
 
-Pure: `configuration` reads the files. Each function returns a `Source` for `settings`.
-
-Invariant: a line that doesn't fit the file's format raises an error with its number. An error never
-shows a value, because it may be a secret.
+Invariant: pure. A line that doesn't fit the file's format raises an error with its number. An error
+never shows a value, because it may be a secret.
 """
 
 from __future__ import annotations
@@ -62,7 +60,7 @@ def parse_java(text: str, path: str) -> Source:
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Yield each line with those that continue it, and its number."""
+    """Yield each line, joined with the lines that continue it, and the number of its last one."""
     pending, number = "", 0
     for number, line in enumerate(_LINE_END.split(text), 1):
         line = line.lstrip(" \t\f")
@@ -102,7 +100,7 @@ def parse_profile(text: str, path: str, profile: str | None) -> Source:
         profile: the profile's name; None for the default one, if the file names one.
 
     Raises:
-        IllegalArgumentError: it isn't TOML, lacks the profile, or has something else in it.
+        IllegalArgumentError: the text isn't TOML, lacks the profile, or has other keys or types.
     """
     import tomllib
 
@@ -130,7 +128,7 @@ def parse_profile(text: str, path: str, profile: str | None) -> Source:
 
 
 def _flatten(table: dict[str, Any], prefix: str, where: str) -> Any:
-    """Yield names and texts: the keys `a.b = 1` of TOML are tables in tables."""
+    """Yield names and texts. TOML makes tables in tables of a key such as `a.b`."""
     for key, value in table.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):

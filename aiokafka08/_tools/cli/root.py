@@ -1,7 +1,7 @@
 """The command `aiokafka08`: find a command by its name, and import only its module.
 
-`SECTIONS` is the list of commands, in the order of `aiokafka08 --help`. It has each command's short
-help too, so that the list is shown without importing the commands; a test compares the two.
+Invariant: `SECTIONS` has the commands in the order of `--help`, each with the short help that its
+module states too, so that the list is shown without importing the modules.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROGRAM: Final = "aiokafka08"
 
 
 class CommandEntry(NamedTuple):
-    """Where a command is: the module in `commands/`, which has it under the command's name."""
+    """The module in `commands/` that has a command under the command's name."""
 
     module: str
     short_help: str

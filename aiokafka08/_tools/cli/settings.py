@@ -1,11 +1,8 @@
-"""Merge flags, environment variables, a profile and configuration files into `Settings`.
+"""Merge flags, environment variables, a profile and configuration files into `Settings`. Pure.
 
 Everything is a property with the name that it has in Java's clients: `-b` is `bootstrap.servers`,
-the variable `AIOKAFKA08_LINGER_MS` is `linger.ms`. The names of librdkafka and of Scala's clients
-are aliases (`property_names`). From the first to the last, flags, environment, profile and
-configuration file take precedence over what comes after them.
-
-Pure: `configuration` reads the files and the environment.
+the variable `AIOKAFKA08_LINGER_MS` is `linger.ms`. Flags win over the environment, that over the
+profile, and that over the configuration file.
 
 Invariants: an unknown property is an error that names similar ones. An error names the source of
 the property. No secret is in an error, a note or a `repr()`, and none is accepted from the command
@@ -49,10 +46,10 @@ from aiokafka08._tools.cli import property_names
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersionError
 
 ENVIRONMENT_PREFIX: Final = "AIOKAFKA08_"
+# Variables with this prefix that aren't properties.
 _OTHER_VARIABLES: Final = frozenset(
     {"CACHE", "CONFIG", "HEADERS", "IMPL", "NO_REAL_BROKERS", "PROFILE"}
 )
-"""Variables with this prefix that aren't properties."""
 
 _CLIENT_ID: Final = "aiokafka08-cli"
 _START_TIMEOUT_MS: Final = 5_000
@@ -62,39 +59,39 @@ _REQUEST_TIMEOUT_MS: Final = 30_000
 class Source(NamedTuple):
     """Properties from one place."""
 
+    # The place, for errors: "-X", a path.
     origin: str
-    """The place, for errors: "-X", a path."""
     values: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What all commands need to know of the cluster and of the client; `connection` uses it."""
+    """The settings of the cluster and of the clients."""
 
+    # Arguments of every client: `bootstrap_servers`, `client_id`, timeouts, …
     network: Mapping[str, Any]
-    """Arguments of every client: `bootstrap_servers`, `client_id`, timeouts, …"""
+    # Arguments of the producer alone, such as `acks`.
     producer: Mapping[str, Any]
-    """Arguments of the producer alone, such as `acks`."""
+    # Arguments of the consumer alone, such as `group_id` and `offsets_storage`.
     consumer: Mapping[str, Any]
-    """Arguments of the consumer alone, such as `group_id` and `offsets_storage`."""
     zookeeper_connect: str | None
     tls: TlsOptions | None
+    # A sentence for each given property without effect, with the reason.
     notes: tuple[str, ...]
-    """A sentence for each given property without effect, with the reason."""
+    # "refuse" or "warn", as the clients' option.
     zookeeper_check: str | None = None
-    """"refuse" or "warn", as the clients' option."""
+    # The clients' option for a secured ZooKeeper.
     zookeeper_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    """The clients' option for a secured ZooKeeper."""
+    # A sentence if a ZooKeeper was given elsewhere than the brokers on the command line.
     unused_zookeeper: str | None = None
-    """A sentence if a ZooKeeper was given elsewhere than the brokers on the command line."""
+    # The source of the addresses, such as a file and its profile; None: the command line.
     origin: str | None = None
-    """Where the addresses come from, such as a file and its profile; None: the command line."""
+    # The options that name the cluster, as given, for a command that repeats this one.
     flags: tuple[str, ...] = ()
-    """The options that name the cluster, as given, for a command that repeats this one."""
 
     @property
     def cluster(self) -> str:
-        """The cluster as messages name it: its addresses, and where they come from."""
+        """The cluster for messages: its addresses and their source."""
         zookeeper = (
             "" if self.zookeeper_connect is None else f", ZooKeeper {self.zookeeper_connect}"
         )
@@ -169,6 +166,7 @@ _ALL_TLS: Final = (*TLS, *property_names.TLS)
 _TLS_FILES: Final = tuple(name for name in _ALL_TLS if name.endswith(".location"))
 _ALL_TLS_UNSUPPORTED: Final = (*TLS_UNSUPPORTED, *property_names.TLS_UNSUPPORTED)
 
+# The properties that have an effect, by their Java names.
 SETTABLE: Final = (
     *_OF_NETWORK,
     _ZOOKEEPER,
@@ -180,7 +178,6 @@ SETTABLE: Final = (
     *SASL,
     *ZOOKEEPER_SECURITY,
 )
-"""The properties that have an effect, by their Java names."""
 
 
 def flag_source(
@@ -241,9 +238,6 @@ class _Property(NamedTuple):
 def settings(sources: Sequence[Source]) -> Settings:
     """Merge and check properties.
 
-    A ZooKeeper from elsewhere isn't used beside brokers on the command line: it could be that of
-    another cluster, whose groups and topics a command would then change.
-
     Args:
         sources: from the one with the lowest priority to the one with the highest.
 
@@ -297,7 +291,8 @@ def settings(sources: Sequence[Source]) -> Settings:
 
 
 def _drop_other_zookeeper(merged: dict[str, _Property]) -> str | None:
-    """Remove a ZooKeeper from elsewhere than the brokers of the command line, and say so."""
+    """Remove a ZooKeeper of another source than the command line's brokers; return a note on it."""
+    # It could be that of another cluster, whose groups and topics a command would then change.
     brokers, zookeeper = merged.get("bootstrap.servers"), merged.get(_ZOOKEEPER)
     if brokers is None or zookeeper is None:
         return None
@@ -369,7 +364,7 @@ def _add(
     arguments: Mapping[str, dict[str, Any]],
     notes: list[str],
 ) -> None:
-    """Parse a property into `arguments`, or add a note that it has no effect."""
+    """Parse a property into `arguments`, or note that it has no effect."""
     shown = show_option(property_.name, property_.text)
     for kind, table in (
         ("network", _OF_NETWORK),

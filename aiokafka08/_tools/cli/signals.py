@@ -1,4 +1,4 @@
-"""How a command ends by a signal."""
+"""The end of a command by a signal."""
 
 
 class Terminated(Exception):

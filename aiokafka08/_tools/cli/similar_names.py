@@ -1,7 +1,7 @@
 """Find topics and groups of a cluster whose names are like one that doesn't exist, for errors.
 
-Invariant: what fails here, or takes longer than `_PATIENCE_S`, leaves the error as it is. Nothing
-is created.
+Invariant: a search that fails, or takes longer than `_PATIENCE_S`, leaves the error as it is. It
+creates nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ async def similar_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> st
 
     Args:
         admin: a started client.
-        names: those that don't exist; the first is compared.
+        names: the missing topics; the first is compared.
     """
     try:
         async with asyncio.timeout(_PATIENCE_S):
@@ -36,7 +36,7 @@ async def similar_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> st
 
 
 async def similar_groups(admin: AIOKafkaAdminClient, names: Sequence[str]) -> str:
-    """Return the same for groups, of those that the brokers and ZooKeeper list in time."""
+    """Return a question as `similar_topics`, about groups in Kafka and ZooKeeper."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return did_you_mean(names[0], sorted(await all_groups(admin)))
@@ -45,7 +45,7 @@ async def similar_groups(admin: AIOKafkaAdminClient, names: Sequence[str]) -> st
 
 
 async def all_groups(admin: AIOKafkaAdminClient) -> set[str]:
-    """Return the names of the groups in those stores that can be read."""
+    """Return the names of the groups; a store that can't be read is skipped."""
     found: set[str] = set()
     stores: tuple[GroupStore, ...] = ("zookeeper", "kafka")
     for store in stores:
@@ -61,7 +61,7 @@ async def all_groups(admin: AIOKafkaAdminClient) -> set[str]:
 async def naming_similar_topics(
     admin: AIOKafkaAdminClient, names: Sequence[str]
 ) -> AsyncIterator[None]:
-    """Add similar names to an error of the block that says that a topic doesn't exist."""
+    """Add similar names to an UnknownTopicOrPartitionError of the block."""
     try:
         yield
     except UnknownTopicOrPartitionError as error:

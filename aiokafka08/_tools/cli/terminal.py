@@ -1,11 +1,9 @@
-"""What a terminal, or another reader of text, can take: its characters, its size, its colours.
+"""The abilities of a terminal, or of another reader of text: its characters, size and colours.
 
-Each text of the command line goes through here: `output` for stdout, `notes` and `declare` for
-stderr. What click prints goes through the streams that `prepare_streams()` has prepared.
-
-Invariants: a character that a stream can't encode never raises an error; it is replaced by ASCII.
-A control character of a foreign name never reaches a terminal; it is shown as an escape. The bytes
-of messages don't come here.
+Invariants: each text of the command line goes through here, or through the streams that
+`prepare_streams()` has prepared, as click's does; the bytes of messages don't. A character that a
+stream can't encode never raises an error; it is replaced by ASCII. A control character of a foreign
+name never reaches a terminal; it is shown as an escape.
 """
 
 from __future__ import annotations
@@ -16,9 +14,10 @@ import sys
 from collections.abc import Callable
 from typing import Final, TextIO
 
+# The error handler of text streams: `_SUBSTITUTES`, otherwise an escape.
 REPLACE: Final = "aiokafka08.replace"
-"""The error handler of text streams: `_SUBSTITUTES`, otherwise an escape."""
 
+# ASCII for the characters that this package prints itself.
 _SUBSTITUTES: Final = {
     "≈": "~",
     "→": "->",
@@ -29,16 +28,15 @@ _SUBSTITUTES: Final = {
     "—": "-",
     "×": "x",
 }
-"""ASCII for the characters that this package prints itself."""
 
+# Takes a style, one of the keys of `_STYLES`, and a text; returns the text with the style.
 Paint = Callable[[str, str], str]
-"""Takes a style, one of the keys of `_STYLES`, and a text; returns the text with the style."""
 
 _STYLES: Final = {"heading": "1", "dim": "2", "good": "32", "warning": "33", "bad": "31"}
 
 
 def prepare_streams() -> None:
-    """Let stdout and stderr replace what they can't encode, until the process ends."""
+    """Let stdout and stderr replace characters that they can't encode, until the process ends."""
     for stream in (sys.stdout, sys.stderr):
         if (reconfigure := getattr(stream, "reconfigure", None)) is not None:
             reconfigure(errors=REPLACE)
@@ -64,7 +62,7 @@ def is_terminal(stream: TextIO | None) -> bool:
 
 
 def encodable(text: str, stream: TextIO | None) -> str:
-    """Return the text with replacements for what the stream can't encode."""
+    """Return the text with replacements for characters that the stream can't encode."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, REPLACE).decode(encoding)
 

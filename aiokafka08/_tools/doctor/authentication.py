@@ -1,7 +1,4 @@
-"""What a failed authentication lacks, as findings.
-
-Pure. The command calls it in place of the other rules: no broker has let the client in, so nothing
-else of the cluster is known.
+"""Findings about a failed authentication. Pure.
 
 Invariant: each kind of failure has a code of its own, and an action also where the error has none.
 """
@@ -39,10 +36,12 @@ _OTHER_ACTION: Final = (
 
 
 def authentication_findings(error: KafkaError) -> list[Finding]:
-    """Return what is missing for the authentication, by the error of a client's start.
+    """Return the missing parts of the authentication, by the error of a client's start.
 
     Empty if the client failed for another reason.
     """
+    # No broker has let the client in, so nothing else of the cluster is known, and no other rule
+    # applies.
     return in_order(
         Finding(
             _CODES[failure.kind],

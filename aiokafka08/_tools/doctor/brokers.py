@@ -1,7 +1,7 @@
-"""Rules about the brokers themselves: whether they respond, and of which releases they are.
+"""Rules about the brokers themselves: whether they respond, and of which releases they are. Pure.
 
-Pure. The release "0.8" stands for any of 0.8.0 to 0.8.2, of which it isn't known which one: the
-requests that show it leave errors in the log of an 0.8.0 broker (docs/brokers.md 2.5).
+Invariant: the release "0.8" stands for any of 0.8.0 to 0.8.2: requests that tell them apart leave
+errors in the log of an 0.8.0 broker (docs/brokers.md 2.5).
 """
 
 from __future__ import annotations
@@ -31,11 +31,7 @@ def unreachable(cluster: ClusterSample) -> Iterator[Finding]:
 
 
 def mixed_lines(releases: Mapping[int, str]) -> Iterator[Finding]:
-    """Find brokers of several releases.
-
-    Args:
-        releases: by node id, see `releases_of`.
-    """
+    """Find brokers of several releases, by node id (`releases_of`)."""
     by_release: dict[str, list[int]] = {}
     for node_id, release in releases.items():
         by_release.setdefault(release, []).append(node_id)
@@ -56,10 +52,8 @@ def mixed_lines(releases: Mapping[int, str]) -> Iterator[Finding]:
 
 
 def releases_of(cluster: ClusterSample) -> dict[int, str]:
-    """Return the brokers' releases by node id; those that didn't respond are left out.
-
-    `LogSampler.tell_0_8_apart` knows more of brokers of 0.8.
-    """
+    """Return the brokers' releases by node id; those that didn't respond are left out."""
+    # `LogSampler.tell_0_8_apart` tells the releases of 0.8 apart.
     return {
         node_id: str(BrokerLine.V0_8)
         if broker.version.line < BrokerLine.V0_9

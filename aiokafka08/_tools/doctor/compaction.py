@@ -1,15 +1,7 @@
-"""The rule about a dead log cleaner.
+"""The rule about a dead log cleaner. Pure.
 
-Pure. `sampling` scans the keys that this rule judges.
-
-A cleaner compacts all segments of a log but the last one. A log that was never cleaned is due as
-soon as it has a second segment. So if the first segment isn't the last one, and has a key twice,
-and still has it after the topic has grown, then the cleaner doesn't work. Later segments prove
-nothing: whether they are due depends on their size, which no request tells. So a cleaner that died
-after it had compacted the first segment isn't found. A cleaner is off by default
-below 0.9, and may end by an error: on 0.8.2 because of a large compressed set (docs/brokers.md
-5.15). The topic then grows without end; before it serves its groups, a broker reads all of
-`__consumer_offsets`.
+Invariant: only the first segment of a log proves that the cleaner doesn't work, so a cleaner that
+died after it had compacted the first segment isn't found.
 """
 
 from __future__ import annotations
@@ -23,18 +15,18 @@ from aiokafka08._tools.doctor.places import duration, grouped
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
 
+# Topics that are compacted whatever ZooKeeper says.
 COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets"})
-"""Topics that are compacted whatever ZooKeeper says."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyScan:
-    """What was read of the beginning of a compacted log, below its last segment.
+    """The scan of the beginning of a compacted log, below its last segment.
 
     Attributes:
-        start: the first offset that was read.
-        stop: the offset after the last one.
-        repeated: how many of these messages have a key that comes again among them.
+        start: The first offset that was read.
+        stop: The offset after the last one.
+        repeated: How many of these messages have a key that comes again among them.
     """
 
     start: int
@@ -74,6 +66,15 @@ def dead_cleaner(
         earlier, later = first.partition(tp), last.partition(tp)
         if earlier is None or later is None or earlier.end is None or later.end is None:
             continue
+        # A cleaner compacts all segments but the last one, and a log that was never cleaned is due
+        # as soon
+        # as it has a second segment. So a first segment that keeps repeated keys while the topic
+        # grows shows
+        # a dead cleaner. Whether later segments are due depends on sizes that no request returns.
+        # A cleaner is off by default below 0.9, and may end by an error: on 0.8.2 because of a
+        # large
+        # compressed set (docs/brokers.md 5.15). Before a broker serves the groups, it reads all of
+        # `__consumer_offsets`.
         if scan.repeated and scan == scans[0].get(tp) and later.end > earlier.end:
             partitions.append((tp, ()))
     for where, _ in grouped(partitions):

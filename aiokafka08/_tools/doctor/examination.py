@@ -1,9 +1,7 @@
-"""Apply all rules to what was seen of a cluster.
+"""Apply all rules to the samples of a cluster. Pure.
 
-Pure. The command gathers an `Examination` and prints the findings.
-
-Invariant: with one sample no rule that compares two makes a finding; that they were left out
-is a note.
+Invariant: with one sample no rule that compares two makes a finding; a note says that they were
+left out.
 """
 
 from __future__ import annotations
@@ -58,19 +56,19 @@ _LOOK_AGAIN: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """All that the doctor saw.
+    """All data for the rules.
 
     Attributes:
-        first, last: the cluster at the beginning and at the end of the watch; the same object
+        first, last: The cluster at the beginning and at the end of the watch; the same object
             without one.
-        elapsed_s: the seconds in between.
-        asks_zookeeper: whether ZooKeeper's address was given.
-        releases: the brokers' releases by node id; those that weren't found are left out.
-        formats: per topic the message formats that were sampled.
-        searches: per partition the measured cost of the broker's search.
-        damaged: committed offsets that damage hides, each with the next readable offset.
-        scans: the keys at the beginning of compacted logs, at both times.
-        refused_topics: those whose messages the client's principal may not read.
+        elapsed_s: The seconds in between.
+        asks_zookeeper: Whether ZooKeeper's address was given.
+        releases: The brokers' releases by node id; unknown ones are left out.
+        formats: Per topic the message formats that were sampled.
+        searches: Per partition the measured cost of the broker's search.
+        damaged: Committed offsets that damage hides, each with the next readable offset.
+        scans: The keys at the beginning of compacted logs, at both times.
+        refused_topics: Topics whose messages the client's principal may not read.
     """
 
     first: ClusterSample

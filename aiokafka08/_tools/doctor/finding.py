@@ -1,8 +1,6 @@
-"""Findings of the doctor, and the list of their codes.
+"""Findings of the doctor, and the list of their codes. Pure.
 
-Pure. The rules (`replication`, `settings`, `group_health`, `message_sets`, `compaction`,
-`brokers`, `authentication`) create findings, and `examination` sorts them. docs/doctor.md has the
-list of codes; a test compares it with `FindingCode`.
+Invariant: docs/doctor.md has the same list of codes (a test compares them).
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from aiokafka08.errors import IllegalArgumentError
 
 
 class FindingCode(Code):
-    """The codes, the most urgent first."""
+    """The codes, the most urgent first; the texts are in the documentation."""
 
     KEYTAB = (
         "keytab-unusable",
@@ -220,7 +218,7 @@ class Finding(findings.CodedFinding):
     """One finding of the doctor.
 
     Attributes:
-        missing: node ids of brokers that don't respond; with these the finding would end.
+        missing: Node ids of brokers that don't respond; if they did, the finding would end.
     """
 
     missing: frozenset[int] = frozenset()

@@ -1,8 +1,7 @@
-"""Look at a cluster, once or twice, for the rules.
+"""Sample a cluster, once or twice, for the rules.
 
 Invariant: only requests that read are sent, none by which a broker creates a topic, and none that
-leaves an error in a broker's log, but where the log is damaged at a group's position. That is why
-the lines of 0.8 aren't told apart.
+leaves an error in a broker's log, except where the log is damaged at a group's position.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ async def look(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     search_clock: Callable[[], float] = time.monotonic,
 ) -> Examination:
-    """Return what there is to see of the cluster.
+    """Return the samples of the cluster.
 
     Args:
         admin: a started client of the cluster.
@@ -47,6 +46,9 @@ async def look(
     logs = LogSampler(router, router.config.request_timeout_s, search_clock)
     began, first = clock(), await cluster.sample()
     releases = releases_of(first)
+    # The requests that tell the releases of 0.8 apart leave errors in a broker's log, so they are
+    # sent
+    # only if the releases are mixed anyway.
     if len(releases) > 1:
         releases = await logs.tell_0_8_apart(first, releases)
     formats = await logs.formats(first, releases)

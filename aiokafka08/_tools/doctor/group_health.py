@@ -1,12 +1,8 @@
 """Rules about groups: lag without members, retention that overtakes a group, damage before it.
-
-Pure. A group is in use if it has members, or if it has committed other offsets between the samples:
-a consumer that uses `assign()` isn't a member. A group in both stores is in use if it is in one;
-and its members may be known of one only, as on 0.8.2, where offsets in Kafka are those of members
-in ZooKeeper.
+Pure.
 
 Invariant: a group in both stores counts once, in each partition by the higher committed offset, as
-in `group lag`.
+in `group lag`. It is in use if it is in one of them.
 """
 
 from __future__ import annotations
@@ -25,26 +21,21 @@ from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, Partition
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import count_text
 
+# A group that retention overtakes within this time is a finding.
 HORIZON_S: Final = 24 * 3600.0
-"""A group that retention overtakes within this time is a finding."""
 
+# The next readable offset for each offset that damage hides.
 NextReadable = Mapping[int, int]
-"""Per offset that damage hides the next one that can be read."""
 
 
 @dataclass(slots=True)
 class _Group:
-    """A group in all stores that it is in.
-
-    Attributes:
-        name: its name.
-        are_members_known: whether a store says which members it has.
-        committed: the highest committed offset by partition.
-        stores: the stores that have this offset, sorted.
-    """
+    """A group in all its stores."""
 
     name: str
+    # Whether a store knows its members: on 0.8.2 only ZooKeeper does, also of offsets in Kafka.
     are_members_known: bool = False
+    # The highest committed offset by partition, and the stores that have it, sorted.
     committed: dict[TopicPartition, int] = field(default_factory=dict)
     stores: dict[TopicPartition, list[str]] = field(default_factory=dict)
 
@@ -96,12 +87,7 @@ def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
 def unknown_members(
     first: ClusterSample, last: ClusterSample, *, asks_zookeeper: bool
 ) -> Iterator[Finding]:
-    """Name the groups with lag of which no store says whether they have members.
-
-    Args:
-        first, last: the cluster at the beginning and the end of the watch.
-        asks_zookeeper: whether ZooKeeper's address was given.
-    """
+    """Find groups with lag of which no store knows whether they have members."""
     used = _in_use(first, last)
     lags = {
         group.name: sum(max(end - offset, 0) for _, offset, _, end in _positions(last, group))
@@ -129,13 +115,11 @@ def unknown_members(
 
 
 def _losses(cluster: ClusterSample, topics: Collection[str]) -> str:
-    """Return what becomes of unread messages of topics, by their own settings.
-
-    Without such a setting a topic has the brokers' default, which is unknown; Kafka's is retention.
-    """
+    """Return the fate of unread messages of topics, by the topics' own settings."""
     policies = {name: own_policy(cluster, name) for name in topics}
     deleted = {name for name, policy in policies.items() if policy != "compact"}
     compacted = {name for name, policy in policies.items() if "compact" in policy}
+    # Without an own policy a topic has the brokers' default, which no request returns.
     unknown = any(not policies[name] for name in deleted)
     texts = []
     if deleted:
@@ -172,9 +156,7 @@ def near_retention(
 ) -> Iterator[Finding]:
     """Find groups that retention overtakes within `HORIZON_S`.
 
-    Args:
-        first, last: the cluster at the beginning and the end of the watch.
-        elapsed_s: the seconds in between.
+    `elapsed_s` are the seconds between the two samples.
     """
     history = ClusterHistory()
     history.add(0.0, first)
@@ -206,11 +188,9 @@ def seconds_left(
     partition: tuple[PartitionSample, PartitionSample],
     standing_s: float | None,
 ) -> float | None:
-    """Return the seconds until retention overtakes a group that goes on at its present speed.
+    """Return the seconds until retention overtakes a group that continues at its present speed.
 
-    0 means with the next deletion, if it is as large as the one between the samples. None means not
-    foreseeable: retention hasn't deleted anything yet, the group keeps up, or it is already in the
-    newer half of the log.
+    None if it isn't foreseeable.
 
     Args:
         committed: the committed offset in the first and in the last sample.
@@ -221,8 +201,10 @@ def seconds_left(
     if first.start is None or last.start is None or first.end is None or last.end is None:
         return None
     headroom = committed[1] - last.start
+    # Retention hasn't deleted anything yet, or the group is already in the newer half of the log.
     if not last.start or headroom < 0 or headroom > last.end - committed[1]:
         return None
+    # The next deletion may be as large as the one between the samples.
     if headroom < last.start - first.start:
         return 0.0
     written = last.end - first.end
@@ -234,6 +216,8 @@ def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """Find groups whose committed offset is after the end of the log, in both samples."""
     before = {(group.name, tp) for group, tp, _, _ in _beyond(first)}
     for group, tp, offset, end in _beyond(last):
+        # A sample's parts are from different moments, so one alone may show an offset after the
+        # end.
         if (group.name, tp) in before:
             yield Finding(
                 FindingCode.OFFSET_BEYOND_END,
@@ -288,7 +272,8 @@ def _positions(
 
 
 def _in_use(first: ClusterSample, last: ClusterSample) -> set[str]:
-    """Return the names of the groups that have members, or that have committed in between."""
+    """Return the names of the groups that have members, or have committed between the samples."""
+    # A consumer that uses `assign()` isn't a member.
     before = {(group.group, group.store): group.committed for group in first.groups}
     return {
         group.group

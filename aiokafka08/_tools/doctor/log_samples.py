@@ -1,11 +1,8 @@
-"""Read from the logs what the rules about messages judge: formats, searches, keys.
+"""Read samples of messages from the logs for the rules: formats, searches, keys.
 
-The command `doctor` calls `LogSampler`, with the partitions of a `ClusterSample`.
-
-Invariant: the sampler reads little. Formats cost two messages a partition, cut off after 64 bytes;
-searches some such fetches a topic, and larger ones only where these are slow; keys at most 1 MiB of
-each of a few partitions of a compacted topic; the lines of 0.8 cost no message at all. What can't
-be read is left out: that a broker or a partition doesn't respond is a finding of its own.
+Invariant: the sampler reads little: heads of messages, whole fetches only where searches are slow,
+and one fetch from each of a few partitions of a compacted topic. Partitions that can't be read are
+left out: that a broker or a partition doesn't respond is a finding of its own.
 """
 
 from __future__ import annotations
@@ -35,40 +32,40 @@ from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition,
 from aiokafka08.protocol.requests.list_offsets import LATEST
 from aiokafka08.structs import TopicPartition
 
+# Enough for the header of a message, which has its format.
 _HEAD_BYTES: Final = 64
-"""Enough for the header of a message, which has its format."""
 _MAGIC_AT: Final = 16
 _FETCH_BYTES: Final = 1 << 20
+# How long a broker waits that doesn't respond at once.
 _WAIT_MS: Final = 300
-"""How long a broker waits that doesn't respond at once."""
+# Where in a log searches are measured.
 _PLACES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
-"""Where in a log searches are measured."""
+# At how many of them a whole MiB must follow.
 _MIN_PLACES: Final = 3
-"""At how many of them a whole MiB must follow."""
+# In a log of fewer messages no search takes long.
 _MIN_MESSAGES: Final = 500
-"""In a log of fewer messages no search takes long."""
 _EMPTY_REPEATS: Final = 5
 _REPEATS: Final = 20
+# How many slow responses in a row prove that a broker waits.
 _PROOFS: Final = 3
-"""How many slow responses in a row are proof that a broker waits."""
 _MANY_SEGMENTS: Final = 10_000
+# How many partitions of a compacted topic are scanned.
 _SCANNED_PARTITIONS: Final = 10
-"""How many partitions of a compacted topic are scanned."""
 _MANY_MESSAGES: Final = 100_000
+# The time of a fetch that failed.
 _FAILED_S: Final = float("inf")
-"""The time of a fetch that failed."""
 
 
 class LogSampler:
     """Read samples of a cluster's logs.
 
     Args:
-        router: a started router, used by nobody else meanwhile: fetches are timed.
+        router: a started router, without other requests meanwhile: fetches are timed.
         timeout_s: seconds for each request.
         search_clock: seconds, by which searches are measured.
 
     Attributes:
-        refused_topics: topics whose messages a broker has refused to this client.
+        refused_topics: Topics whose messages a broker has refused to this client.
     """
 
     def __init__(self, router: Router, timeout_s: float, search_clock: Callable[[], float]) -> None:
@@ -85,10 +82,6 @@ class LogSampler:
         """Return per topic the formats of the first and the last message of each partition.
 
         Partitions on brokers that convert messages for this client are left out.
-
-        Args:
-            cluster: the cluster.
-            releases: the brokers' releases, by node id.
         """
         first: dict[int, dict[TopicPartition, int]] = {}
         last: dict[int, dict[TopicPartition, int]] = {}
@@ -105,6 +98,7 @@ class LogSampler:
             )
         ):
             for tp, partition in fetched.items():
+                # The bytes may be cut off: the format is in the header.
                 if len(partition.message_set) > _MAGIC_AT:
                     formats.setdefault(tp.topic, set()).add(partition.message_set[_MAGIC_AT])
         return formats
@@ -116,10 +110,12 @@ class LogSampler:
     ) -> dict[int, str]:
         """Return the releases, with "0.8.2" and "0.8.0 or 0.8.1" in place of "0.8".
 
-        A fetch of 0 bytes tells them apart: only 0.8.2 responds before the wait is over, if there
-        is a message at the offset (docs/brokers.md 7.2). The requests that show the exact line
-        would leave errors in the log of 0.8.0. Brokers that lead no message keep "0.8".
+        Brokers that lead no message keep "0.8".
         """
+        # Only 0.8.2 responds to a fetch of 0 bytes before the wait is over, if there is a message
+        # at the
+        # offset (docs/brokers.md 7.2). Requests that show the exact line leave errors in the log of
+        # 0.8.0.
         messages = {leader: (tp, start) for tp, leader, start, _ in _readable(cluster)}
         unknown = [
             node_id
@@ -140,8 +136,9 @@ class LogSampler:
         }
 
     async def _is_0_8_2(self, leader: int, tp: TopicPartition, offset: int) -> bool | None:
-        """Return whether a broker of 0.8 is of 0.8.2; None if it can't be told."""
+        """Return whether a broker of 0.8 is of 0.8.2; None if that isn't certain."""
         clock = asyncio.get_running_loop().time
+        # One slow response may have other reasons.
         for _ in range(_PROOFS):
             began = clock()
             fetched = await self._fetch(leader, {tp: offset}, 0, wait_ms=_WAIT_MS)
@@ -154,10 +151,8 @@ class LogSampler:
     # --- searches ---------------------------------------------------------------------------------
 
     async def searches(self, cluster: ClusterSample) -> dict[TopicPartition, SearchCost]:
-        """Measure the broker's search in the longest partition of each topic.
-
-        Returns:
-            The costs where a search takes long.
+        """Return the costs of the broker's search in the longest partition of each topic, if it is
+        long.
         """
         longest: dict[str, tuple[int, TopicPartition, int, int]] = {}
         for tp, leader, start, end in _readable(cluster):
@@ -176,15 +171,10 @@ class LogSampler:
     async def _search_cost(
         self, leader: int, tp: TopicPartition, offsets: Collection[int]
     ) -> SearchCost | None:
-        """Return what fetches at these offsets cost; None if the search is short, or one fails.
-
-        Of each fetch the shortest time counts, which waited for no disk and no other process. It is
-        repeated until the result can't change any more: more repeats make times only shorter.
-
-        Only offsets from which a whole MiB can be fetched count, three at least. Else the search
-        would be compared with a fetch of less, next to which any looks long; and a log that short
-        is read in a few fetches.
+        """Return the cost of fetches at these offsets; None if the search is short, or one
+        fails.
         """
+        # The shortest time of each fetch counts, which waited for no disk and no other process.
         empty_s = min([await self._time(leader, {}) for _ in range(_EMPTY_REPEATS)])
         search_s = dict.fromkeys(offsets, _FAILED_S)
         for _ in range(_REPEATS):
@@ -193,8 +183,12 @@ class LogSampler:
                 elapsed_s = await self._time(leader, {tp: offset})
                 search_s[offset] = min(search_s[offset], elapsed_s)
             typical_s = statistics.median(search_s.values())
+            # More repeats make times only shorter, so a short search stays short.
             if not LONG_SEARCH_S <= typical_s - empty_s < _FAILED_S:
                 return None
+        # Only offsets from which a whole MiB can be fetched count. Next to a smaller fetch any
+        # search looks
+        # long, and a log that short is read in a few fetches.
         offsets = [offset for offset in offsets if await self._fills_fetch(leader, tp, offset)]
         if len(offsets) < _MIN_PLACES:
             return None
@@ -210,7 +204,7 @@ class LogSampler:
         return None
 
     async def _fills_fetch(self, leader: int, tp: TopicPartition, offset: int) -> bool:
-        """Return whether a fetch of 1 MiB at this offset brings as much."""
+        """Return whether a fetch of 1 MiB at this offset returns as much."""
         fetched = await self._fetch(leader, {tp: offset}, _FETCH_BYTES)
         return tp in fetched and len(fetched[tp].message_set) >= _FETCH_BYTES
 
@@ -265,13 +259,10 @@ class LogSampler:
     async def damaged_positions(
         self, cluster: ClusterSample
     ) -> Mapping[TopicPartition, NextReadable]:
-        """Find committed offsets whose message is hidden by damage in the log.
-
-        For a fetch there the broker may log an error, as it does for each fetch of the group.
-
-        Returns:
-            Per partition and committed offset the next offset that can be read.
+        """Return per partition and committed offset the next readable offset, where damage hides
+        it.
         """
+        # The broker may log an error for a fetch there, as it does for each fetch of the group.
         unread: dict[int, dict[TopicPartition, set[int]]] = {}
         for tp, leader, start, end in _readable(cluster):
             offsets = {group.committed.get(tp, end) for group in cluster.groups}
@@ -293,7 +284,7 @@ class LogSampler:
     async def _next_readable(
         self, tp: TopicPartition, offset: int, fetched: FetchedPartition
     ) -> int:
-        """Return the offset itself, unless damage hides its message; also if that isn't known."""
+        """Return the offset itself, unless damage is known to hide its message."""
         if not _hides_message(fetched):
             return offset
         try:
@@ -343,7 +334,7 @@ class LogSampler:
 
 
 def _hides_message(fetched: FetchedPartition) -> bool:
-    """Return whether damaged bytes stand where a message should begin, for broker or client."""
+    """Return whether damaged bytes are in place of a message, for the broker or for the client."""
     if fetched.error_code:
         return fetched.error_code == UnknownError.errno
     head = summarize_set(fetched.message_set)
@@ -364,7 +355,7 @@ def _readable(cluster: ClusterSample) -> Iterator[tuple[TopicPartition, int, int
 
 
 def _scan(tp: TopicPartition, fetched: FetchedPartition, start: int, stop: int) -> KeyScan:
-    """Count the messages of a set, below `stop`, whose keys come again."""
+    """Count the messages of a set, below `stop`, whose keys are repeated."""
     reader = MessageSetReader(
         tp,
         fetched.message_set,

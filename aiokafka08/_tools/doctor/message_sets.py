@@ -1,11 +1,11 @@
-"""Rules about the messages in the logs: their formats, and the size of their sets.
+"""Rules about the messages in the logs: their formats, and the size of their sets. Pure.
 
-Pure. `sampling` reads the samples that these rules judge.
-
-A broker searches the log message by message from the last index entry, which stands only where a
-produced set begins (docs/brokers.md 7.15). Nothing in a response shows where sets begin, so the
-search is measured: a fetch of a few bytes costs the search alone.
+Invariant: the search of a broker is measured, not guessed: nothing in a response shows where sets
+begin, but a fetch of a few bytes costs the search alone.
 """
+
+# A broker searches the log message by message from the last index entry, and has entries only where
+# a produced set begins (docs/brokers.md 7.15).
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from aiokafka08._tools.doctor.places import name_list, place
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.structs import TopicPartition
 
+# A search that takes less doesn't matter.
 LONG_SEARCH_S: Final = 0.002
-"""A search that takes less doesn't matter."""
 
+# Producers' default sets cause searches that take a smaller part of a fetch, also on a slow broker
+# (docs/performance.md), and readers don't suffer from these.
 LARGE_SHARE: Final = 2 / 3
-"""A search that takes a smaller part of a fetch is that of sets that producers make by default,
-this package's on a slow broker too, and that readers don't suffer from (docs/performance.md)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +31,9 @@ class SearchCost:
     """Measured times of fetches from one partition, each the shortest of several.
 
     Attributes:
-        empty_s: a fetch without partitions: the network and the client.
-        search_s: a fetch of a few bytes.
-        fetch_s: a fetch of 1 MiB at the same offsets.
+        empty_s: A fetch without partitions: the network and the client.
+        search_s: A fetch of a few bytes.
+        fetch_s: A fetch of 1 MiB at the same offsets.
     """
 
     empty_s: float
@@ -53,10 +53,8 @@ class SearchCost:
 
 
 def shows_formats(release: str | None) -> bool:
-    """Return whether brokers of a release send messages in the format in which they store them.
-
-    Brokers from 0.11 on convert format 2 to 1 for this client.
-    """
+    """Return whether brokers of a release send messages in the format in which they store them."""
+    # Brokers from 0.11 on convert format 2 to 1 for this client.
     return release is not None and release.startswith(("0.8", "0.9", "0.10"))
 
 
@@ -68,7 +66,7 @@ def formats(
     """List the message formats in use, and find topics with several or with a foreign one.
 
     Args:
-        topic_formats: per topic the formats of the messages that were sampled.
+        topic_formats: per topic the formats of the sampled messages.
         cluster: the cluster.
         releases: the brokers' releases, by node id.
     """

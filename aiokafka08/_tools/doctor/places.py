@@ -1,8 +1,4 @@
-"""Name topics, partitions, brokers and durations in findings.
-
-Pure. Partitions of a topic with the same finding are named together, so that a dead broker with a
-thousand partitions makes one finding a topic.
-"""
+"""Name topics, partitions, brokers and durations in findings. Pure."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ K = TypeVar("K")
 
 def grouped(details: Iterable[tuple[TopicPartition, K]]) -> Iterator[tuple[str, K]]:
     """Yield a place for all partitions of a topic that have an equal (hashable) detail."""
+    # So a dead broker with a thousand partitions makes one finding per topic.
     places: dict[tuple[str, K], list[int]] = {}
     for tp, detail in details:
         places.setdefault((tp.topic, detail), []).append(tp.partition)

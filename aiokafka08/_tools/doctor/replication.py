@@ -1,7 +1,7 @@
-"""Rules about leaders, replicas and in-sync replicas (ISR).
+"""Rules about leaders, replicas and in-sync replicas (ISR). Pure.
 
-Pure. They judge the last sample; a difference between Metadata and ZooKeeper must also be in the
-first one, because brokers learn of a change with a delay.
+Invariant: they judge the last sample; a difference between Metadata and ZooKeeper must also be in
+the first one, because brokers learn of a change with a delay.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, Partition
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import count_text
 
+# How many bytes the name of a file or folder may have.
 _MAX_FOLDER_NAME: Final = 255
-"""How many bytes the name of a file or folder may have."""
 
 
 def leaderless(cluster: ClusterSample) -> Iterator[Finding]:
@@ -53,7 +53,8 @@ def _how_to_get_a_leader(isr: tuple[int, ...] | None, assigned: tuple[int, ...] 
             "lost, let an out-of-sync replica lead (unclean.leader.election.enable=true for the "
             "topic): that loses messages"
         )
-    if assigned:  # where unclean elections are allowed, brokers empty the ISR
+    # Where unclean elections are allowed, brokers empty the ISR.
+    if assigned:
         return (
             f"Start {node_list(assigned)}, which {'has' if len(assigned) == 1 else 'have'} its "
             "replicas. The ISR in ZooKeeper is empty: the first one that starts leads, so start "
@@ -110,13 +111,12 @@ def missing_brokers(cluster: ClusterSample, node_ids: Collection[int]) -> frozen
 
 
 def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
-    """Find live brokers that lead nothing, or not what the cluster says that they lead.
-
-    Args:
-        first, last: the cluster at the beginning and the end of the watch.
+    """Find live brokers that lead nothing, or not the partitions that the cluster says they
+    lead.
     """
     before = _refused(first)
     for node_id, refused in _refused(last).items():
+        # In both samples: a change of leaders takes a moment.
         names = [tp for tp in refused if tp in before.get(node_id, ())]
         if not names:
             continue
@@ -158,14 +158,11 @@ def _refused(cluster: ClusterSample) -> dict[int, set[TopicPartition]]:
 
 
 def _idle(cluster: ClusterSample) -> dict[int, int]:
-    """Return the live brokers that have replicas, are in no ISR, and lead nothing: their replicas.
-
-    Where all replicas of a partition are dead but one, the ISR may be wrong: only partitions with a
-    leader count.
-    """
+    """Return the number of replicas of live brokers that are in no ISR, and lead nothing."""
     replicas: dict[int, int] = {}
     busy: set[int | None] = set()
     for _, partition in cluster.partitions():
+        # Where all replicas are dead but one, the ISR may be wrong.
         if partition.leader is None:
             continue
         busy |= {partition.leader, *partition.in_sync}
@@ -185,6 +182,7 @@ def long_names(cluster: ClusterSample) -> Iterator[Finding]:
             continue
         longest = len(f"{name}-{max(topic.partitions)}")
         why = f"its name has {len(name)} characters; Kafka's limit from 0.10 on is {MAX_NEW_NAME}. "
+        # A replica's folder is named after topic and partition: the longest name decides.
         if longest > _MAX_FOLDER_NAME:
             why += (
                 f"The folder of a partition has {longest}, and file systems allow "
@@ -254,14 +252,8 @@ def pending_reassignment(cluster: ClusterSample) -> Iterator[Finding]:
 def stale_isr(
     first: ClusterSample, last: ClusterSample, releases: Mapping[int, str]
 ) -> Iterator[Finding]:
-    """Find partitions whose ISR in Metadata isn't the one in ZooKeeper (docs/brokers.md 4.8).
-
-    Brokers from 0.9 on report each change with a delay, so theirs takes two samples.
-
-    Args:
-        first, last: the cluster at the beginning and the end of the watch.
-        releases: the brokers' releases, by node id.
-    """
+    """Find partitions whose ISR in Metadata isn't the one in ZooKeeper (docs/brokers.md 4.8)."""
+    # Brokers from 0.9 on report each change with a delay, so a difference there takes two samples.
     if first is last and not any(release.startswith("0.8") for release in releases.values()):
         return
     before = dict(_differences(first))

@@ -1,9 +1,7 @@
-"""Rules about unclean elections, min.insync.replicas and retention.ms.
+"""Rules about unclean elections, min.insync.replicas and retention.ms. Pure.
 
-Pure. Only a topic's own settings can be read, from ZooKeeper. The brokers' defaults are unknown:
-brokers below 0.11 have no request for them, and this client doesn't send DescribeConfigs.
-
-Invariant: a default is never assumed. What isn't set for the topic is reported as unknown.
+Invariant: a broker's default is never assumed: a setting that the topic doesn't have is reported as
+unknown.
 """
 
 from __future__ import annotations
@@ -24,6 +22,8 @@ UNCLEAN: Final = "unclean.leader.election.enable"
 MIN_ISR: Final = "min.insync.replicas"
 RETENTION: Final = "retention.ms"
 
+# Only a topic's own settings can be read, from ZooKeeper: brokers below 0.11 have no request for
+# their defaults, and this client doesn't send DescribeConfigs.
 _UNKNOWN: Final = {
     UNCLEAN: "Look into the brokers' server.properties. Kafka's default is true below 0.11; 0.8.0 "
     "and 0.8.1 have no such setting, and always elect",
@@ -82,11 +82,7 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
 
 
 def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -> Iterator[Finding]:
-    """Find topics that are to be kept for ever, on brokers that delete them (brokers.md 8.18).
-
-    Args:
-        releases: by node id, see `brokers.releases_of`.
-    """
+    """Find topics that are to be kept for ever, on brokers that delete them (brokers.md 8.18)."""
     deleting = {node_id for node_id, release in releases.items() if _deletes_at_negative(release)}
     for name, topic in sorted(cluster.topics.items()):
         text = _setting(topic, RETENTION)
@@ -105,7 +101,7 @@ def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -
 
 
 def _deletes_at_negative(release: str) -> bool:
-    """Return whether brokers of a release, which may be that of several lines, may do so."""
+    """Return whether a release, which may stand for several lines, may do so."""
     return release.startswith("0.8") and release != str(BrokerLine.V0_8_0)
 
 
@@ -135,10 +131,8 @@ def _unfit(least: int, factor: int) -> tuple[FindingCode, str, str] | None:
 
 
 def unknown_settings(cluster: ClusterSample) -> Iterator[Finding]:
-    """Say for which topics a setting is the brokers' own, which can't be seen.
-
-    Without ZooKeeper no topic's setting is known: `examination` says so, in one note.
-    """
+    """Name the topics whose value of a setting is the brokers' own, which can't be read."""
+    # Without ZooKeeper no topic's setting is known: one note of `examination` says so.
     if not cluster.has_zookeeper:
         return
     for setting, action in _UNKNOWN.items():

@@ -1,10 +1,10 @@
 """`ClusterHistory`: estimate lag in seconds and retention headroom from samples over time.
 
-Pure: each call is given the time, in seconds of a monotonic clock. Nothing here needs timestamps in
-messages, so it works for brokers of 0.8 too. The exporter and the command `doctor` use it.
+Pure: each call gets the time, in seconds of a monotonic clock. No estimate needs timestamps in
+messages, so all work for brokers of 0.8 too.
 
-Invariant: it has a history exactly of the partitions of the last sample; those of a deleted topic
-are forgotten. An estimate that has no basis is None.
+Invariant: it has a history exactly of the partitions of the last sample. An estimate without a
+basis is None.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from aiokafka08.structs import TopicPartition
 
 _RATE_WINDOW_S: Final = 3600.0
 _BROKER_KEPT_S: Final = 3600.0
+# How many deletions of segments are remembered to measure their rate.
 _STEPS: Final = 32
-"""How many deletions of segments are remembered to measure their rate."""
 
 
 class PartitionHistory:
@@ -39,21 +39,22 @@ class PartitionHistory:
         return self._ends.begin
 
     def add(self, now: float, start: int, end: int) -> None:
-        """Add a sample of where the log begins and ends."""
+        """Add a sample of the log's first offset and its end."""
         self._ends.add(now, end)
         if start == self._start:
             return
-        if self._start is not None and start < self._start:  # another log
+        if self._start is not None and start < self._start:  # the topic was created anew
             self._deletions.clear()
         elif self._start is not None:
             self._deletions.append((now, start))
         self._start = start
 
     def lag_s(self, now: float, committed: int) -> float | None:
-        """Return for how many seconds the next message of a group has been waiting.
+        """Return for how many seconds the next message of a group has been waiting; 0 without one.
 
-        0 if there is none. If the message is older than the first sample, the result is the time
-        since that sample: the lag is at least this. None if that is the only one.
+        If the message is older than the first sample, the result is the time since that sample: the
+            lag
+        is at least this. None if that is the only sample.
         """
         if self._ends.last is None:
             return None
@@ -63,11 +64,12 @@ class PartitionHistory:
         return 0.0 if written is None else max(now - written, 0.0)
 
     def headroom_s(self, now: float, committed: int) -> float | None:
-        """Return after how many seconds retention deletes the next message of a group.
+        """Return after how many seconds retention deletes the next message of a group that stands
+        still.
 
-        The group is assumed to stand still. 0 if the message is deleted already. None as long as
-        the log begins at 0, because then retention hasn't deleted anything yet, if it isn't known
-        how fast it deletes, and if the log is empty and the group has read all that was in it.
+        0 if the message is deleted already. None if retention hasn't deleted anything yet, if its
+        speed
+        is unknown, and if the log is empty and the group has read all of it.
         """
         if not self._start or committed >= self._start == self._ends.last:
             return None
@@ -77,14 +79,13 @@ class PartitionHistory:
         return (committed - self._start) / rate if rate else None
 
     def _deletion_rate(self, now: float) -> float | None:
-        """Return how many offsets a second retention deletes.
-
-        It deletes whole segments, so the rate is measured from one deletion to another. Before two
-        were seen, the rate of writing stands for it: a log that retention limits loses as much as
-        it gains.
-        """
+        """Return how many offsets a second retention deletes."""
+        # Until two deletions were seen, the rate of writing stands for it: a log that retention
+        # limits loses
+        # as much as it gains.
         if len(self._deletions) < 2:
             return self._ends.rate(now, _RATE_WINDOW_S)
+        # Retention deletes whole segments, so the rate is measured from one deletion to another.
         (begin, low), (end, high) = self._deletions[0], self._deletions[-1]
         usual_pause = (end - begin) / (len(self._deletions) - 1)
         overdue = max(now - end - usual_pause, 0.0)
@@ -92,11 +93,10 @@ class PartitionHistory:
 
 
 class KnownBrokers:
-    """The brokers that the cluster has named lately.
+    """The brokers that the cluster has named within the last hour."""
 
-    A dead broker leaves the metadata within seconds (docs/brokers.md 4.7); here it stays, with an
-    error, for an hour. So a broker that was taken out for good is forgotten.
-    """
+    # A dead broker leaves the metadata within seconds (docs/brokers.md 4.7); here it stays, with an
+    # error. After an hour it counts as taken out for good.
 
     def __init__(self) -> None:
         self._named: dict[int, tuple[float, BrokerSample]] = {}

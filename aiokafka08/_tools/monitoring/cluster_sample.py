@@ -1,10 +1,7 @@
-"""`ClusterSample`: brokers, topics and groups of a cluster at one moment.
+"""`ClusterSample`: brokers, topics and groups of a cluster at one moment. Pure.
 
-Pure. `sampler` makes samples; `cluster_history`, `metric_families` and the command `doctor` read
-them.
-
-Invariant: what couldn't be read is None or missing, and `errors` says why. No value is older than
-the sample, and none is guessed.
+Invariant: a value that couldn't be read is None or missing, and `errors` says why. No value is
+older than the sample, and none is guessed.
 """
 
 from __future__ import annotations
@@ -23,10 +20,10 @@ class BrokerSample:
     """A broker.
 
     Attributes:
-        node_id: its id.
+        node_id: Its id.
         address: "host:port".
-        version: what it supports; of 0.8 the exact line may be unknown. None if it didn't respond.
-        error: why it didn't respond; None if it did.
+        version: Its version; of 0.8 the exact line may be unknown. None if it didn't respond.
+        error: Why it didn't respond; None if it did.
     """
 
     node_id: int
@@ -36,22 +33,23 @@ class BrokerSample:
 
 
 class PartitionSample(NamedTuple):
-    """A partition: a tuple, since a large cluster has many, and frozen data classes take longer.
+    """A partition.
 
     Attributes:
-        leader: the leader's node id; None without one.
-        replicas: node ids, as Metadata lists them. Brokers of 0.8.2 and 0.9 leave out dead ones
+        leader: The leader's node id; None without one.
+        replicas: Node ids, as Metadata lists them. Brokers of 0.8.2 and 0.9 leave out dead ones
             (docs/brokers.md 4.7).
-        isr: the in-sync replicas, as Metadata lists them; on 0.8 they may be stale (4.8).
-        lacks_replica: the brokers reported that a replica isn't available.
-        assigned: all replicas, as ZooKeeper has them, the preferred leader first; None if
+        isr: The in-sync replicas, as Metadata lists them; on 0.8 they may be stale (4.8).
+        lacks_replica: The brokers reported that a replica isn't available.
+        assigned: All replicas, as ZooKeeper has them, the preferred leader first; None if
             ZooKeeper wasn't read.
-        stored_isr: the in-sync replicas in ZooKeeper; None if ZooKeeper wasn't read.
-        start: the offset of the oldest message; None if the leader didn't return it.
-        end: the offset after the newest message that consumers may read; None if the leader didn't
-            return it.
-        is_refused: the broker that Metadata names as the leader has responded that it isn't.
+        stored_isr: The in-sync replicas in ZooKeeper; None if ZooKeeper wasn't read.
+        start: The offset of the oldest message; None if the leader didn't return it.
+        end: The offset after the newest message that consumers may read; None likewise.
+        is_refused: The broker that Metadata names as the leader has responded that it isn't.
     """
+
+    # A tuple: a large cluster has many partitions, and frozen data classes take longer.
 
     leader: int | None
     replicas: tuple[int, ...] = ()
@@ -91,11 +89,10 @@ class PartitionSample(NamedTuple):
         return None if self.end is None else max(self.end - committed, 0)
 
     def beyond_end(self, committed: int) -> int | None:
-        """Return by how many offsets a committed one is after the end; None if that is unknown.
-
-        The two are read at nearly the same time, so it may be so for a moment. If it stays, the log
-        was truncated, or the topic was made anew.
-        """
+        """Return by how many offsets a committed one is after the end; None if that is unknown."""
+        # The two are read at nearly the same time, so it may be so for a moment. If it stays, the
+        # log was
+        # truncated, or the topic was created anew.
         return None if self.end is None else max(committed - self.end, 0)
 
 
@@ -104,11 +101,11 @@ class TopicSample:
     """A topic.
 
     Attributes:
-        partitions: by number.
-        config: the topic's own settings, as ZooKeeper has them; None if they weren't read.
-        is_marked: whether it is marked for deletion, as far as ZooKeeper was read.
-        moving: the partitions that are being reassigned, as far as ZooKeeper was read, each with
-            the node ids that are to have its replicas.
+        partitions: By number.
+        config: The topic's own settings, as ZooKeeper has them; None if they weren't read.
+        is_marked: Whether it is marked for deletion, as far as ZooKeeper was read.
+        moving: The partitions that are being reassigned, as far as ZooKeeper was read, each with
+            the node ids of its new replicas.
     """
 
     partitions: Mapping[int, PartitionSample]
@@ -122,12 +119,11 @@ class GroupSample:
     """A group with its committed offsets in one store; a group in both stores has two samples.
 
     Attributes:
-        group: its name.
+        group: Its name.
         store: "kafka" or "zookeeper".
-        members: the ids of its members; None if they aren't known.
-        committed: the committed offset by partition.
-        description: its state and members as the store describes them; None if it couldn't be
-            described.
+        members: The ids of its members; None if they aren't known.
+        committed: The committed offset by partition.
+        description: Its state and members as the store describes them; None without a description.
     """
 
     group: str
@@ -142,17 +138,16 @@ class ClusterSample:
     """A cluster.
 
     Attributes:
-        brokers: by node id.
-        topics: by name, those that the filter accepts.
-        groups: those that the filter accepts.
-        has_zookeeper: whether ZooKeeper was read.
-        errors: what couldn't be read, one text each; empty if the sample is complete.
-        explained: those of `errors` that `brokers` and `topics` show too.
-        hints: what isn't read because an option is missing, one text each.
-        remedies: what to do about those of `errors` that end with it.
-        rights: the right that the client lacked for those of `errors` that are refusals, such as
-            "Describe on the cluster".
-        controller: the node id of the controller; None before 0.10, where brokers don't say.
+        brokers: By node id.
+        topics: By name, those that the filter accepts.
+        groups: Those that the filter accepts.
+        has_zookeeper: Whether ZooKeeper was read.
+        errors: The failed reads, one text each; empty if the sample is complete.
+        explained: Those of `errors` that `brokers` and `topics` show too.
+        hints: The reads that need a missing option, one text each.
+        remedies: By error, the advice with which its text ends.
+        rights: By error that is a refusal, the missing right, such as "Describe on the cluster".
+        controller: The node id of the controller; None before 0.10, where brokers don't report it.
     """
 
     brokers: Mapping[int, BrokerSample]

@@ -1,11 +1,8 @@
-"""Turn a sample of a cluster, and its history, into families of metrics.
+"""Turn a sample of a cluster, and its history, into families of metrics. Pure.
 
-Pure. Names and labels are those of danielqsj/kafka_exporter, so that its dashboards and alerts
-work; docs/monitoring.md lists them with the differences, and further ones. `refresher` and
-`refresh_status` call it, and `text_format` writes the result.
-
-Invariant: there is a series only for what the sample names, so none outlives its group, topic or
-partition. A value that isn't known has no series.
+Invariant: names and labels are those of danielqsj/kafka_exporter, so that its dashboards and alerts
+work. A series exists only for names in the sample, so none outlives its group, topic or partition;
+an unknown value has no series.
 """
 
 from __future__ import annotations
@@ -73,6 +70,7 @@ def _topics(sample: ClusterSample) -> Iterator[MetricFamily]:
     )
     under = per_partition("under_replicated_partition", "1 if Topic/Partition is under Replicated")
     families = (current, oldest, leader, preferred, replicas, in_sync, under)
+    # A large cluster has many partitions: no attribute is looked up in the loop.
     add = [family.series.append for family in families]
     add_end, add_start, add_leader, add_preferred, add_replicas, add_in_sync, add_under = add
     for tp, partition in sample.partitions():
@@ -100,11 +98,7 @@ def _groups(sample: ClusterSample, history: ClusterHistory, now: float) -> list[
 
 
 class _GroupFamilies:
-    """The families of groups, filled group by group.
-
-    A group in both stores has one series per partition, with the higher offset: consumers with
-    `offsets_storage="dual"` start there too, as Scala's do.
-    """
+    """The families of groups, filled group by group."""
 
     def __init__(self, sample: ClusterSample, history: ClusterHistory, now: float) -> None:
         self._sample = sample
@@ -234,6 +228,7 @@ class _GroupFamilies:
 
 def _newest(stores: Iterable[GroupSample]) -> dict[TopicPartition, int]:
     """Return the committed offsets; of a partition in both stores the higher one."""
+    # Consumers with `offsets_storage="dual"` start there too, as Scala's do.
     newest: dict[TopicPartition, int] = {}
     for group in stores:
         for tp, offset in group.committed.items():

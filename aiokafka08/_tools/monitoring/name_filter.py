@@ -12,7 +12,7 @@ class NameFilter:
     """Accept the names in which `include` matches somewhere and `exclude` doesn't.
 
     Args:
-        option: what is filtered, for error texts: "topic" or "group".
+        option: the kind of name, for error texts: "topic" or "group".
         include: a regular expression (default ".*").
         exclude: a regular expression; "" excludes nothing (default "").
 

@@ -1,11 +1,9 @@
 """`OffsetHistory`: when a log reached an offset, from samples of its end or of its start.
 
-Pure: each call is given the time, in seconds of any monotonic clock. `cluster_history` keeps two
-per partition.
+Pure: each call gets the time, in seconds of any monotonic clock.
 
-Invariant: times and offsets never decrease from one kept sample to the next. Samples get sparser
-with their age: neighbours are at most `PRECISION` of their age apart, so a history of weeks takes a
-few kilobytes, and an estimate is off by at most that part of the lag.
+Invariant: times and offsets never decrease from one kept sample to the next. Neighbours are at most
+`PRECISION` of their age apart, so an estimate is off by at most that part of the lag.
 """
 
 from __future__ import annotations
@@ -14,10 +12,10 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
+# The largest distance of two samples, as a part of their age: a history of weeks stays small.
 PRECISION: Final = 0.05
-"""The largest distance of two samples, as a part of their age."""
+# A history of this many samples is thinned.
 _THIN_AT: Final = 128
-"""Number of samples from which on a history is thinned."""
 
 
 class OffsetHistory:
@@ -42,17 +40,15 @@ class OffsetHistory:
         return self._times[0] if self._times else None
 
     def add(self, now: float, offset: int) -> None:
-        """Add a sample.
-
-        If the offset has fallen, the log was truncated, or deleted and created anew: samples above
-        it are of messages that are gone, and are dropped.
-        """
+        """Add a sample; if the offset has fallen, drop the samples above it."""
         times, offsets = self._times, self._offsets
+        # The log was truncated, or deleted and created anew: samples above are of messages that are
+        # gone.
         if offsets and offset < offsets[-1]:
             kept = bisect_right(offsets, offset)
             del times[kept:], offsets[kept:]
         if len(offsets) >= 2 and offsets[-2] == offset == offsets[-1]:
-            times[-1] = now  # two samples say from when to when the offset stayed
+            times[-1] = now  # two samples are enough for the time in which the offset stayed
             return
         times.append(now)
         offsets.append(offset)
@@ -63,8 +59,9 @@ class OffsetHistory:
     def time_of(self, offset: int) -> float | None:
         """Return when the message with this offset was written, or the offset was deleted.
 
-        Between two samples it is interpolated. If it was before the first sample, that sample's
-        time is returned: it was then, or earlier. None if it isn't written yet.
+        Between two samples it is interpolated. Before the first sample, that sample's time is
+        returned:
+        it was then, or earlier. None if the message isn't written yet.
         """
         after = bisect_right(self._offsets, offset)
         if after == len(self._offsets):

@@ -1,6 +1,4 @@
-"""`RefreshStatus`: what the last refreshes have brought, and what a scrape is served of it.
-
-Pure. `refresher` replaces its status after each refresh; `endpoint` serves it.
+"""`RefreshStatus`: the results of the last refreshes, and the part that a scrape gets. Pure.
 
 Invariant: metrics older than `KEPT_INTERVALS` refresh intervals aren't served, and then the cluster
 and its brokers count as down: a lag that stands still looks like that of a healthy group.
@@ -15,11 +13,11 @@ from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample
 from aiokafka08._tools.monitoring.metric_families import broker_families
 
+# How many refresh intervals the metrics of the last sample are served while refreshes fail.
 KEPT_INTERVALS: Final = 4
-"""How many refresh intervals the metrics of the last sample are served while refreshes fail."""
 
+# How long they are served at least.
 MIN_KEPT_S: Final = 60.0
-"""How long they are served at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +31,22 @@ class ReadyMetrics:
 
 @dataclass(frozen=True, slots=True)
 class RefreshStatus:
-    """What the last refreshes have brought; times are in seconds of a monotonic clock.
+    """The results of the last refreshes; times are in seconds of a monotonic clock.
 
     Attributes:
-        interval_s: seconds between two refreshes.
-        ended_at: when the last refresh ended; the start of the refresher before the first one.
-        ready: the metrics of the last sample; None before the first one, and if none are made.
-        is_up: whether the last refresh succeeded, and all known brokers responded.
-        brokers: the known brokers, and whether they responded to the last refresh.
-        refreshes: the number of refreshes that ended.
-        failures: how many of them failed.
-        gaps: what the last sample lacks.
-        hints: what the last sample lacks because an option is missing.
-        error: why the last refresh failed; None if it didn't.
-        duration_s: how long the last refresh took.
-        history_begin: the time of the oldest sample in the history; None before the first one.
-        min_kept_s: how long the metrics of a sample are served at least.
+        interval_s: Seconds between two refreshes.
+        ended_at: When the last refresh ended; the start of the refresher before the first one.
+        ready: The metrics of the last sample; None before the first one, and if none are made.
+        is_up: Whether the last refresh succeeded, and all known brokers responded.
+        brokers: The known brokers, and whether they responded to the last refresh.
+        refreshes: The number of refreshes that ended.
+        failures: How many of them failed.
+        gaps: The parts that the last sample lacks.
+        hints: The parts that it lacks because an option is missing.
+        error: Why the last refresh failed; None if it didn't.
+        duration_s: How long the last refresh took.
+        history_begin: The time of the oldest sample in the history; None before the first one.
+        min_kept_s: How long the metrics of a sample are served at least.
     """
 
     interval_s: float
@@ -67,9 +65,7 @@ class RefreshStatus:
 
     @property
     def kept_s(self) -> float:
-        """For how many seconds the metrics of a sample are served, and how long a refresh may
-        take.
-        """
+        """The seconds for which a sample's metrics are served, and that a refresh may take."""
         return max(self.interval_s * KEPT_INTERVALS, self.min_kept_s)
 
     def served(self, now: float) -> ReadyMetrics | None:
@@ -79,19 +75,15 @@ class RefreshStatus:
         return self.ready
 
     def problem(self, now: float) -> str | None:
-        """Return why the refresher seems to hang; None if it doesn't.
-
-        A cluster that is down is no reason: then refreshes fail, but they end.
-        """
+        """Return why the refresher seems to hang; None if it doesn't."""
+        # A cluster that is down is no reason: then refreshes fail, but they end.
         since_s = now - self.ended_at
         return f"no refresh has ended for {since_s:.0f} s" if since_s > self.kept_s else None
 
     def families(self, now: float, version: str) -> list[MetricFamily]:
         """Return the metrics of brokers and of the exporter itself, which are always served.
 
-        Args:
-            now: the time of the scrape.
-            version: of this package.
+        `now` is the time of the scrape, `version` that of this package.
         """
         is_stale = self.served(now) is None
         values = {

@@ -1,7 +1,4 @@
-"""`Refresher`: take samples of a cluster in the background, and keep what is made of them ready.
-
-The command `exporter` runs it in the event loop; the endpoint reads `status` in its threads. The
-console runs it with a `prepare` of its own, in place of the metrics.
+"""`Refresher`: take samples of a cluster in the background, and keep metrics of them ready.
 
 Invariant: `status` is replaced as a whole, and its values never change, so any thread may read it
 and a scrape never waits for a broker. A failed refresh keeps the metrics of the last sample. Each
@@ -36,14 +33,15 @@ from aiokafka08.errors import (
 
 _log: Final = logging.getLogger("aiokafka08.monitoring")
 
+# The pause between two refreshes if one takes longer than the interval.
 _MIN_PAUSE_S: Final = 0.1
-"""The pause between two refreshes if one takes longer than the interval."""
 
+# Errors that no later refresh can cure.
 _FINAL: Final = (UnsupportedVersionError, KafkaConfigurationError, IllegalArgumentError)
-"""Errors that no later refresh gets over."""
 
+# Makes the status's `ready` of a sample that the history has already, and that was taken at this
+# time.
 Prepare = Callable[[ClusterSample, ClusterHistory, float], Awaitable[ReadyMetrics | None]]
-"""Makes something of a sample that the history has already, and that was taken at this time."""
 
 
 async def prepare_metrics(
@@ -55,6 +53,7 @@ async def prepare_metrics(
         text = write_text(cluster_families(sample, history, taken_at))
         return ReadyMetrics(text, gzip.compress(text, compresslevel=1, mtime=0), taken_at)
 
+    # In a thread: the text of a large cluster takes long.
     return await asyncio.to_thread(write)
 
 
@@ -68,11 +67,11 @@ class Refresher:
         interval_s: seconds from the start of a refresh to the start of the next one.
         clock: returns monotonic seconds (default `time.monotonic`).
         min_kept_s: how long the metrics of a sample are served at least (default 60).
-        prepare: is awaited with each sample; what it returns is the status's `ready` (default
+        prepare: is awaited with each sample; its result is the status's `ready` (default
             `prepare_metrics`).
 
     Attributes:
-        status: what the last refreshes have brought.
+        status: The results of the last refreshes.
     """
 
     def __init__(
@@ -129,7 +128,7 @@ class Refresher:
         """Take one sample and replace `status`; raises as `run`.
 
         Returns:
-            What is wrong, "" if nothing is, and at which level to log it.
+            The level and the text of the problem to log; "" without a problem.
         """
         begin = self._clock()
         try:
@@ -199,7 +198,7 @@ class Refresher:
             await admin.close()
 
     def _report(self, outcome: tuple[int, str]) -> None:
-        """Log what is wrong with the refreshes, when it has changed."""
+        """Log the problem of the refreshes, when it has changed."""
         level, problem = outcome
         if problem == self._reported:
             return

@@ -1,14 +1,8 @@
 """`ClusterSampler`: read a `ClusterSample` of a cluster.
 
-The command `exporter` takes one in each refresh, `doctor` takes one or two. Metadata comes first,
-because it names what to read; then brokers, logs, groups, and the topics in ZooKeeper are read at
-the same time.
-
-The event loop isn't held: what goes over all topics or partitions does so in steps.
-
 Invariant: only a cluster without any broker that responds, and a mistake in the options, raise an
 error. Any other failure leaves a gap in the sample, and a text in its `errors`. Nothing is changed,
-and no topic is requested by name.
+and no topic is requested by name. Loops over all topics or partitions yield to the event loop.
 """
 
 from __future__ import annotations
@@ -65,8 +59,8 @@ _REFUSED: Final = "the brokers that are named as leaders of {} respond that they
 _UNREACHABLE: Final = "the leaders of {} don't respond"
 _SILENT: Final = "no leader returns the offsets of {}"
 
+# How many groups in ZooKeeper are read by one call: a thread can't be cancelled.
 _AT_ONCE: Final = 8
-"""How many groups in ZooKeeper are read by one call."""
 
 
 _IN_ZOOKEEPER: Final = " in ZooKeeper"
@@ -86,18 +80,18 @@ def _unread_text(subjects: Iterable[str], error: KafkaError) -> str:
 
 
 class _Gaps:
-    """What couldn't be read of a sample; see `ClusterSample.errors`, `remedies` and `rights`."""
+    """The failed reads of a sample; see `ClusterSample.errors`, `remedies` and `rights`."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.remedies: dict[str, str] = {}
         self.rights: dict[str, str] = {}
         self.hints: list[str] = []
+        # The subjects that need the same missing connection to ZooKeeper, by the error's text.
         self._unread: dict[str, list[str]] = {}
-        """What wasn't read for want of the same connection to ZooKeeper, by the error's text."""
 
     def add_unread(self, error: KafkaError, subject: str) -> None:
-        """Add why a subject wasn't read; one that several lack is one text."""
+        """Add why a subject wasn't read; subjects with the same reason are one text."""
         if not isinstance(error, KafkaConnectionError) or not subject.endswith(_IN_ZOOKEEPER):
             self.add(error, f"{subject} not read")
             return
@@ -132,8 +126,8 @@ class ClusterSampler:
         admin: a started client.
         has_zookeeper: whether the client has a `zookeeper_connect`, so that topics are also read
             from ZooKeeper.
-        topics: says whether a topic is wanted (default: all).
-        groups: says whether a group is wanted (default: all).
+        topics: returns whether a topic is wanted (default: all).
+        groups: returns whether a group is wanted (default: all).
     """
 
     def __init__(
@@ -160,6 +154,7 @@ class ClusterSampler:
             return await self._sample()
 
     async def _sample(self) -> ClusterSample:
+        # Metadata first, because it names the topics to read.
         cluster = await self._admin.describe_cluster()
         brokers, controller = cluster["brokers"], cluster["controller_id"]
         described = await self._admin.describe_topics()
@@ -177,6 +172,8 @@ class ClusterSampler:
                 for partition in topic["partitions"]
             ]
         gaps = _Gaps()
+        # The others are read at the same time; the groups wait for the versions only if they need
+        # them.
         pinging = asyncio.create_task(self._admin.ping_brokers())
         versions, bounds, nodes, groups = await asyncio.gather(
             pinging,
@@ -199,6 +196,7 @@ class ClusterSampler:
                     silent[_REFUSED if partition.is_refused else why].append(f"{name}/{number}")
         for why, names in silent.items():
             if names:
+                # A dead or refusing broker is explained by its own sample; a silent log isn't.
                 text = why.format(join_names(names))
                 (gaps.texts if why == _SILENT else explained).append(text)
         return ClusterSample(
@@ -285,7 +283,7 @@ class ClusterSampler:
         """Return whether an authorizer hides the offsets topic of groups; then it is a gap."""
         known = [version for version in versions.values() if not isinstance(version, KafkaError)]
         groups: list[tuple[str, str]] = []
-        # All brokers are asked for their groups: one of 0.8 would log an error.
+        # Only if no broker is of 0.8: such a broker would log an error.
         if known and all(version.line >= BrokerLine.V0_9 for version in known):
             groups = await _or_gap(self._admin.list_consumer_groups(), [], "groups in Kafka", gaps)
         if groups:
@@ -315,10 +313,7 @@ class ClusterSampler:
         return groups, listing.left_out is None and not listing.errors
 
     async def _stored_offsets(self, groups: Sequence[StoredGroup]) -> list[StoredOffsets]:
-        """Return what the groups have committed, those in ZooKeeper a few at a time.
-
-        These are read in a thread, which can't be cancelled: so each call is short.
-        """
+        """Return the committed offsets of groups; groups in ZooKeeper are read a few at a time."""
         in_zookeeper = [group for group in groups if group.store == "zookeeper"]
         in_kafka = [group for group in groups if group.store == "kafka"]
         stored = await self._admin.list_stored_offsets(in_kafka)

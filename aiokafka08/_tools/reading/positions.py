@@ -1,8 +1,6 @@
-"""Where a read begins and ends: parse `--from` and `--to`, and turn them into offsets.
+"""Where a read begins and ends: parse `--from` and `--to`, and turn them into offsets. Pure.
 
-Pure: `read_plan` fetches the bounds of the logs and the offsets at a time, and passes them here.
-
-Invariant: an offset that a log doesn't have is an error that names what the log has, never a silent
+Invariant: an offset that a log doesn't have is an error that names the log's bounds, never a silent
 start elsewhere. Counts (`-N`, `+N`) and times stop at the ends of the log instead.
 """
 
@@ -22,8 +20,8 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _SIMPLE: Final = r"[+-]?[0-9]{1,18}|beginning|start|earliest|end|latest|"
 _RANGE: Final = re.compile(f"({_SIMPLE}):({_SIMPLE})")
 _FOR_PARTITION: Final = re.compile(r"([0-9]{1,9})=(.*)")
+# An offset from here on is more likely a time in milliseconds (from 1973 on).
 _LIKELY_TIME: Final = 10**11
-"""An offset from here on is more likely a time in milliseconds (from 1973 on)."""
 
 EXPECTED_POSITION: Final = (
     "beginning, end, stored, an offset N, -N (before the end), +N (after the beginning), N:M, or a "
@@ -33,7 +31,7 @@ EXPECTED_POSITION: Final = (
 
 
 class PositionKind(enum.Enum):
-    """What the number of a `Position` means."""
+    """The meaning of the number of a `Position`."""
 
     BEGINNING = "beginning"
     END = "end"
@@ -49,8 +47,8 @@ class Position:
     """One end of a range, as the user wrote it."""
 
     kind: PositionKind
+    # The offset, the count, or milliseconds since the epoch.
     number: int = 0
-    """The offset, the count, or milliseconds since the epoch."""
 
 
 BEGINNING: Final = Position(PositionKind.BEGINNING)
@@ -133,6 +131,7 @@ def _check_order(start: Bounds, end: Bounds) -> None:
     for partition in (None, *start.by_partition, *end.by_partition):
         first = start.default if partition is None else start.of(partition)
         last = end.default if partition is None else end.of(partition)
+        # Only positions of the same kind can be compared without the log.
         if first is None or last is None or first.kind is not last.kind:
             continue
         is_reversed = first.number > last.number
@@ -204,11 +203,11 @@ def resolve(
     """Return the offset of a position.
 
     Args:
-        position: the position; `STORED` is the beginning, since the group decides.
+        position: the position.
         tp: the partition, for the error.
         log: the bounds of its log.
         found: the result of `offsets_for_times`, for a time; None: no message of that time or
-            later, which means the end of the log.
+            later.
         is_end: the position is where a read ends: an offset may lie after the end of the log.
 
     Raises:
@@ -216,6 +215,7 @@ def resolve(
     """
     number = position.number
     match position.kind:
+        # The group decides about its stored position; this is where it begins without one.
         case PositionKind.BEGINNING | PositionKind.STORED:
             return log.first
         case PositionKind.END:
@@ -236,7 +236,7 @@ def resolve(
 
 
 def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str:
-    """Return the note for a time of which the broker knows the segment only."""
+    """Return the note for a time of which the broker knows only the segment."""
     return (
         f"topic {tp.topic!r}, partition {tp.partition}: {show_time(position.number)} ≈ offset "
         f"{offset}, by segment (the broker has no index by time)"
@@ -244,10 +244,8 @@ def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str
 
 
 def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentError:
-    """Return the error for an end by time of which the broker knows the segment only.
-
-    The segment may hold older messages, too: an end at its begin would leave them out.
-    """
+    """Return the error for an end by time of which the broker knows only the segment."""
+    # The segment may hold older messages, too: an end at its beginning would leave them out.
     return IllegalArgumentError(
         f"topic {tp.topic!r}, partition {tp.partition}: the broker has no index by time, so it "
         f"doesn't know where to stop at {show_time(position.number)}; expected another end: stop "

@@ -1,11 +1,8 @@
-"""Which offsets of which partitions a read covers.
-
-`plan_ranges` requests what it needs with a started `Router` whose metadata covers all topics and
-creates none. `read_records` reads the ranges.
+"""Turn topics, partitions and positions into the ranges of offsets that a read covers.
 
 Invariant: a topic, partition or offset that doesn't exist is an error that names it. Nothing is
-created. It costs one Metadata request, two ListOffsets requests per broker, and what the search by
-time costs.
+created. The cost is one Metadata request, two ListOffsets requests per broker, and the search by
+time.
 """
 
 from __future__ import annotations
@@ -34,20 +31,20 @@ from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
+# Shows a line to the user, on stderr.
 Note = Callable[[str], object]
-"""Shows a line to the user, on stderr."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRange:
-    """What to read of one partition."""
+    """The offsets to read of one partition."""
 
     tp: TopicPartition
     start: int
+    # Read the offsets before this one; None: without an end.
     stop: int | None
-    """Read the offsets before this one; None: go on for ever."""
+    # The log at the time of planning.
     log: OffsetSpan
-    """The log at the time of planning."""
 
     @property
     def is_in_log(self) -> bool:
@@ -129,10 +126,10 @@ async def plan_ranges(
     Args:
         router: a started router whose metadata covers all topics.
         tps: the partitions.
-        start: where to begin; where nothing is given, at the beginning.
-        end: where to stop; where nothing is given, `stop_at_end` decides.
+        start: where to begin; by default at the beginning.
+        end: where to stop; by default `stop_at_end` decides.
         stop_at_end: stop at the end that the log has now, in any case.
-        note: gets a line for each start by time of which the broker knows the segment only.
+        note: gets a line for each start by time of which the broker knows only the segment.
 
     Raises:
         OffsetOutOfRangeError: a log doesn't have an offset.
@@ -153,6 +150,7 @@ async def plan_ranges(
         position, stop = ends[tp], None
         if position is not None:
             found = found_ends.get(tp)
+            # Without a timestamp the offset is that of a segment.
             if found is not None and found.timestamp is None:
                 raise refuse_segment(tp, position)
             stop = resolve(position, tp, log, found=found, is_end=True)
@@ -185,9 +183,8 @@ async def offsets_at(
 
     Args:
         router: a started router.
-        times_ms: milliseconds since the epoch; -1 asks for the end of the log, -2 for its
-            beginning.
-        note: gets a line for each time of which the broker knows the segment only.
+        times_ms: milliseconds since the epoch; -1 is the end of the log, -2 its beginning.
+        note: gets a line for each time of which the broker knows only the segment.
 
     Raises:
         KafkaError: a request failed.

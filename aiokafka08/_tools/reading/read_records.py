@@ -1,9 +1,7 @@
 """Read records: bounded ranges by the range reader, ranges without an end by a consumer.
 
-`consuming` turns what comes from here into output.
-
 Invariant: the records of a partition come in the order of their offsets, each one of its range
-once. What is held at most: `BUDGET_BYTES` of fetched sets, or one message that is larger.
+once. At most `BUDGET_BYTES` of fetched sets are in memory, or one message that is larger.
 """
 
 from __future__ import annotations
@@ -31,20 +29,21 @@ from aiokafka08.protocol.message_set import (
 from aiokafka08.structs import TopicPartition
 
 BUDGET_BYTES: Final = 24 * 1024 * 1024
+# Fetches are large: a broker searches a set once per fetch, and to search a set of 1 MB costs it
+# more
+# than to send it (docs/brokers.md 7.15).
 _MAX_FETCH_BYTES: Final = 4 * 1024 * 1024
-"""Searching a set of 1 MB costs a broker more than sending it (docs/brokers.md 7.15), once for each
-fetch. So fetches are large."""
 _MIN_FETCH_BYTES: Final = 32 * 1024
 _SLICE_RECORDS: Final = 8192
 _COLUMNS_RECORDS: Final = 65536
 _COLUMNS_BYTES: Final = 2 * 1024 * 1024
 _POLL_MS: Final = 200
+# How long the metadata has to lack a topic until it counts as deleted: a broker that has just
+# started may not know all topics.
 _MISSING_S: Final = 5.0
-"""How long the metadata has to lack a topic until it counts as deleted: a broker that has just
-started may not know all topics."""
 
+# Records of one partition at a time; an empty sequence: the partition has reached its end.
 RecordBatchSource = AsyncGenerator[tuple[TopicPartition, Sequence[BytesRecord] | Columns], None]
-"""Records of one partition at a time; none: the partition has reached its end."""
 
 
 async def read_bounded(
@@ -60,14 +59,14 @@ async def read_bounded(
     """Yield the records of ranges that the logs have.
 
     Args:
-        router: a started router whose fetch lanes nothing else uses.
+        router: a started router whose fetch lanes are free.
         ranges: each with a `stop`.
         as_columns: yield `Columns`, which cost less, in place of records (default False).
         fetch_bytes: the usual size of a fetch; by default 4 MiB, or less for more than two ranges.
         limit_bytes: the size of the largest message that can be read (default 52428800).
         max_decompressed_bytes: a compressed message with more is an error (default 128 MiB).
         unpacking: held while a large compressed message is open; share it with other reads, so that
-            they have one at a time. By default each read has its own.
+            they open one at a time. By default each read has its own.
 
     Raises:
         KafkaError: as `read_range`.
@@ -106,6 +105,8 @@ async def read_bounded(
                     continue
                 reader = raw.reader(range_.tp, max_decompressed_bytes=max_decompressed_bytes)
                 is_at_wrapper = True
+                # A large compressed message is opened in a thread, and then read up to the next
+                # one.
                 while is_at_wrapper:
                     async with AsyncExitStack() as exits:
                         if (wrapper := reader.long_wrapper) is not None:
@@ -169,6 +170,7 @@ async def follow(
             if tp in open_tps:
                 yield tp, records_before(records, stops[tp])
         for tp in list(open_tps):
+            # The position passes offsets without messages, too.
             stop = stops[tp]
             if stop is not None and await consumer.position(tp) >= stop:
                 open_tps.remove(tp)
@@ -177,7 +179,7 @@ async def follow(
 
 
 class MissingTopics:
-    """Finds out that a topic which is read was deleted; the consumer itself would wait for ever."""
+    """Detects that a topic which is read was deleted; the consumer itself would wait for ever."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._since: dict[str, float | None] = dict.fromkeys(topics)

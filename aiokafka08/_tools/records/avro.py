@@ -1,9 +1,9 @@
 """`-s avro`: keys and values in Confluent's wire format as JSON, with schemas of a registry.
 
-The only door to python-schema-registry-client and fastavro (extra `avro`). The JSON is that of the
-Avro specification, as kcat writes it: a value of a union is `{"type": value}`, bytes are text.
+The JSON is that of the Avro specification, as kcat writes it: a value of a union is
+`{"type": value}`, bytes are text.
 
-Invariant: a schema is requested once.
+Invariants: a schema is requested once. The packages of the extra `avro` are imported only here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def avro_deserializer(url: str) -> TextDecoder:
 
     The function raises ValueError for bytes that don't fit. It requests each new schema with a
     blocking call of up to `_TIMEOUT_S`, and raises KafkaConnectionError if the registry doesn't
-    answer.
+    respond.
 
     Args:
         url: the schema registry.

@@ -1,8 +1,6 @@
-"""Delimiters on the command line: their escapes, and the splitting of a stream at them.
+"""Delimiters on the command line: their escapes, and the splitting of a stream at them. Pure.
 
-Pure; `raw` and `template` use it.
-
-Invariant: what a stream is cut into doesn't depend on where its blocks end, and splitting takes
+Invariant: where the blocks of a stream end makes no difference to its messages, and splitting takes
 time in proportion to the bytes, whatever the length of a message.
 """
 
@@ -22,9 +20,7 @@ _SIMPLE: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
 def unescape(option: str, text: str) -> bytes:
     """Return the bytes of a delimiter: `\\n`, `\\r`, `\\t`, `\\\\`, `\\xNN` and `\\NNN` (decimal).
 
-    Args:
-        option: the option, for the error.
-        text: its value; other characters are themselves, in UTF-8.
+    Other characters are themselves, in UTF-8; `option` is for the error.
 
     Raises:
         IllegalArgumentError: another character follows a backslash.
@@ -80,7 +76,7 @@ class DelimitedStream:
                 return []
             messages[0] = bytes(rest)
         elif rest:
-            # A delimiter may begin in the last bytes of the rest.
+            # The delimiter may begin in the last bytes of the rest, so these are searched again.
             searched = max(len(rest) - len(delimiter) + 1, 0)
             rest += block
             at = rest.find(delimiter, searched)
@@ -95,14 +91,9 @@ class DelimitedStream:
         return messages
 
     def feed_column(self, block: bytes, *, skip_empty: bool) -> BinaryColumn:
-        """Return what `feed` returns, without an object for each message.
+        """Return the messages of `feed`, without an object for each message; raises as `feed`.
 
-        Args:
-            block: the block.
-            skip_empty: leave out messages without any byte.
-
-        Raises:
-            RecordFormatError: as `feed`.
+        `skip_empty` leaves out messages without any byte.
         """
         self._check_rest()
         delimiter, rest = self._delimiter, self._rest

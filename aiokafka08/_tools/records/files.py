@@ -11,8 +11,8 @@ from typing import Final
 
 from aiokafka08._tools.records.types import BytesRecord
 
+# A file with this suffix stands for a message whose value is null.
 NULL_SUFFIX: Final = ".null"
-"""A file with this suffix stands for a message whose value is null."""
 
 
 class FilesEncoder:
@@ -21,11 +21,8 @@ class FilesEncoder:
     The offset has 20 digits, so names sort by offset. Null becomes an empty file with the suffix
     ".null".
 
-    Args:
-        directory: made if it doesn't exist.
-
     Raises:
-        OSError: it can't be made.
+        OSError: the directory doesn't exist and can't be made.
     """
 
     def __init__(self, directory: str) -> None:

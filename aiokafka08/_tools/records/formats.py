@@ -1,8 +1,7 @@
 """Choose encoders and decoders by the options of `consume`, `produce` and `kcat`.
 
-Pure, but for the schema registry, which `avro` asks when it meets a new schema.
-
-Invariant: a wrong combination of options is an error before anything is read.
+Invariant: a wrong combination of options is an error before anything is read. Pure, except for the
+schema registry of `avro`.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from aiokafka08.errors import IllegalArgumentError
 
 NULL_TEXT: Final = b"NULL"
 
+# Returns the leader of a partition, -1 if it isn't known.
 BrokerOf = Callable[[str, int], int]
-"""Returns the leader of a partition, -1 if it isn't known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serdes:
-    """How keys and values are turned into text; None: they are taken as they are."""
+    """How keys and values are turned into text; None: the bytes stay as they are."""
 
     key: TextDecoder | None = None
     value: TextDecoder | None = None
@@ -40,7 +39,7 @@ class Serdes:
 
 
 def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Serdes:
-    """Return what `-s` asks for.
+    """Return the functions of `-s`.
 
     Args:
         option: the option, for errors.
@@ -68,6 +67,7 @@ def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Ser
             raise IllegalArgumentError(
                 f"{option}=avro: expected the URL of a schema registry too (-r URL)"
             )
+        # Imported at its first use: the packages of `avro` are an extra.
         if avro is None:
             from aiokafka08._tools.records.avro import avro_deserializer
 
@@ -83,19 +83,19 @@ def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Ser
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """The options that say how records are written."""
+    """The options for the output of records."""
 
     format: str = "raw"
     template: str | None = None
     delimiter: bytes = b"\n"
     key_delimiter: bytes | None = None
+    # Write "NULL" for null.
     null: bool = False
-    """Write "NULL" for null."""
+    # Where `files` go.
     directory: str | None = None
-    """Where `files` go."""
     serdes: Serdes = Serdes()
+    # Records may have headers.
     headers: bool = False
-    """Records may have headers."""
 
 
 def record_encoder(options: OutputOptions) -> RecordEncoder:
@@ -143,17 +143,17 @@ def record_encoder(options: OutputOptions) -> RecordEncoder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputOptions:
-    """The options that say how messages are read."""
+    """The options for the input of messages."""
 
     format: str = "raw"
     delimiter: bytes = b"\n"
     key_delimiter: bytes | None = None
+    # Empty keys and values are null.
     null: bool = False
-    """Empty keys and values are null."""
     keep_partition: bool = False
     keep_timestamp: bool = False
+    # Leave out messages without any byte.
     is_kcat: bool = False
-    """Leave out messages without any byte."""
     max_bytes: int = 1048576
 
 
@@ -221,7 +221,7 @@ def kcat_encoder(
     serdes: Iterable[str],
     registry: str | None,
 ) -> Callable[[BrokerOf], RecordEncoder]:
-    """Return what makes the encoder for kcat's flags -J, -f, -D, -K, -Z, -s and -r.
+    """Return the maker of the encoder for kcat's flags -J, -f, -D, -K, -Z, -s and -r.
 
     Raises:
         IllegalArgumentError: a template or a pack string is wrong, or -s avro has no -r.
@@ -248,6 +248,7 @@ def kcat_encoder(
             like_kcat=True,
         )
     else:
+        # kcat writes the key in front of the value then.
         if made.key_is_json and key_delimiter is None:
             key_delimiter = b""
         layout = RawLayout(

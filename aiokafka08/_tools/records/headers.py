@@ -1,7 +1,7 @@
-"""Headers on the command line: `-H NAME=VALUE`, and their forms in the output.
+"""Headers on the command line: `-H NAME=VALUE`, and their forms in the output. Pure.
 
-Pure. Brokers of message formats 0 and 1 have no headers; with `-X headers=embedded` they are in the
-value (`aiokafka08.embedded_headers`). `with_headers` takes them out of records that were read.
+Message formats 0 and 1 have no headers; with `-X headers=embedded` they are in the value
+(`aiokafka08.embedded_headers`).
 
 Invariant: a damaged envelope is an error that names the record; the records before it are returned.
 """
@@ -53,7 +53,7 @@ def with_headers(
 
 
 def headers_text(headers: Headers) -> bytes:
-    """Return what `%h` writes: `name=value,name=value`."""
+    """Return the text of `%h`: `name=value,name=value`."""
     return b",".join(
         name.encode(errors="surrogateescape") + b"=" + (value or b"") for name, value in headers
     )

@@ -1,12 +1,8 @@
 """The format `jsonl`, one JSON object a line; and kcat's JSON envelope, which is only written.
-
-Pure. The fields of a line of `jsonl` are fixed, for scripts: `topic`, `partition`, `offset`,
-`timestamp` (milliseconds or null), `timestamp_type` (0 CreateTime, 1 LogAppendTime, null), `key`
-and `value` (a string, null, or `{"base64": "…"}` for bytes that aren't UTF-8). With embedded
-headers there is also `headers`, pairs of a name and a value as above.
+Pure.
 
 Invariants: each line is valid JSON in UTF-8, whatever the bytes; a key or value that is written and
-read again has the same bytes, null and empty told apart.
+read again has the same bytes, and null isn't empty. The fields of a line are fixed, for scripts.
 """
 
 from __future__ import annotations
@@ -28,19 +24,23 @@ from aiokafka08._tools.records.types import (
 )
 from aiokafka08.embedded_headers import Headers
 
+# The fields of a line, in their order. `timestamp` is in milliseconds or null, `timestamp_type` 0
+# (CreateTime), 1 (LogAppendTime) or null. `key` and `value` are a string, null, or
+# `{"base64": "…"}` for bytes that aren't UTF-8; `headers`, only with embedded headers, are pairs of
+# a
+# name and such a value.
 FIELDS: Final = (
     *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"),
 )
-"""The fields of a line, in their order."""
 
+# A control character takes six characters in JSON.
 _JSON_BYTES_FACTOR: Final = 6
-"""A control character takes six characters in JSON."""
+# The length of a line beside its key and value.
 _LINE_BYTES: Final = 4096
-"""The length of a line beside its key and value."""
 _MAX_SHOWN: Final = 60
 
+# Turns a key or value into JSON.
 JsonField = Callable[[bytes | None], str]
-"""Turns a key or value into JSON."""
 
 
 def json_of_bytes(data: bytes | None) -> str:
@@ -57,7 +57,7 @@ def field_of(deserializer: TextDecoder | None, *, is_json: bool = False) -> Json
     """Return the function that turns a key or value into JSON.
 
     Args:
-        deserializer: turns the bytes into text; None: the bytes are taken as they are.
+        deserializer: turns the bytes into text; None: the bytes stay as they are.
         is_json: the text of the deserializer is JSON already.
     """
     if deserializer is None:
@@ -147,9 +147,6 @@ def yajl_string(text: str) -> str:
 def envelope_field(name: str, to_json: TextDecoder | None) -> JsonField:
     """Return the function that writes `"key":…` or `"payload":…` as kcat does.
 
-    Bytes that aren't UTF-8 become an object with base64, where kcat writes invalid JSON. What the
-    deserializer refuses becomes null, with the reason in another field.
-
     Args:
         name: "key" or "payload".
         to_json: turns the bytes into JSON; None: they are a string.
@@ -161,10 +158,12 @@ def envelope_field(name: str, to_json: TextDecoder | None) -> JsonField:
         if to_json is not None:
             try:
                 return f'"{name}":{to_json(data)}'
+            # Null, with the reason in another field.
             except ValueError as error:
                 return f'"{name}":null,"{name}_error":{yajl_string(str(error))}'
         try:
             return f'"{name}":{yajl_string(data.decode())}'
+        # kcat writes invalid JSON here.
         except UnicodeDecodeError:
             return f'"{name}":{{"base64":"{b64encode(data).decode()}"}}'
 
@@ -210,7 +209,9 @@ def _timestamp_fields(record: BytesRecord) -> str:
 
 
 def _kcat_headers(record: BytesRecord) -> str:
-    """Return the field `headers` as kcat writes it: names and values in turn; nothing without."""
+    """Return the field `headers` as kcat writes it: names and values in turn; "" without
+    headers.
+    """
     if not record.headers:
         return ""
     fields = (
@@ -276,6 +277,7 @@ class JsonLinesDecoder:
                 self._line += 1
                 if line and not line.isspace():
                     messages.append(self._message(line))
+        # The messages in front of it are still produced.
         except RecordFormatError as wrong:
             error = wrong
         keys = [message.key for message in messages]

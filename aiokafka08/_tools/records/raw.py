@@ -1,10 +1,8 @@
-"""The formats `raw`, `hex` and `base64`: values, and keys if wanted, between delimiters.
-
-Pure. In `raw` a message is the bytes themselves, so a value that contains the delimiter doesn't
-survive a round trip; `hex` and `base64` have no such values.
+"""The formats `raw`, `hex` and `base64`: values, and keys if wanted, between delimiters. Pure.
 
 Invariant: encoder and decoder of the same options are inverse to each other for messages that don't
-contain the delimiters. Null and empty can only be told apart with `null_text`.
+contain the delimiters; in `hex` and `base64` none does. Null and empty differ only with
+`null_text`.
 """
 
 from __future__ import annotations
@@ -64,19 +62,15 @@ RAW: Final = CODINGS["raw"]
 
 @dataclass(frozen=True, slots=True)
 class RawLayout:
-    """The shape of the input or output.
+    """The shape of the input or output."""
 
-    Attributes:
-        delimiter: ends each message (of the input: separates them).
-        key_delimiter: between key and value; None: values only.
-        coding: how keys and values are written.
-        null_text: written for null; None: null is written as nothing.
-        empty_is_null: kcat: write `null_text` for empty keys and values too.
-    """
-
+    # Ends each message; in the input it separates them.
+    # Between key and value; None: values only.
     delimiter: bytes = b"\n"
     key_delimiter: bytes | None = None
     coding: ByteCoding = RAW
+    # Written for null; None: null is written as nothing.
+    # kcat: write `null_text` for empty keys and values too.
     null_text: bytes | None = None
     empty_is_null: bool = False
 
@@ -118,7 +112,7 @@ class RawEncoder:
 
 
 class PlainEncoder(RawEncoder):
-    """The same for bytes as they are, which don't have to become objects."""
+    """The same for unchanged bytes, which don't have to become objects."""
 
     def encode_columns(self, columns: Columns) -> bytes:
         """See `ColumnsEncoder`."""
@@ -158,12 +152,12 @@ def where(record: BytesRecord) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RawInput:
-    """How the input is read, beside its `RawLayout`.
+    """How the input is read, besides its `RawLayout`.
 
     Attributes:
-        empty_to_null: an empty value, and an empty key before a key delimiter, become null.
-        is_kcat: leave out messages without any byte.
-        max_bytes: a longer message is an error.
+        empty_to_null: An empty value, and an empty key before a key delimiter, become null.
+        is_kcat: Leave out messages without any byte.
+        max_bytes: A longer message is an error.
     """
 
     empty_to_null: bool = False
@@ -180,6 +174,7 @@ class RawDecoder:
         factor = {"raw": 1, "hex": 2, "base64": 2}[layout.coding.name]
         self._stream = DelimitedStream(layout.delimiter, options.max_bytes * factor)
         self._count = 0
+        # Bytes that stay as they are need no object for each message.
         self._is_plain = (
             layout.coding is RAW
             and layout.key_delimiter is None

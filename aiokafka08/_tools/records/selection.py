@@ -1,7 +1,7 @@
-"""`RecordFilter`: which records `consume` writes, by `--key` and `--grep`. Pure.
+"""`RecordFilter`: the records that `consume` writes, by `--key` and `--grep`. Pure.
 
-Invariant: both look at bytes, of keys and values as they are read (with embedded headers, without
-them). Null has no bytes, so nothing matches it.
+Invariant: both compare bytes, of keys and values as they are read (with embedded headers, without
+the envelope). Null has no bytes, so nothing matches it.
 """
 
 from __future__ import annotations
@@ -41,11 +41,9 @@ class RecordFilter:
     def select(
         self, records: Sequence[BytesRecord], most: int | None
     ) -> tuple[int, list[BytesRecord]]:
-        """Return how many records were looked at, and the accepted ones of them.
+        """Return how many records were checked, and the accepted ones of them.
 
-        Args:
-            records: records in their order.
-            most: stop behind so many accepted ones, at least 1; None: look at all.
+        Stop behind `most` accepted ones, at least 1; None checks all.
         """
         accepted: list[BytesRecord] = []
         for index, record in enumerate(records):

@@ -1,26 +1,26 @@
-"""The output of `--template`: text with tokens for the parts of a record.
+"""The output of `--template`: text with tokens for the parts of a record. Pure.
 
-Pure. Tokens are those of kcat, with the modifiers of kcl in braces:
-
-| token | meaning |
-|---|---|
-| `%s`, `%v` | value; modifiers `base64`, `base64raw` (without padding), `hex`, `unpack[…]` |
-| `%k` | key; the same modifiers |
-| `%S`, `%V` | bytes of the value, -1 for null; modifiers of numbers |
-| `%K` | bytes of the key, -1 for null; modifiers of numbers |
-| `%R` | bytes of the value as a big-endian 32-bit integer, -1 for null |
-| `%o`, `%p` | offset, partition; modifiers of numbers |
-| `%T` | timestamp in milliseconds, -1 without one; modifiers of numbers |
-| `%d` | timestamp in milliseconds, or with `strftime[…]` in UTC |
-| `%t` | topic |
-| `%h` | headers, as `name=value,name=value`; only with embedded headers |
-| `%%`, `%{`, `%}` | the character itself |
-
-Modifiers of numbers: `ascii`, `hex64`, `hex32`, `hex16`, `hex8`, `hex4`, `big64` … `big8`,
-`little64` … `little8`, `byte`, `bool`. Escapes are those of delimiters.
+Tokens are those of kcat, with the modifiers of kcl in braces; escapes are those of delimiters.
 
 Invariant: a wrong template is an error before anything is read.
 """
+
+# | token | meaning |
+# |---|---|
+# | `%s`, `%v` | value; modifiers `base64`, `base64raw` (without padding), `hex`, `unpack[…]` |
+# | `%k` | key; the same modifiers |
+# | `%S`, `%V` | bytes of the value, -1 for null; modifiers of numbers |
+# | `%K` | bytes of the key, -1 for null; modifiers of numbers |
+# | `%R` | bytes of the value as a big-endian 32-bit integer, -1 for null |
+# | `%o`, `%p` | offset, partition; modifiers of numbers |
+# | `%T` | timestamp in milliseconds, -1 without one; modifiers of numbers |
+# | `%d` | timestamp in milliseconds, or with `strftime[…]` in UTC |
+# | `%t` | topic |
+# | `%h` | headers, as `name=value,name=value`; only with embedded headers |
+# | `%%`, `%{`, `%}` | the character itself |
+#
+# Modifiers of numbers: `ascii`, `hex64`, `hex32`, `hex16`, `hex8`, `hex4`, `big64` … `big8`,
+# `little64` … `little8`, `byte`, `bool`.
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ from aiokafka08._tools.records.types import BytesRecord, TextDecoder
 from aiokafka08._tools.records.unpack import unpacker
 from aiokafka08.errors import IllegalArgumentError
 
+# Writes one part of a record.
 Part = Callable[[BytesRecord], bytes]
-"""Writes one part of a record."""
 NumberOf = Callable[[BytesRecord], int]
 
 _TOKEN: Final = re.compile(r"%(?:([%{}])|([a-zA-Z])(?:\{((?:[^\[\]{}]|\[[^\]]*\])*)\})?)")
@@ -218,6 +218,7 @@ def _strftime(form: str) -> Part:
             return b"-1"
         try:
             at = datetime.fromtimestamp(record.timestamp / 1000, UTC)
+        # A time that the calendar can't show.
         except (ValueError, OverflowError, OSError):
             return b"%d" % record.timestamp
         return at.strftime(form).encode(errors="surrogateescape")

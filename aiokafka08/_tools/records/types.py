@@ -1,7 +1,6 @@
-"""What the record formats have in common: the two directions as protocols, and messages to produce.
+"""The protocols of record formats in both directions, and messages to produce.
 
-`json_lines`, `raw`, `template` and `files` implement them; `_tools.cli.moving.consuming` calls
-encoders, `_tools.cli.moving.producing` decoders.
+Invariant: a wrong message of the input doesn't hide the messages before it.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ T = TypeVar("T")
 
 BytesRecord = ConsumerRecord[bytes, bytes]
 
+# Turns the bytes of a key or value into text, or raises ValueError.
 TextDecoder = Callable[[bytes], str]
-"""Turns the bytes of a key or value into text, or raises ValueError."""
 
 
 class RecordFormatError(KafkaError):
@@ -43,7 +42,7 @@ class ColumnsEncoder(Protocol):
     """An encoder that doesn't need an object for each record."""
 
     def encode_columns(self, columns: Columns) -> bytes:
-        """Return what `encode` returns for the same records."""
+        """Return the output of `encode` for the same records."""
 
 
 class RecordDecoder(Protocol):
@@ -57,24 +56,24 @@ class RecordDecoder(Protocol):
         """
 
     def finish(self) -> InputMessages:
-        """Return what is left at the end of the input. Raises as `decode`."""
+        """Return the messages at the end of the input. Raises as `decode`."""
 
 
 @dataclass(slots=True)
 class InputMessages:
-    """Messages to produce, column by column."""
+    """Messages to produce, column by column; a column has as many items as `values`."""
 
     values: Sequence[bytes | None]
+    # None if no message has a key.
     keys: Sequence[bytes | None] | None = None
-    """As many as values; None if no message has a key."""
+    # None if the messages name no partitions.
     partitions: Sequence[int] | None = None
-    """As many as values; None if the messages name no partitions."""
+    # None if the messages have no timestamps.
     timestamps_ms: Sequence[int | None] | None = None
-    """As many as values; None if the messages have no timestamps."""
+    # None if no message has any.
     headers: Sequence[Headers | None] | None = None
-    """As many as values; None if no message has any."""
+    # The error of the message after these, which is named in the text; None: there is none.
     error: RecordFormatError | None = None
-    """What is wrong with the message after these, which is named in the text; None: nothing."""
 
     def __len__(self) -> int:
         return len(self.values)

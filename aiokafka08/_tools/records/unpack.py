@@ -1,11 +1,8 @@
-"""kcat's pack strings (`-s`): decode the integers and the text that bytes consist of.
+"""kcat's pack strings (`-s`): decode the integers and the text that bytes consist of. Pure.
 
-Pure. A pack string is a sequence of: `<` little-endian and `>` big-endian (the default) for what
-follows, `b B h H i I q Q` integers of 8, 16, 32 and 64 bits (capital letters: unsigned), `c` one
+A pack string is a sequence of: `<` little-endian and `>` big-endian (the default) for the tokens
+behind it, `b B h H i I q Q` integers of 8, 16, 32 and 64 bits (capital letters: unsigned), `c` one
 character, `s` the rest as text, `$` the end, a space for a space.
-
-In kcat 1.7.1 `<` doesn't work on machines that are little-endian: it decodes these integers as
-big-endian. Here it means what it says.
 """
 
 from __future__ import annotations
@@ -23,9 +20,7 @@ _TOKENS: Final = f" <>{_INTEGERS}cs$"
 def unpacker(option: str, pack: str) -> TextDecoder:
     """Return the deserializer of a pack string. It raises ValueError for bytes that don't fit.
 
-    Args:
-        option: the option, for the error.
-        pack: the pack string.
+    `option` is for the error.
 
     Raises:
         IllegalArgumentError: the pack string is empty, or has another character.
@@ -40,6 +35,7 @@ def unpacker(option: str, pack: str) -> TextDecoder:
     def unpack(data: bytes) -> str:
         shown, at, order = [], 0, ">"
         for token in pack:
+            # Unlike kcat 1.7.1, which decodes `<` as big-endian on little-endian machines.
             if token in "<>":
                 order = token
             elif token == " ":

@@ -1,16 +1,11 @@
-"""Where the copy of each partition goes on: read from the target, which is the only state.
+"""Where the copy of each partition continues: read from the target, which is the only state.
 
 The position of a partition is the committed offset of the bridge's group for the *target*
 partition; its value is an offset of the *source*, committed in the transaction that has the
-records. An idle group's offsets expire (`offsets.retention.minutes`, 7 days by default); then the
-last run in the offsets topic, which is in the same transactions, gives the position; and without
-that the last records of the target's partition do (`tail`).
+records.
 
-Invariant: a partition of a bridge that has run before never begins anew by itself: if nothing tells
-its position, and the target's partition isn't empty, it isn't copied, unless `topics.append` names
-it. The same counts for what a session finds behind its start. A bridge that has never run doesn't
-start then (`filled_topics`). Nor is a partition copied to a target partition that ends in front of
-its last run: that one is of another topic, such as by another rule of `topics.rename`.
+Invariant: a partition of a bridge that has run before never begins anew by itself. Without a known
+position it isn't copied unless the target's partition is empty or `topics.append` names it.
 """
 
 from __future__ import annotations
@@ -36,38 +31,38 @@ from aiokafka08.bridge.target.target_cluster import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
+# Where a position was found, in the order in which the places are asked. Group offsets expire
+# (`offsets.retention.minutes`); then the last run in the offsets topic gives the position, and
+# without runs the last records of the copy do (`tail`).
 Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere", "anew"]
 
 
+# With more damaged records than this the topic holds something else, and isn't read on.
 MOST_DAMAGED: Final = 100
-"""Records that can't be read, beyond which the topic isn't read on: it holds something else."""
 
 
 class StoredRuns:
     """The records of the offsets topic, by partition of the source.
 
-    A record with `PAGE_RUNS` runs or more is a page. Pages are kept as they are stored, with 24
-    bytes per run.
-
     Args:
-        ends_only: keep only the last run of each page: enough to go on with the copy (default
-            False).
+        ends_only: keep only the last run of each page: enough to continue the copy (default False).
 
     Attributes:
-        damaged: By key, what is wrong with records that can't be read; without those that a later
-            record of the same key has replaced or removed.
+        damaged: By key, why a record can't be read. A later record of the same key removes it.
     """
 
     def __init__(self, *, ends_only: bool = False) -> None:
         self.damaged: dict[bytes, str] = {}
         self._ends_only = ends_only
+        # Records with fewer than `PAGE_RUNS` runs: `RunLog` appends to them.
         self._open: dict[TopicPartition, dict[int, RunRecord]] = {}
+        # Full records, as they are stored: decoded runs would take much more memory.
         self._pages: dict[TopicPartition, dict[int, bytes]] = {}
 
     def add_all(self, records: Iterable[TargetRecord]) -> None:
         """Apply records of the topic, in the order of the log; raises as `add`.
 
-        This takes 8 µs for a record, and 85 µs for a page: not in the event loop.
+        Run it in a thread: it takes long for many records.
         """
         for record in records:
             self.add(record)
@@ -77,7 +72,7 @@ class StoredRuns:
 
         Raises:
             KafkaProtocolError: more than `MOST_DAMAGED` records can't be read. The text begins with
-                the partition of the last one: the caller knows the topic.
+                the partition of the last one; the caller adds the topic.
         """
         if record.key is None:
             return
@@ -86,11 +81,13 @@ class StoredRuns:
             key, runs = _decoded(record.key, record.value)
         except (KafkaProtocolError, ValueError) as error:
             if record.value is not None:
+                # Kept, not raised: a later record of the key may replace it.
                 self.damaged[record.key] = text = _damage(record, error)
                 if len(self.damaged) > MOST_DAMAGED:
                     raise KafkaProtocolError(text) from None
             return
         tp = TopicPartition(key.topic, key.partition)
+        # A record replaces the former one of its key, which may have been of the other size.
         for kept in (self._open, self._pages):
             kept.setdefault(tp, {}).pop(key.source, None)
         if record.value is None:
@@ -116,7 +113,7 @@ class StoredRuns:
     def offset_map(self, tp: TopicPartition) -> OffsetMap:
         """Return all runs of a partition of the source.
 
-        This takes a second or more for a million runs: not in the event loop.
+        Run it in a thread: it takes a second or more for a million runs.
         """
         pages = (decode_runs(page) for page in self._pages.get(tp, {}).values())
         single = (record.runs for record in self._open.get(tp, {}).values())
@@ -126,17 +123,12 @@ class StoredRuns:
 async def read_stored_runs(
     config: BridgeConfig, target: Target, *, ends_only: bool = False
 ) -> StoredRuns:
-    """Read the offsets topic.
-
-    Args:
-        config: the file of the bridge.
-        target: the connection.
-        ends_only: see `StoredRuns` (default False).
+    """Read the offsets topic; `ends_only` as `StoredRuns`.
 
     Raises:
         TargetError: the target doesn't respond.
         KafkaProtocolError: a record can't be read, or has impossible offsets, and no later record
-            has its key, or more than `MOST_DAMAGED` are so; a newer release may have written it.
+            has its key. A newer release may have written it.
     """
     stored = StoredRuns(ends_only=ends_only)
     async with aclosing(target.parts_of(config.offsets_topic)) as parts:
@@ -152,7 +144,7 @@ async def read_stored_runs(
 
 
 def _damage(record: TargetRecord, error: Exception) -> str:
-    """Return what is wrong with a record; the caller knows the topic."""
+    """Return why a record can't be read; the caller adds the topic."""
     text = error.text if isinstance(error, KafkaProtocolError) else str(error)
     return (
         f"partition {record.partition}, offset {record.offset}: exact offsets can't be read "
@@ -163,10 +155,10 @@ def _damage(record: TargetRecord, error: Exception) -> str:
 
 
 def _decoded(key: bytes, value: bytes | None) -> tuple[RunsKey, tuple[OffsetRun, ...]]:
-    """Return the key and the runs of a record; none if it removes its key.
+    """Return the key and the runs of a record; no runs if it removes its key.
 
     Raises:
-        KafkaProtocolError: the bytes aren't those of a record of runs.
+        KafkaProtocolError: the bytes aren't a record of runs.
         ValueError: it has another version, or impossible offsets.
     """
     place = decode_runs_key(key)
@@ -183,7 +175,7 @@ def _decoded(key: bytes, value: bytes | None) -> tuple[RunsKey, tuple[OffsetRun,
 
 @dataclass(frozen=True, slots=True)
 class FoundPosition:
-    """The next source offset of a partition, None to begin; and where that is known from."""
+    """The next source offset of a partition, None if there is none, and where it was found."""
 
     offset: int | None
     origin: Origin
@@ -196,21 +188,21 @@ def choose_position(
     is_empty: bool,
     log_end: int,
 ) -> FoundPosition:
-    """Return where the copy of a partition goes on.
+    """Return where the copy of a partition continues.
 
     Args:
         committed: the offset of the bridge's group.
-        runs: what the offsets topic has of the partition.
-        is_empty: whether the target's partition has never had a committed record, or may have
-            those that it has.
+        runs: the runs of the partition in the offsets topic.
+        is_empty: whether the target's partition has never had a committed record, or may keep its
+            records.
         log_end: where the log of the target's partition ends.
 
     Returns:
-        The position; with origin "lost" or "elsewhere" if the copy can't go on by itself:
-        "elsewhere" if the runs lead behind the log's end.
+        The position. "lost" and "elsewhere" have none, and the copy must not begin anew.
     """
     if committed is not None:
         return FoundPosition(committed, "group")
+    # The runs are of another topic, for example by another rule of `topics.rename`.
     if runs.end_target is not None and runs.end_target > log_end:
         return FoundPosition(None, "elsewhere")
     if runs.end_source is not None:
@@ -219,7 +211,7 @@ def choose_position(
 
 
 def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
-    """Return what to tell about a partition whose position is lost."""
+    """Return the text about a partition whose position is lost."""
     return (
         f"topic {tp.topic!r}, partition {tp.partition}: the position of bridge {config.name!r} is "
         f"lost: group {config.position_group!r} has no offset (expired, or deleted), topic "
@@ -231,7 +223,7 @@ def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
 
 
 def copied_elsewhere(config: BridgeConfig, tp: TopicPartition, copy: TopicPartition) -> str:
-    """Return what to tell about a partition whose runs lead behind the end of its copy."""
+    """Return the text about a partition whose runs lead behind the end of its copy."""
     return (
         f"topic {tp.topic!r}, partition {tp.partition}: it was copied to another topic than "
         f"{copy.topic!r}, or {copy.topic!r} has lost its end: the offsets stored in topic "
@@ -247,15 +239,15 @@ async def find_positions(
     stored: StoredRuns,
     judged: Collection[TopicPartition],
 ) -> dict[TopicPartition, FoundPosition]:
-    """Return where the copy of each partition goes on.
+    """Return where the copy of each partition continues.
 
     Args:
         config: the file of the bridge.
         target: the connection; the sink has fenced older starts.
         pairs: partition of the source → partition of the target.
         stored: the offsets topic.
-        judged: the partitions of the source that don't begin behind messages that their copies
-            have, unless `topics.append` allows it.
+        judged: the partitions of the source that must not begin behind messages of their copies,
+            unless `topics.append` allows it.
 
     Raises:
         TargetError: the target doesn't respond.
@@ -280,5 +272,7 @@ async def find_positions(
 
 
 def owned_topics(committed: Iterable[TopicPartition], stored: StoredRuns) -> set[str]:
-    """Return the topics into which the bridge has copied: names of the target and of the source."""
+    """Return the topics into which the bridge has copied: names of both the target and the
+    source.
+    """
     return {tp.topic for tp in committed} | stored.topics()

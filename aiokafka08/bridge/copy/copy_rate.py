@@ -1,7 +1,4 @@
-"""`CopyRate`: how fast a run copies, and when it will have caught up. Pure.
-
-`copy.progress_log` and the command `bridge run` show it.
-"""
+"""`CopyRate`: how fast a run copies, and when it will have caught up. Pure."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import Final, NamedTuple
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.wording import counted, duration_text, size_text
 
+# The rate is that of the last seconds, so that it follows a slower cluster.
 WINDOW_S: Final = 10.0
-"""How far back the rate looks."""
 
 
 class _Sample(NamedTuple):
@@ -22,25 +19,17 @@ class _Sample(NamedTuple):
 
 
 class CopyRate:
-    """The rate of the last `WINDOW_S` seconds.
-
-    Args:
-        status: of the run.
-        now: the loop's time.
-    """
+    """The rate of the last `WINDOW_S` seconds; `now` is the loop's time."""
 
     def __init__(self, status: CopyStatus, now: float) -> None:
         self._status = status
         self._samples = deque([_Sample(now, status.records, status.size)])
 
     def text(self, now: float) -> str:
-        """Return how far the copy is, how fast it is, and about how long it takes to the end.
-
-        Args:
-            now: the loop's time.
-        """
+        """Return the progress of the copy, its rate, and about how long it takes to the end."""
         status, samples = self._status, self._samples
         samples.append(_Sample(now, status.records, status.size))
+        # The oldest sample stays until the next one is as old as the window.
         while len(samples) > 2 and now - samples[1].at >= WINDOW_S:
             samples.popleft()
         copied = counted(status.records, "message")
@@ -58,14 +47,8 @@ class CopyRate:
 
 
 def summary_text(status: CopyStatus, seconds: float) -> str:
-    """Return what a run has copied.
-
-    Args:
-        status: of the run.
-        seconds: how long it took.
-
-    Returns:
-        The text; the rate is over the time in which messages were on their way.
+    """Return how much a run has copied in `seconds`, with the rate while messages were in
+    flight.
     """
     text = (
         f"{counted(status.records, 'message')} in {counted(status.transactions, 'transaction')}, "

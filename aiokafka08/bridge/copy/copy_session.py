@@ -1,14 +1,13 @@
-"""`CopySession`: copy from one connection of both clusters to the next, exactly once.
+"""`CopySession`: copy over one connection of both clusters, exactly once.
 
-A session prepares the target's topics, starts the sink (which fences older starts), reads the
-positions, and then moves records. It ends with an error when either cluster has failed in a way
-that new connections may cure; `daemon` then begins another one. So a restart after a crash and one
-after an outage are the same.
+A session ends with an error when a cluster has failed in a way that new connections may cure;
+`daemon` then begins another one. So a restart after a crash and one after an outage are the same.
 
 Invariants:
 - One task reads records, applies the sink's events and seeks. So a seek after an abort never falls
   between the read of records and their way into the sink, which would copy them twice.
-- A partition that can't go on stops with a reason, or skips if it was told to. The others go on.
+- A partition that can't continue stops with a reason, or skips with `on_loss = "skip"`. The others
+  continue.
 """
 
 from __future__ import annotations
@@ -50,44 +49,36 @@ from aiokafka08.structs import ConsumerRecord, TopicPartition
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
 _READ_S: Final = 0.2
+# A worker holds the interpreter's lock for a chunk, so a chunk has at most this many records,
+# except
+# those that share an offset.
 CHUNK_RECORDS: Final = 2000
-"""The most records that a worker gets at once, but for those that share an offset: it holds the
-interpreter's lock meanwhile."""
+# How long to wait at the start for leaders of the source's partitions.
 LEADER_S: Final = 10.0
-"""How long to wait at the start for leaders of the source's partitions."""
+# How long to wait at the start for the releases of the source's brokers.
 RELEASE_S: Final = 5.0
-"""How long to wait at the start for the releases of the source's brokers."""
+# The last transactions' share of the 5 s after SIGTERM; the rest is for closing.
 STOP_S: Final = 3.0
-"""How long the last transactions may take after SIGTERM; the rest of 5 s is for closing."""
+# How long `prepare` may take to commit the first positions.
 _PREPARE_S: Final = 60.0
-"""How long the first positions may take, for `prepare`."""
 
 OnCommit = Callable[[TransactionCommitted], None]
 
 
 def _producer(number: int) -> str:
-    """Return what fails if a transaction is aborted, for `CopyStatus.errors`."""
+    """Return the key of an aborted transaction's producer in `CopyStatus.errors`."""
     return f"producer {number}"
 
 
 class PreparedCopy(NamedTuple):
-    """Where each partition of the source goes, and on; and the largest batch of the target."""
+    """The target partition and position of each source partition; the target's largest batch."""
 
     positions: Mapping[TopicPartition, tuple[TopicPartition, int]]
     batch_bytes: int
 
 
 class CopyParts(NamedTuple):
-    """What a session works with.
-
-    Attributes:
-        source: the source cluster.
-        target: the connection to the target.
-        sink: writes the records.
-        identities: the topics of the source.
-        starts: finds where partitions begin.
-        watch: looks for new partitions, for leaders and for newer starts.
-    """
+    """The objects of a session, made from the file or by a test."""
 
     source: SourceReader
     target: Target
@@ -121,16 +112,17 @@ class CopySession:
 
     Args:
         config: the file of the bridge.
-        status: updated as the copy goes on.
+        status: updated while the session copies.
         run: this start of the process.
         on_commit: called after each commit, in the event loop.
-        parts: what the session works with; None makes it from the file.
+        parts: the source, the sink and the other objects of the session; None makes them from the
+            file.
         clock: the time of positions; None is that of the event loop.
         leader_s: how long to wait at the start for leaders of the source's partitions.
         release_s: how long to wait at the start for the releases of the source's brokers.
 
     Attributes:
-        parts: what the session works with.
+        parts: the objects of the session.
     """
 
     def __init__(
@@ -159,20 +151,22 @@ class CopySession:
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns(ends_only=True)
         self._target_topics = TargetTopics(config, self._source, self._target, status, run)
+        # By worker, how often its transactions were aborted: chunks of an older epoch are dropped.
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
+        # The offset behind the last record put into the sink; partitions left out have none.
         self._put: dict[TopicPartition, int] = {}
-        """The offset behind what was put into the sink, of each partition that isn't left out."""
+        # Partitions that have no position at the target, before their first records.
         self._begins: set[TopicPartition] = set()
-        """Partitions that have no position at the target, before their first records."""
+        # Offsets that the target refuses: records in front of them are copied.
         self._refused: dict[TopicPartition, int] = {}
-        """Offsets that the target refuses: what is in front of them is copied."""
+        # When each position was last committed, or tried, for `_recommit`.
         self._committed_at: dict[TopicPartition, float] = {}
         rate = config.copy.rate
         self._rate = None if rate is None else RateLimit(rate, self._clock())
 
     async def run(self, *, until_caught_up: bool = False) -> None:
-        """Copy.
+        """Copy until all partitions have reached their ends, or for ever.
 
         Args:
             until_caught_up: True ends as soon as all that the source has at the start is committed,
@@ -180,7 +174,7 @@ class CopySession:
 
         Raises:
             BridgeFencedError: a newer start has taken over.
-            BridgeError: something has to be changed by hand.
+            BridgeError: the bridge or a cluster needs a change by hand.
             KafkaError: one of the clusters failed.
         """
         watching: asyncio.Task[None] | None = None
@@ -203,11 +197,11 @@ class CopySession:
             await self._close()
 
     async def prepare(self) -> PreparedCopy:
-        """Claim the bridge, create topics and find the positions, then end: others copy.
+        """Claim the bridge, create topics and find the positions, for a copy by other processes.
 
         Raises:
             BridgeFencedError: a newer start has taken over.
-            BridgeError: something has to be changed by hand.
+            BridgeError: the bridge or a cluster needs a change by hand.
             KafkaError: one of the clusters failed.
         """
         try:
@@ -224,10 +218,10 @@ class CopySession:
         return PreparedCopy(positions, self._batch_bytes)
 
     async def _close(self, timeout_s: float = STOP_S) -> KafkaError | None:
-        """Commit what was put, and release everything; also if the task was cancelled.
+        """Commit the chunks that were put, and release everything, even if the task was cancelled.
 
         Returns:
-            Why something wasn't committed; None if all was.
+            The first error that kept a position from its commit; None if all are committed.
         """
         failed: KafkaError | None = None
         await self._sink.stop(timeout_s)
@@ -256,10 +250,12 @@ class CopySession:
         await self._target_topics.check(target_counts, may_come_later=may_come_later)
         await create_own_topics(self._config, self._target, target_counts, self._run)
         self._batch_bytes = await self._target_topics.batch_limit(target_counts)
-        # A broker that is asked may not know a new topic yet.
+        # The broker that answers may not know a new topic yet.
         own = await when_available(lambda: own_batch_limit(self._config, self._target))
         self._batch_bytes = min(self._batch_bytes, own or self._batch_bytes)
         await self._sink.start(self._batch_bytes)
+        # Only now: the start of the sink has fenced older starts, so the topic doesn't change any
+        # more.
         self._stored = await read_stored_runs(self._config, self._target, ends_only=True)
         await self._identities.start(self._stored)
         self._sink.run_workers(self._stored.run_logs())
@@ -267,7 +263,7 @@ class CopySession:
         self._run.has_begun = True
 
     async def _new_pairs(self) -> dict[TopicPartition, TopicPartition]:
-        """Return the partitions that aren't copied yet, and where they go."""
+        """Return the partitions that aren't copied yet, with their target partitions."""
         pairs = await self._target_topics.prepare(self._stored)
         return {tp: copy for tp, copy in pairs.items() if tp not in self._topics}
 
@@ -315,7 +311,7 @@ class CopySession:
     # --- the copy ---------------------------------------------------------------------------------
 
     async def step(self, ends: Mapping[TopicPartition, int] | None) -> None:
-        """Apply what has happened, and pass one read on to the sink."""
+        """Apply the sink's events, and pass one read on to the sink."""
         await self._apply_events()
         while not self._watch.found.empty():
             pairs = self._watch.found.get_nowait()
@@ -353,12 +349,15 @@ class CopySession:
     ) -> None:
         epoch = epochs.get(self._sink.worker_of(tp), 0)
         last = records[-1].offset + 1
+        # The record at a refused offset would abort the transaction again.
         end = min(last, self._refused.get(tp, last))
         if end < last:
             self._source.suspend(tp)
             records = [record for record in records if record.offset < end]
         for part in split_between_offsets(records, CHUNK_RECORDS):
             await self._put_chunk(tp, part, part[-1].offset + 1, epoch)
+        # Offsets behind the last record hold no message that can be copied, but the position passes
+        # them.
         if self._put[tp] < end:
             await self._put_chunk(tp, [], end, epoch)
 
@@ -402,8 +401,7 @@ class CopySession:
     async def _recommit(self) -> None:
         """Commit idle positions again, and those of stopped partitions, so that they don't expire.
 
-        Invariant: this never moves a position. A partition of which the sink holds records is left
-        out: their transaction commits its position.
+        Invariant: this never moves a position: a partition with records in the sink is left out.
         """
         now = self._clock()
         for tp, at in self._committed_at.items():
@@ -441,7 +439,7 @@ class CopySession:
                     pass
 
     def _note_abort(self, event: TransactionAborted) -> None:
-        """Count an aborted transaction; fail if none was committed for too long.
+        """Count an aborted transaction.
 
         Raises:
             BridgeError: another attempt hasn't helped for `copy.outage_s`.
@@ -488,18 +486,18 @@ class CopySession:
                 self._committed_at[tp] = -math.inf  # the dropped chunk may have been a position
                 if status.stopped is None or is_dropped:
                     if tp not in self._refused:
-                        status.stopped = None  # what has stopped it is met again, behind these
+                        status.stopped = None  # it stops again after these chunks
                     self._source.seek(tp, status.position)
         self._observe_copying()
 
     def _observe_copying(self) -> None:
-        """Count the time in which messages were on their way."""
+        """Count the time in which messages were in flight."""
         known = self._status.partitions
         is_copying = any(put > known[tp].position for tp, put in self._put.items())
         self._status.observe_copying(self._clock(), is_copying=is_copying)
 
     async def _worker_failed(self, event: WorkerFailed) -> None:
-        """Raise what ends the session: a newer start has taken over, or the producer has failed."""
+        """Raise the reason of the session's end: a newer start, or the failure of the producer."""
         try:
             await self._sink.check_owner()
         except TargetError as error:
@@ -517,7 +515,7 @@ class CopySession:
             self._stop_partition(tp, f"{lost.text}. {way_out}")
             return
         if lost.offset > lost.last:
-            await self._identities.refresh()  # a topic that was created again is copied from 0 on
+            await self._identities.refresh()  # raises if the topic was created again
         status = self._status.partitions[tp]
         status.skipped += lost.missing
         # An abort leads back to it: the log may have grown past the old one by then.

@@ -1,12 +1,10 @@
 """`CopyStarts`: where a session begins to copy each partition.
 
-`copy_positions` says what the target knows. A partition of which it knows nothing begins at the
-start of its log, or with `copy.start = "latest"` at its end. A topic that was created again begins
-anew.
+A partition without a position at the target begins at the start of its log, or with
+`copy.start = "latest"` at its end. A topic that was created again begins anew.
 
-Invariant: the end counts only for partitions that the bridge's first session finds with a leader.
-Later nobody can tell how many messages came before the partition was found, so it begins at the
-start of its log.
+Invariant: "latest" counts only for partitions that the bridge's first session finds with a leader.
+Later, messages may have come before the partition was found, so it begins at the start of its log.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ FindByTail = Callable[[SourceReader, Target, TopicPartition, TopicPartition], Aw
 
 
 class CopyStart(NamedTuple):
-    """The offset at which a partition of the source begins; `commit` it before anything else."""
+    """The offset at which a partition of the source begins; `commit`: commit it before the copy."""
 
     offset: int
     commit: bool
@@ -53,14 +51,13 @@ class LeftOut(NamedTuple):
 
 @dataclass(slots=True)
 class FoundStarts:
-    """What becomes of partitions of the source; `leaderless` ones have no position, and no end.
-
-    Of those in `positions` the ones in `begins` have none at the target: nothing was copied.
-    """
+    """The result of `CopyStarts.find`, by partition of the source."""
 
     positions: dict[TopicPartition, CopyStart] = field(default_factory=dict)
     left_out: dict[TopicPartition, LeftOut] = field(default_factory=dict)
+    # Without a position, and without a known end of the log.
     leaderless: list[TopicPartition] = field(default_factory=list)
+    # Those in `positions` that have no position at the target: nothing was copied.
     begins: set[TopicPartition] = field(default_factory=set)
 
 
@@ -71,7 +68,7 @@ class CopyStarts:
         config: the file of the bridge.
         source: the source cluster.
         target: the connection to the target.
-        identities: the topics that begin anew, or aren't copied.
+        identities: names the topics that begin anew, or aren't copied.
         run: this start of the process.
         find_by_tail: finds the offset of the source behind the last records of a copy.
     """
@@ -109,7 +106,8 @@ class CopyStarts:
         Raises:
             KafkaError: one of the clusters doesn't respond.
         """
-        # A topic that comes later may be filled at the target: the start has only looked at others.
+        # A topic that comes later may be filled at the target: the start has checked only the
+        # others.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
         positions = await find_positions(self._config, self._target, pairs, stored, judged)
         begun_anew = positions.keys() & self._identities.begun_anew
@@ -166,7 +164,7 @@ class CopyStarts:
     def _first(
         self, tp: TopicPartition, log: tuple[int, int], *, has_begun: bool, has_run: bool
     ) -> int:
-        """Return where a partition begins of which the target knows nothing."""
+        """Return where a partition without a position begins."""
         first, end = log
         if self._config.copy.start == "earliest":
             return first

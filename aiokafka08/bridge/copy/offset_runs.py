@@ -1,22 +1,21 @@
-"""Translate offsets between a source partition and its copy, exactly.
+"""Translate offsets between a source partition and its copy, exactly. Pure.
 
-A bridge writes the messages of a transaction one behind the other, so in each partition they are
-one contiguous range of target offsets, and one marker of the transaction follows. Source offsets
-are contiguous too, but for the holes of compacted topics and of transactions at the source, and for
-messages that share an offset (docs/brokers.md 6.7). An `OffsetRun` is a range without a break on
-either side; an `OffsetMap` is all runs of one partition. Messages that share an offset are runs of
-one message, one behind the other; the first may end a longer run, the last begin one.
+An `OffsetRun` is a range of messages without a break in either log; an `OffsetMap` is all runs of
+one partition, and a `RunLog` stores them.
 
 Invariants:
-- For each source offset up to the bridge's position, `to_target` returns the target offset at which
-  a reader continues with the first message at or behind that source offset: none lost, none twice,
-  as far as the target has kept them.
-- `to_source` is its inverse: for each target offset it returns the source offset of the first
-  message at or behind it. Within messages that share an offset a reader continues with all of them.
-- `RunLog` loses no run: pages change how many records hold the runs, and nothing else.
-
-Pure. The sink feeds `runs_of` with acknowledged offsets; `run_formats` has the bytes of them.
+- `to_target` returns the offset at which a reader continues with the first message at or behind a
+  source offset up to the bridge's position: none lost, none twice. `to_source` is its inverse.
+- `RunLog` loses no run: pages only change how many records hold the runs.
 """
+
+# A bridge writes the messages of a transaction one behind the other, so in each target partition
+# they are one contiguous range of offsets, and one marker of the transaction follows. Source
+# offsets
+# are contiguous too, except for holes of compaction and of transactions, and for messages that
+# share
+# an offset (docs/brokers.md 6.7): each of these is a run of one message; the first may end a longer
+# run, the last may begin one.
 
 from __future__ import annotations
 
@@ -28,15 +27,15 @@ from typing import Final, NamedTuple
 
 from aiokafka08.structs import LAST_OFFSET
 
+# The fewest runs of a page. Fewer are kept as one record per transaction.
 PAGE_RUNS: Final = 128
-"""The fewest runs of a page. Fewer are kept as one record per transaction."""
+# The most runs of a record: far below the bytes that a topic takes by default.
 RECORD_RUNS: Final = 4096
-"""The most runs of a record: 98 kB, far below what a topic takes by default (1 MB)."""
+# The most bytes of a record: its runs, its key and the batch around it.
 RECORD_BYTES: Final = 24 * RECORD_RUNS + 1024
-"""The most bytes of a record: its runs, and its key and the batch around it."""
+# The most runs of messages that share an offset, so that each record begins at another offset. The
+# last of so many runs stands for all that follow up to the next run.
 SHARED_RUNS: Final = 1024
-"""The most runs of messages that share an offset, so that each record begins at another one. The
-last of so many runs stands for all that follow up to the next run."""
 
 
 class OffsetRun(NamedTuple):
@@ -55,11 +54,7 @@ class RunRecord(NamedTuple):
 
 
 def check_runs(source: int, runs: Sequence[OffsetRun]) -> None:
-    """Verify the runs of a stored record.
-
-    Args:
-        source: the source offset in the record's key.
-        runs: of its value.
+    """Verify the runs of a stored record whose key has the offset `source`.
 
     Raises:
         ValueError: no bridge can have written them.
@@ -78,7 +73,7 @@ def runs_of(sources: Iterable[int], target: int) -> list[OffsetRun]:
     """Return the runs of messages that were written one behind the other.
 
     Args:
-        sources: their source offsets, ascending; those of several messages may be equal.
+        sources: their source offsets, ascending; messages that share an offset repeat it.
         target: the acknowledged target offset of the first.
     """
     runs: list[OffsetRun] = []
@@ -103,15 +98,15 @@ def runs_of(sources: Iterable[int], target: int) -> list[OffsetRun]:
 def runs_of_transaction(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
     """Return the runs of the parts of one transaction, joined, as they are stored.
 
-    Of messages that share an offset at most `SHARED_RUNS` have a run, and those don't that stand
-    behind a message of somebody else: a later copy of the offset would look the same.
-
     Args:
         runs: in the order in which they were written.
     """
     joined = OffsetMap()
     for run in runs:
         source, target, length = run
+        # Messages that share an offset have at most `SHARED_RUNS` runs. One behind a message of
+        # another
+        # producer has none: a later copy of the offset would look the same.
         if source + 1 == joined.end_source and (
             target != joined.end_target or joined.shared_runs >= SHARED_RUNS
         ):
@@ -124,11 +119,6 @@ def runs_of_transaction(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
 class OffsetMap:
     """All known runs of one partition, in the order of target offsets.
 
-    If the bridge copied a source offset twice (a target without transactions, or `seek` back), the
-    later copy counts: the earlier runs end where it begins. If the target gave an offset twice, its
-    log had lost its end in between (an unclean election): the runs that were written earlier end
-    where the log did.
-
     Args:
         runs: in the order in which they were written; that matters only for lost ends.
     """
@@ -137,7 +127,8 @@ class OffsetMap:
         self._sources = array("q")
         self._targets = array("q")
         self._lengths = array("q")
-        # A million tuples at a time take 240 MB, and the garbage collector goes through them.
+        # Arrays, not tuples: a million tuples take much memory, and the garbage collector visits
+        # them.
         written = array("q"), array("q"), array("q")
         end, is_ordered = 0, True
         for run in runs:
@@ -146,9 +137,12 @@ class OffsetMap:
             is_ordered = is_ordered and run.target >= end
             end = run.target + run.length
         known_runs = map(OffsetRun, *written)
+        # A target offset that was given twice means that the log had lost its end (an unclean
+        # election).
         end = 0
         for run in known_runs if is_ordered else _standing(list(known_runs)):
-            known = max(0, end - run.target)  # by a page, if its single records are still there
+            # A page repeats runs if the single records that it replaces are still there.
+            known = max(0, end - run.target)
             if known < run.length:
                 self.add(OffsetRun(run.source + known, run.target + known, run.length - known))
                 end = run.target + run.length
@@ -195,8 +189,12 @@ class OffsetMap:
         if end is not None and target < end:
             raise ValueError(f"{run}: expected a target offset >= {end}")
         if source + 1 == self.end_source and target == end:
-            self._append(run)  # shares its first offset with the message in front of it
+            # It shares its first offset with the message in front of it.
+            self._append(run)
             return
+        # The bridge has copied these source offsets before (a target without transactions, or a
+        # seek
+        # back): the later copy counts, and the earlier runs end where it begins.
         while self._sources and self._sources[-1] >= source:
             self._drop_last()
         if self._sources:
@@ -218,10 +216,11 @@ class OffsetMap:
         self._lengths.pop()
 
     def to_target(self, offset: int, position: int | None = None) -> int | None:
-        """Return where a group goes on in the target that is at `offset` in the source.
+        """Return the target offset at which a group continues that is at `offset` in the source.
 
-        An offset in front of the first run gives the first message copied: whether messages are
-        missing there is for the caller to judge (`first_source`).
+        An offset in front of the first run gives the first message copied. The caller judges
+        whether
+        messages are missing there (`first_source`).
 
         Args:
             offset: the offset of the next message in the source.
@@ -249,10 +248,8 @@ class OffsetMap:
     def copy_of(self, offset: int, target: int | None = None) -> int | None:
         """Return the target offset of a source message; None if no run has the message.
 
-        Args:
-            offset: that of the message.
-            target: of messages that share the offset, return the one with this target offset, if
-                there is one. By default (None) the first one.
+        Of messages that share the offset, return the one at `target` if there is one, else the
+        first.
         """
         at = self._run_of(offset)
         if at < 0 or offset >= self._sources[at] + self._lengths[at]:
@@ -271,7 +268,7 @@ class OffsetMap:
         return at - 1
 
     def _shared_runs_to(self, at: int) -> int:
-        """Return how many runs have the last source offset of a run, up to that run."""
+        """Return how many runs, up to that of index `at`, have its last source offset."""
         last = self._sources[at] + self._lengths[at] - 1
         return at + 1 - self._run_of(last) if self._lengths[at] == 1 else 1
 
@@ -286,12 +283,13 @@ class OffsetMap:
         return at >= 0 and offset < self._targets[at] + self._lengths[at]
 
     def to_source(self, offset: int, position: int | None = None) -> int | None:
-        """Return where a group goes on in the source that is at `offset` in the target.
+        """Return the source offset at which a group continues that is at `offset` in the target.
 
         Args:
             offset: the offset of the next message in the target.
-            position: the bridge's position; the answer behind the last run. By default (None) the
-                end of the last run.
+            position: the bridge's position: the result behind the last run. By default (None) the
+                end
+                of the last run.
 
         Returns:
             The source offset, or None without runs.
@@ -305,7 +303,9 @@ class OffsetMap:
         if into < self._lengths[at]:
             return self._sources[at] + into
         if self._shared_runs_to(at) >= SHARED_RUNS:
-            return self._sources[at]  # more may share it than have a run
+            # More messages may share the offset than have a run: the reader continues with all of
+            # them.
+            return self._sources[at]
         if at + 1 < len(self._sources):
             return self._sources[at + 1]
         end = self._sources[at] + self._lengths[at]
@@ -325,6 +325,7 @@ def _standing(runs: list[OffsetRun]) -> list[OffsetRun]:
             return ordered
         written = {run: number for number, run in enumerate(runs)}
         ends: dict[int, int] = {}
+        # The later run shows where the log had ended: earlier runs have no messages behind that.
         for pair in given_twice:
             later = max(pair, key=written.__getitem__)
             ends[written[later]] = later.target
@@ -342,7 +343,7 @@ def _given_twice(ordered: Iterable[OffsetRun]) -> list[tuple[OffsetRun, OffsetRu
     """Return pairs of runs that have a target offset for different messages.
 
     Args:
-        ordered: by target offsets, of equal ones the longest first.
+        ordered: by target offset, of equal ones the longest first.
     """
     pairs: list[tuple[OffsetRun, OffsetRun]] = []
     longest = OffsetRun(0, 0, 0)
@@ -356,13 +357,11 @@ def _given_twice(ordered: Iterable[OffsetRun]) -> list[tuple[OffsetRun, OffsetRu
 
 
 class RunLog:
-    """Which records the offsets topic gets for one partition, so that it stays small.
+    """Choose the records of the offsets topic for one partition, so that it stays small.
 
-    Each transaction writes one record with its runs. Once `PAGE_RUNS` runs or records have come
-    together, the same transaction writes them as pages of at most `RECORD_RUNS` runs, and removes
-    the single records. A last page with fewer than `PAGE_RUNS` runs is a single record. A `RunLog`
-    doesn't change: after a commit the caller goes on with the one that `append` returned, after an
-    abort with the one that it had.
+    A `RunLog` is immutable: after a commit the caller continues with the one that `append`
+        returned,
+    after an abort with the old one.
 
     Attributes:
         end_target: The target offset behind the last message; 0 if it isn't known.
@@ -393,6 +392,9 @@ class RunLog:
         size = max(len(after._open), sum(map(len, after._open.values())))
         if size < PAGE_RUNS:
             return [added], after
+        # Pages and the removals of the single records are in one transaction, so no run is missing
+        # in
+        # between. A last page with fewer than `PAGE_RUNS` runs counts as a single record.
         folded = tuple(OffsetMap(run for each in after._open.values() for run in each))
         cuts = range(0, len(folded), RECORD_RUNS)
         pages = {folded[at].source: folded[at : at + RECORD_RUNS] for at in cuts}

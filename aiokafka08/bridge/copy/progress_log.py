@@ -1,11 +1,8 @@
-"""`ProgressLog`: say in the log when a copy has caught up, and each minute while it is behind.
+"""`ProgressLog`: log when a copy has caught up, each minute while it is behind, and outages.
 
-It also says once that a cluster can't be reached, and once that it is back.
-
-A copy that follows a busy source is never quite at its end. So it has caught up once it has copied
-all that the source had at one moment, and no message has been waiting for longer than `CLOSE_S`
-and two transactions. It is behind again once one has been waiting for `BEHIND_S`. While a partition
-or a topic is stopped, that is named in place of "caught up", which follows once all are copied.
+Invariant: "caught up" means that all partitions are copied to an end that the source had at one
+moment, and that no message has waited for longer than `CLOSE_S` and two transactions. Stopped
+partitions or topics are named in place of it.
 """
 
 from __future__ import annotations
@@ -22,20 +19,17 @@ from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
+# A copy that follows a busy source is never quite at its end, so a short wait counts as caught up.
 CLOSE_S: Final = 3.0
+# Once a message has waited for so long, the copy is behind again.
 BEHIND_S: Final = 60.0
+# The time between two lines while the copy is behind.
 LINE_S: Final = 60.0
-"""The time between two lines while the copy is behind."""
 _LOOK_S: Final = 0.5
 
 
 class ProgressLog:
-    """Looks at the status of a run from time to time.
-
-    Args:
-        config: the file of the bridge.
-        status: of the run.
-    """
+    """Looks at the status of a run from time to time."""
 
     def __init__(self, config: BridgeConfig, status: CopyStatus) -> None:
         self._status = status
@@ -44,13 +38,14 @@ class ProgressLog:
         self._is_behind = True
         self._has_caught_up = False
         self._lacks_stopped = False
-        """Whether stopped partitions or topics were named in place of "caught up"."""
+        # Whether stopped partitions or topics were named in place of "caught up".
+        # The ends at one moment, which the copy has to reach.
         self._goal: dict[TopicPartition, int] | None = None
         self._line_at: float | None = None
+        # The clusters that were logged as away.
         self._away: dict[str, RepeatedError] = {}
-        """The clusters that were said to be away."""
+        # The messages copied when the last line was logged.
         self._records = 0
-        """What was copied when the last line was logged."""
 
     async def follow(self) -> None:
         """Look and log until cancelled."""
@@ -60,10 +55,9 @@ class ProgressLog:
             await asyncio.sleep(_LOOK_S)
 
     def look(self, now: float) -> None:
-        """Log what has changed; while no session goes on, only which clusters are away.
+        """Log changes; while no session is running, only which clusters are away.
 
-        Args:
-            now: the loop's time.
+        `now` is the loop's time.
         """
         status = self._status
         self._look_away(dict(status.away))
@@ -88,6 +82,7 @@ class ProgressLog:
             if len(known) == len(ends):
                 self._goal = known
         if self._goal is not None and lag_s < self._close_s:
+            # Only partitions that are still copied: one that has stopped never reaches its goal.
             left = self._goal.keys() & copied.keys()
             if all(copied[tp].position >= self._goal[tp] for tp in left):
                 self._caught_up(problems)

@@ -1,4 +1,7 @@
-"""`read_progress`: how far a copy is, from outside. Changes nothing, and fences nobody."""
+"""`read_progress`: the progress of a copy as the clusters show it.
+
+Invariant: it changes nothing, and fences no running bridge.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +18,14 @@ from aiokafka08.structs import TopicPartition
 
 
 class PartitionProgress(NamedTuple):
-    """A partition of the source.
-
-    `position` is None if nothing of it is copied yet, or the target doesn't tell; `end` and `lag`
-    are None if it has no leader.
-    """
+    """A partition of the source, and its copy."""
 
     topic: str
     partition: int
     target: str
+    # None if nothing is copied yet, or the target doesn't return positions.
     position: int | None
+    # None without a leader, like `lag`.
     end: int | None
     lag: int | None
 
@@ -36,8 +37,8 @@ async def read_progress(
 
     Args:
         config: the file of the bridge.
-        on_unknown: called if the target responds, but doesn't tell the positions: they are None
-            then, as is the lag (default None: that is raised).
+        on_unknown: called if the target responds, but returns no positions; these and the lags are
+            None then (default None: the error is raised).
 
     Raises:
         KafkaError: one of the clusters doesn't respond.
@@ -85,13 +86,13 @@ def uncopied_topics(progress: Sequence[PartitionProgress]) -> list[str]:
 
 
 async def other_copies(config: BridgeConfig, progress: Sequence[PartitionProgress]) -> list[str]:
-    """Return the topics of the target in which the bridge has positions, under other names, sorted.
+    """Return the other topics of the target in which the bridge has positions, sorted.
 
     It searches only if a topic of the source has no position at all.
 
     Args:
         config: the file of the bridge.
-        progress: what `read_progress` has returned; the positions are known.
+        progress: the result of `read_progress`; the positions are known.
 
     Raises:
         TargetError: the target doesn't respond.
@@ -113,8 +114,6 @@ def standstill_text(
 ) -> str:
     """Return which partitions are behind and stand still, or "" if there are none. Pure.
 
-    One that stands still may be stopped, or slow: only the running bridge knows.
-
     Args:
         before: an earlier look.
         after: the last look.
@@ -126,6 +125,7 @@ def standstill_text(
     if not still:
         return ""
     names = some_of([f"{one.topic}/{one.partition} ({one.lag} behind)" for one in still])
+    # Only the running bridge knows whether such a partition is stopped or slow.
     is_behind = "is behind and hasn't" if len(still) == 1 else "are behind and haven't"
     named = "name the partitions that are stopped, with the reason"
     return (

@@ -1,15 +1,6 @@
 """Encode the records that keep translated offsets at the target, and decode this package's own.
 
-| topic | key | value |
-|---|---|---|
-| `aiokafka08-bridge.<name>.offsets` | topic, partition, first source offset | version 0, runs |
-| `mm2-offset-syncs.<alias>.internal` | topic, partition | source offset, target offset |
-| `<alias>.checkpoints.internal` | group, topic, partition | version 0, both offsets, metadata |
-
-The first is this package's own (`offset_runs`); the others are MirrorMaker 2's, so that its client
-and other tools read them. In the first two `topic` is the source's name, in a checkpoint it is the
-target's. All are big-endian; a string is an int16 length and UTF-8. A record without a value
-removes its key.
+All are big-endian; a string is an int16 length and UTF-8. A record without a value removes its key.
 
 Invariant: a decoder returns a value, or None for a version that it doesn't know, or raises
 `KafkaProtocolError`, whatever the bytes are.
@@ -55,16 +46,15 @@ class OffsetSync(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """MirrorMaker 2's checkpoint: a group at `upstream` goes on at `downstream`.
-
-    `topic` is the target's name. `metadata` is what the group stored with its offset.
-    """
+    """MirrorMaker 2's checkpoint: a group at `upstream` continues at `downstream`."""
 
     group: str
+    # The target's name; in the other records it is the source's.
     topic: str
     partition: int
     upstream: int
     downstream: int
+    # The text that the group stored with its offset.
     metadata: str
 
 
@@ -80,7 +70,7 @@ def decode_runs_key(data: Buffer) -> RunsKey:
 
 
 def encode_runs(runs: tuple[OffsetRun, ...]) -> bytes:
-    """Encode the value of a record of runs: 6 bytes, and 24 per run."""
+    """Encode the value of a record of runs."""
     return _encode(_RunsStruct(0, [_RunStruct(*run) for run in runs]))
 
 
@@ -107,6 +97,7 @@ def encode_checkpoint(checkpoint: Checkpoint) -> tuple[bytes, bytes]:
     )
 
 
+# The key and value in `aiokafka08-bridge.<name>.offsets`, this package's own.
 @dataclass(slots=True)
 class _RunsKeyStruct:
     topic: String
@@ -127,6 +118,7 @@ class _RunsStruct:
     runs: list[_RunStruct]
 
 
+# The key and value in `mm2-offset-syncs.<alias>.internal`, for MirrorMaker 2's client and tools.
 @dataclass(slots=True)
 class _SyncKeyStruct:
     topic: String
@@ -139,6 +131,7 @@ class _SyncStruct:
     downstream: Int64
 
 
+# The key and value in `<alias>.checkpoints.internal`, likewise.
 @dataclass(slots=True)
 class _CheckpointKeyStruct:
     group: String

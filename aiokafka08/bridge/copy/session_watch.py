@@ -1,12 +1,10 @@
-"""`SessionWatch`: look from time to time at what a session doesn't meet while it copies.
+"""`SessionWatch`: look from time to time for changes that the copy itself doesn't notice.
 
-- New topics and partitions of the source, and topics that were created again.
-- Partitions of the source without a leader: the consumer waits for it, and says nothing.
-- Refused records that the source has deleted.
-- A newer start of the bridge. A commit fences an older one; an idle session has none.
+These are new or recreated topics, new partitions, partitions without a leader, refused records that
+the source has deleted, and a newer start of the bridge.
 
-Invariant: the session alone reads, writes and stops partitions. This only notes what it has found,
-and raises what ends the session.
+Invariant: only the session reads, writes and stops partitions. The watch notes its findings, and
+raises the errors that end the session.
 """
 
 from __future__ import annotations
@@ -35,15 +33,8 @@ _LEADERS: Final = "look for leaders"
 class SessionWatch:
     """The looks of one session, every `copy.look_s` seconds.
 
-    Args:
-        config: the file of the bridge.
-        source: the source cluster.
-        sink: knows whether a newer start has claimed the bridge.
-        identities: the topics of the source that are copied.
-        status: what is copied, and gets the errors.
-
     Attributes:
-        found: New partitions of the source, and where they go.
+        found: New partitions of the source, with their target partitions.
         expired: Partitions whose refused record the source doesn't have any more.
         leaderless: Partitions that have had no leader for `copy.outage_s`.
     """
@@ -77,7 +68,7 @@ class SessionWatch:
 
         Raises:
             BridgeFencedError: a newer start has claimed the bridge.
-            BridgeError: something has to be changed by hand.
+            BridgeError: the bridge or a cluster needs a change by hand.
             TopicRecreatedError: a topic was created again.
         """
         while True:
@@ -87,7 +78,7 @@ class SessionWatch:
             await self._look(_LEADERS, self._find_leaderless)
 
     async def _look(self, action: str, look: Callable[[], Awaitable[str | None]]) -> None:
-        """Note what a look has found to be wrong, or its error."""
+        """Run a look; note the text that it returns, or its error, until the look works."""
         try:
             text = await look()
         except (BridgeError, BridgeFencedError, TopicRecreatedError):
@@ -105,6 +96,7 @@ class SessionWatch:
         refused: Mapping[TopicPartition, int],
         new_pairs: Callable[[], Awaitable[dict[TopicPartition, TopicPartition]]],
     ) -> None:
+        # A commit fences an older start, but an idle session commits nothing.
         if self._status.transactions == self._transactions:
             await self._sink.check_owner()
         self._transactions = self._status.transactions
@@ -116,7 +108,7 @@ class SessionWatch:
             await self.found.put(pairs)
 
     async def _find_leaderless(self) -> str | None:
-        """Return which copied partitions have no leader; None if all have one.
+        """Return a text about the copied partitions without a leader; None if all have one.
 
         Raises:
             BridgeError: no broker of the source has responded for `copy.outage_s`.
@@ -125,6 +117,7 @@ class SessionWatch:
             tp for tp, partition in self._status.partitions.items() if partition.stopped is None
         ]
         bounds: Mapping[TopicPartition, tuple[int, int]] = {}
+        # The consumer waits for a leader without an error, so the brokers are asked here.
         away: KafkaError | None = None
         try:
             bounds = await self._source.reachable_bounds(copied) if copied else {}

@@ -1,6 +1,6 @@
-"""`CopyStatus`: what a run has done, and how far it is behind. Written by the loop, read by pages.
+"""`CopyStatus`: the progress and errors of a run.
 
-Pure: `copy_session` updates it, `status_pages` and the command `bridge status` show it.
+Pure. The event loop writes it, and threads of pages may read it at the same time.
 """
 
 from __future__ import annotations
@@ -12,27 +12,26 @@ from typing import Final
 
 from aiokafka08.structs import TopicPartition
 
+# The key in `CopyStatus.errors` of an error that ended a session.
 SESSION: Final = "copy"
-"""What fails if a session ends, in `CopyStatus.errors`."""
 _SAMPLE_S: Final = 0.2
 _MAX_SAMPLES: Final = 500
 
 
 @dataclass(slots=True)
 class PartitionStatus:
-    """A partition of the source.
+    """A partition of the source."""
 
-    `position` is the committed offset of the next message, `end` the log's end as far as it is
-    known. `stopped` is the reason if the partition isn't copied any more; `skipped` counts offsets
-    that were lost.
-    """
-
+    # The committed offset of the next message.
     position: int
+    # The log's end as far as it is known.
     end: int | None = None
+    # Why the partition isn't copied any more.
     stopped: str | None = None
+    # How many offsets were lost.
     skipped: int = 0
+    # The time of each end that isn't copied yet; the more there are, the sparser they get.
     ends: deque[tuple[float, int]] = field(default_factory=deque)
-    """When the log ended where, for ends that aren't copied yet; the sparser the more there are."""
 
     @property
     def lag(self) -> int | None:
@@ -40,7 +39,7 @@ class PartitionStatus:
         return None if self.end is None else max(self.end - self.position, 0)
 
     def observe(self, end: int | None, now: float) -> None:
-        """Take note of the log's end, and of which ends the copy has reached."""
+        """Note the log's end, and drop the ends that the copy has reached."""
         if end is not None:
             self.end = end
             if end > self.position and (
@@ -49,6 +48,7 @@ class PartitionStatus:
                 self.ends.append((now, end))
         while self.ends and self.ends[0][1] <= self.position:
             self.ends.popleft()
+        # A copy that is far behind needs no exact times.
         if len(self.ends) > _MAX_SAMPLES:
             self.ends = deque(list(self.ends)[::2])
 
@@ -59,27 +59,28 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedError:
-    """An error that came up `count` times without a success in between.
+    """An error that was repeated `count` times without a success in between.
 
-    `text` is the last one; `since` is the time of the first one, in seconds since 1970. It never
-    changes, since it is logged, and a handler may make its text later.
+    `text` is the last one; `since` is the time of the first one, in seconds since 1970.
     """
+
+    # Immutable: it is logged, and a log handler may format it later.
 
     text: str = ""
     since: float = 0.0
     count: int = 0
+    # By `time.monotonic()`, so that a change of the system's clock doesn't matter.
     began: float = 0.0
-    """The time of the first one, by `time.monotonic()`."""
 
     def again(self, text: str) -> RepeatedError:
-        """Return the error as it is when it came up once more; `text` is what it says now."""
+        """Return the error with one more repetition, whose text is `text`."""
         if self.count == 0:
             return RepeatedError(text, time.time(), 1, time.monotonic())
         return replace(self, text=text, count=self.count + 1)
 
     @property
     def lasted_s(self) -> float:
-        """The time since the first one, whatever became of the system's clock."""
+        """The time since the first one, in seconds."""
         return time.monotonic() - self.began
 
     def __str__(self) -> str:
@@ -91,11 +92,7 @@ class RepeatedError:
 
 @dataclass(slots=True)
 class CopyStatus:
-    """A run of a bridge.
-
-    Counters count since the start of the process. `problem` is why the copy doesn't go on at the
-    moment, None if it does. `errors` are those that are retried, by what failed.
-    """
+    """A run of a bridge; counters count since the start of the process."""
 
     partitions: dict[TopicPartition, PartitionStatus] = field(default_factory=dict)
     refused_topics: dict[str, str] = field(default_factory=dict)
@@ -104,25 +101,27 @@ class CopyStatus:
     transactions: int = 0
     aborts: int = 0
     sessions: int = 0
+    # Why no copy is running at the moment, None if one is.
     problem: str | None = "starting"
+    # Whether a session of the run has begun to copy.
     has_begun: bool = False
-    """Whether a session of the run has begun to copy."""
+    # Errors that are retried, by the action that failed.
     errors: dict[str, RepeatedError] = field(default_factory=dict)
+    # The clusters that can't be reached, "source" or "target", with the last reason.
     away: dict[str, RepeatedError] = field(default_factory=dict)
-    """The clusters that can't be reached, "source" or "target", with the last reason."""
+    # The loop's time of the last commit.
     committed_at: float = 0.0
-    """The loop's time of the last commit."""
+    # How long messages were in flight, in seconds: without the waits for new ones.
     copying_s: float = 0.0
-    """How long messages were on their way, in seconds: without the time of waiting for new ones."""
+    # The loop's time since when messages are in flight; None if none are.
     copying_since: float | None = None
-    """The loop's time since when messages are on their way; None if none are."""
     translated_groups: int = 0
+    # Seconds since 1970 of the last translation of groups.
     translated_at: float | None = None
-    """Seconds since 1970 of the last translation of groups."""
+    # 1 if the last verification found no difference, 0 if it did, None without one.
     verified_equal: int | None = None
-    """1 if the last verification found no difference, 0 if it did, None without one."""
+    # Seconds since 1970 of the last verification.
     verified_at: float | None = None
-    """Seconds since 1970 of the last verification."""
 
     @property
     def stopped(self) -> dict[TopicPartition, str]:
@@ -134,18 +133,16 @@ class CopyStatus:
         }
 
     def begin_session(self) -> None:
-        """Note that the copy goes on."""
+        """Note that a session has begun to copy."""
         self.problem, self.has_begun = None, True
         self.away.clear()
         self.copying_since = None
         self.note_success(SESSION)
 
     def observe_copying(self, now: float, *, is_copying: bool) -> None:
-        """Add to `copying_s` what has passed.
+        """Add the time since the last call to `copying_s`, if messages were in flight.
 
-        Args:
-            now: the loop's time.
-            is_copying: whether messages are on their way from now on.
+        `is_copying` says whether they are from now on; `now` is the loop's time.
         """
         if self.copying_since is not None:
             self.copying_s += now - self.copying_since
@@ -163,25 +160,21 @@ class CopyStatus:
         return error
 
     def note_away(self, cluster: str, text: str | None) -> None:
-        """Note that a cluster can't be reached, or that it has responded.
-
-        Args:
-            cluster: "source" or "target".
-            text: the reason; None if it has responded.
-        """
+        """Note that "source" or "target" can't be reached for a reason; None: it has responded."""
         if text is None:
             self.away.pop(cluster, None)
         else:
             self.away[cluster] = self.away.get(cluster, RepeatedError()).again(text)
 
     def note_success(self, action: str) -> None:
-        """Forget the errors of what has worked now."""
+        """Forget the errors of an action that has worked."""
         self.errors.pop(action, None)
 
     def lag(self) -> int:
-        """Return the messages between positions and ends, over all that is copied: not stopped."""
+        """Return the messages between positions and ends, without stopped partitions."""
         return sum(
             partition.lag or 0
+            # A list first: a page's thread may read while the loop adds partitions.
             for partition in list(self.partitions.values())
             if partition.stopped is None
         )

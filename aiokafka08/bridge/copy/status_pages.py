@@ -1,28 +1,8 @@
 """The pages /metrics and /healthz of a run. Pure: `CopyStatus` in, bytes out.
 
-| metric | |
-|---|---|
-| `aiokafka08_bridge_position` | source offset of the next message to copy, by topic and partition |
-| `aiokafka08_bridge_source_end` | where the source's log ends |
-| `aiokafka08_bridge_lag_messages` | the difference |
-| `aiokafka08_bridge_lag_seconds` | how long ago the log reached an end that the copy hasn't |
-| `aiokafka08_bridge_stopped` | 1 for a partition that isn't copied any more |
-| `aiokafka08_bridge_skipped_total` | offsets that were lost at the source and passed by |
-| `aiokafka08_bridge_messages_total`, `…_bytes_total` | copied since the start of the process |
-| `aiokafka08_bridge_transactions_total`, `…_aborts_total` | committed and aborted since then |
-| `aiokafka08_bridge_sessions_total` | connections to both clusters since then |
-| `aiokafka08_bridge_refused_topics` | topics that can't be copied |
-| `aiokafka08_bridge_up` | 1 while the copy goes on |
-| `aiokafka08_bridge_error_repeats` | failures in a row, by `what`; left out once it works |
-| `aiokafka08_bridge_error_timestamp_seconds` | when that failed first |
-| `aiokafka08_bridge_translated_groups` | groups of the last translation |
-| `aiokafka08_bridge_translation_timestamp_seconds` | when that was |
-| `aiokafka08_bridge_verification_equal` | 1 if the last verification found no difference |
-| `aiokafka08_bridge_verification_timestamp_seconds` | when that was |
-
-/healthz is 200 while the copy goes on and no partition has stopped, else 503 with the reasons. The
-copy doesn't go on if messages wait, and none was committed for `SILENT_S`. An error that repeats is
-a reason, too.
+Invariant: /healthz is 200 only while a copy is running, no partition or topic has stopped, no error
+repeats, and messages that wait are committed; else it is 503 with the reasons. The page
+docs/bridge-daemon.md names the metrics.
 """
 
 from __future__ import annotations
@@ -36,30 +16,22 @@ from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._core.metrics.text_format import CONTENT_TYPE, write_text
 from aiokafka08.bridge.copy.status import SESSION, CopyStatus
 
+# Messages that have waited for so long without a commit make /healthz fail.
 SILENT_S: Final = 30.0
 _PREFIX: Final = "aiokafka08_bridge"
 _BY_PARTITION: Final = ("topic", "partition")
 
 
 def metrics_page(status: CopyStatus, now: float) -> Page:
-    """Return /metrics.
-
-    Args:
-        status: of the run; another thread may write to it.
-        now: the loop's time.
-    """
+    """Return /metrics; `now` is the loop's time. Another thread may write to `status`."""
     return Page(CONTENT_TYPE, write_text([*_partitions(status, now), *_totals(status)]))
 
 
 def health_page(status: CopyStatus, now: float) -> Page:
-    """Return /healthz.
-
-    Args:
-        status: of the run; another thread may write to it.
-        now: the loop's time.
-    """
+    """Return /healthz; `now` is the loop's time. Another thread may write to `status`."""
     silent_s = min(status.lag_s(now), now - status.committed_at)
     silence = f"messages wait, and none was committed for {silent_s:.0f} s"
+    # An error of one attempt is retried; a session's end is in `status.problem`.
     errors = [(action, error) for action, error in list(status.errors.items()) if action != SESSION]
     problems = [
         *([silence] if silent_s >= SILENT_S else []),
@@ -88,6 +60,7 @@ def _partitions(status: CopyStatus, now: float) -> Iterator[MetricFamily]:
         if partition.end is not None:
             end.add(partition.end, *labels)
             lag.add(max(partition.end - partition.position, 0), *labels)
+        # How long ago the log reached the oldest end that the copy hasn't reached.
         lag_s.add(partition.lag_s(now), *labels)
         stopped.add(int(partition.stopped is not None), *labels)
         skipped.add(partition.skipped, *labels)

@@ -1,10 +1,10 @@
-"""Find a lost position by the target's own tail: where in the source are its last records?
+"""Find a lost position by the target's own tail: the place of its last records in the source.
 
-The last resort of `copy_session`, when neither the bridge's group nor the offsets topic knows a
-partition. It reads the partition of the source once, from its beginning.
+The last resort if neither the bridge's group nor the offsets topic has the position. It reads the
+partition of the source once, from its beginning.
 
 Invariant: a position is returned only if the last records of the target's partition, in order, are
-in the source's log exactly once. Pure but for `find_by_tail`.
+in the source's log exactly once. Pure, except `find_by_tail`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,14 @@ _FIRST_BLOCK: Final = 1000
 
 
 class TailRecord(NamedTuple):
-    """What identifies a record on both sides: timestamps may differ."""
+    """The parts of a record that are equal on both sides: timestamps may differ."""
 
     key: bytes | None
     value: bytes | None
 
 
 class TailSearch:
-    """Looks for the tail in a log that is fed record by record.
-
-    Args:
-        tail: the last records of the target's partition.
-    """
+    """Searches for the tail of the target in a log that is fed record by record."""
 
     def __init__(self, tail: Sequence[TailRecord]) -> None:
         self._tail = deque(tail)
@@ -42,10 +38,8 @@ class TailSearch:
         self.found: list[int] = []
 
     def feed(self, offset: int, record: TailRecord) -> None:
-        """Take the next record; note in `found` the offset behind each place of the tail.
-
-        If records of its last offset are behind it, that is this offset: they may not be copied.
-        """
+        """Add the next record; note in `found` the offset behind each match of the tail."""
+        # Another record has the offset of the match, and may not be copied: read the offset again.
         if self.found and self.found[-1] > offset:
             self.found[-1] = offset
         self._window.append(record)
@@ -71,13 +65,14 @@ async def read_tail(target: Target, tp: TopicPartition) -> list[TailRecord]:
         records = await target.read_range(tp, start, end)
         if len(records) >= TAIL_RECORDS or start == first:
             return [TailRecord(record.key, record.value) for record in records[-TAIL_RECORDS:]]
+        # Compaction and markers leave fewer records than offsets.
         block *= 10
 
 
 async def find_by_tail(
     source: SourceReader, target: Target, tp: TopicPartition, copy: TopicPartition
 ) -> int | None:
-    """Return the next source offset of a partition; None if the tail doesn't tell.
+    """Return the next source offset of a partition; None if the tail isn't found exactly once.
 
     Args:
         source: reads only this partition meanwhile; it isn't assigned afterwards.

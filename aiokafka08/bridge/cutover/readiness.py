@@ -1,7 +1,4 @@
-"""The steps of a cut-over, and whether each is ready now.
-
-Each method of `Readiness` looks at one condition and returns a `Step`. `bridge plan` shows all
-of them; `cutover.steps` goes through them in order.
+"""The steps of a cut-over, and whether each is ready now: a method of `Readiness` for each.
 
 Invariant: a look changes nothing, at neither cluster.
 """
@@ -48,34 +45,32 @@ from aiokafka08.bridge.verify.verify_state import last_verification, state_path
 from aiokafka08.bridge.wording import GUARANTEE, counted, equal_text, some_of
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
+# How many messages are read at either end of a partition, without `scan`.
 _SAMPLE: Final = 100
-"""How many messages are read at either end of a partition, without `scan`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A condition of the cut-over; `detail` says what was found, and what to do.
-
-    `is_missing` is True for topics that aren't ready only since they don't exist at the target yet.
-    `is_wrong` is True for consumers that aren't ready since [groups] has to be mended.
-    `is_carried` is True for groups whose offsets are all at the target already, and for consumers
-    that read on there. `is_advancing` is True for a copy that isn't at the end, but has come nearer
-    while it was looked at: 'bridge run' is up. `is_different` is True for a verification that has
-    found a difference, which the next one would find again. `leaves_out` is True
-    for groups with offsets in topics that the bridge doesn't copy.
-    """
+    """A condition of the cut-over; `detail` has the finding, and what to do."""
 
     step: str
     is_ready: bool
     detail: str
+    # Topics are only not ready because 'bridge run' hasn't created them at the target yet.
     is_missing: bool = False
+    # Consumers aren't ready because [groups] needs a change.
     is_wrong: bool = False
+    # All offsets of the groups are at the target already, or the consumers read on there.
     is_carried: bool = False
+    # The copy isn't at the end, but has advanced during the look: 'bridge run' is up.
     is_advancing: bool = False
+    # A verification has found a difference, which the next one would find again.
     is_different: bool = False
+    # Groups have offsets in topics that the bridge doesn't copy.
     leaves_out: bool = False
 
 
+# What to do about a step that isn't ready, in the order in which it is done.
 _NEXT: Final = {
     "topics": "mend what the step 'topics' names",
     "messages": "mend what the step 'messages' names",
@@ -85,7 +80,6 @@ _NEXT: Final = {
     "consumers": "stop the consumers that the step 'consumers' names, or mend [groups]",
     "groups": "see the step 'groups'",
 }
-"""What to do about a step that isn't ready, in the order in which it is done."""
 
 
 def next_action(steps: Iterable[Step]) -> str:
@@ -117,14 +111,13 @@ def next_action(steps: Iterable[Step]) -> str:
 
 
 def is_done(steps: Iterable[Step]) -> bool:
-    """Return whether the cut-over is done: the groups are at the target, the source is quiet.
-
-    A running bridge may have carried the groups before. So they must read on at the target, or both
-    sides must have been compared.
-    """
+    """Return whether the cut-over is done: the groups are at the target, the source is quiet."""
     by_name = {step.step: step for step in steps}
     ready = {name for name, step in by_name.items() if step.is_ready}
     carried = {name for name, step in by_name.items() if step.is_carried}
+    # A running bridge may have carried the groups before (`continuous`). So they must read on at
+    # the
+    # target, or both sides must have been compared.
     return (
         {"topics", "producers", "copy", "consumers", "groups"} <= ready
         and "groups" in carried
@@ -137,12 +130,13 @@ class Readiness:
 
     Args:
         config: the file of the bridge.
-        file_offsets: what the groups' file has, for `store = "file"` (default None).
+        file_offsets: the offsets of the groups' file, for `store = "file"` (default None).
     """
 
     def __init__(self, config: BridgeConfig, file_offsets: FileOffsets | None = None) -> None:
         self._config, self._file_offsets = config, file_offsets or {}
         self.transfer = GroupTransfer(config, file_offsets)
+        # The positions of an earlier look: a copy that has passed them is advancing.
         self._positions: Mapping[TopicPartition, int | None] = {}
 
     async def close(self) -> None:
@@ -150,7 +144,7 @@ class Readiness:
         await self.transfer.close()
 
     async def guarantee(self) -> Step:
-        """Return what the copy guarantees, and what it doesn't have of a source of 0.11 or later.
+        """Return the guarantee of the copy, and the data of newer sources (0.11) that it omits.
 
         Raises:
             KafkaError: the source doesn't respond.
@@ -194,6 +188,7 @@ class Readiness:
         )
         if own.refused:
             return Step("topics", False, f"'bridge run' ends: {some_of(own.refused)}")
+        # With a new run, which judges as the first start of a bridge does.
         if names := await when_available(
             lambda: filled_topics(
                 self._config, self.transfer.target, counts, target_counts, BridgeRun()
@@ -215,10 +210,7 @@ class Readiness:
         return Step("topics", not missing, text, is_missing=bool(missing))
 
     async def messages(self, *, scan: bool = False) -> Step:
-        """Return whether the target accepts the messages: samples, or all of them.
-
-        Args:
-            scan: True reads all messages (default False).
+        """Return whether the target accepts the messages: samples, or with `scan` all of them.
 
         Raises:
             KafkaError: a cluster doesn't respond, or a log can't be read.
@@ -252,10 +244,7 @@ class Readiness:
         return Step("messages", True, read)
 
     async def producers(self, quiet_s: float) -> Step:
-        """Return whether nobody has written to the source for some seconds.
-
-        Args:
-            quiet_s: how long to look, in seconds.
+        """Return whether no message was written to the source for `quiet_s` seconds.
 
         Raises:
             KafkaError: the source doesn't respond.
@@ -301,7 +290,7 @@ class Readiness:
         return Step("copy", True, text)
 
     async def verification(self) -> Step:
-        """Return whether the last verification found both sides equal, and what it doesn't cover.
+        """Return whether the last verification found both sides equal, and the data that it omits.
 
         Raises:
             KafkaError: a cluster doesn't respond.
@@ -330,9 +319,7 @@ class Readiness:
         return Step("verification", True, text)
 
     async def consumers(self) -> Step:
-        """Return whether the groups were found, and no member is in the way.
-
-        A member at the source is, and one at the target of a group that isn't carried over yet.
+        """Return whether the groups were found, and have no member that hinders the cut-over.
 
         Raises:
             KafkaError: a cluster doesn't respond.
@@ -353,6 +340,7 @@ class Readiness:
             if some
         }
         moves = await self.transfer.plan() if at_target else []
+        # At the target only members of groups that aren't carried over yet hinder it.
         waiting = {move.group for move in moves if not move.has_gone_on}
         live += [text for group, text in at_target.items() if group in waiting]
         if live:
@@ -418,7 +406,7 @@ def _be(number: int) -> str:
 
 
 def differences_text(wrong: Sequence[PartitionVerdict]) -> str:
-    """Return what differs, and what to do about messages of another producer.
+    """Return how both sides differ, and what to do about messages of another producer.
 
     Args:
         wrong: partitions whose sides aren't equal.
@@ -443,7 +431,7 @@ def differences_text(wrong: Sequence[PartitionVerdict]) -> str:
 
 
 def _creation_text(spec: TopicSpec) -> str:
-    """Return the topic, its partitions, replicas and settings."""
+    """Return the topic with its partitions, replicas and settings."""
     texts = [counted(spec.partitions, "partition")]
     if spec.replication_factor < 0:
         texts.append("replication of the target's default")
@@ -485,6 +473,7 @@ def _judge(
     stamp = record.timestamp if keeps else None
     if (why := refusal(limits, record.key, record.value, stamp, now_ms)) is not None:
         where = f"{record.topic}/{record.partition}"
+        # One text per partition: that of its first refused record, with a count.
         if not any(reason.startswith(f"{where} ") for reason in reasons):
             reasons[f"{where} from offset {record.offset} on: {why}"] += 1
         else:

@@ -1,11 +1,7 @@
 """Go through the steps of a cut-over in order, and stop at the first that isn't ready.
 
-The order: the target takes the topics; the producers of the source are stopped; the copy has
-reached the end; both sides are equal; the consumers of the source are stopped; the groups are
-carried over. After that the consumers, and then the producers, are started at the target.
-
-Invariant: the only thing that is changed is the groups at the target (and MirrorMaker 2's topics),
-and only after all other steps were ready.
+Invariant: the only change is that of the groups at the target (and of MirrorMaker 2's topics), and
+it is made only after all other steps were ready.
 """
 
 from __future__ import annotations
@@ -24,19 +20,19 @@ from aiokafka08.bridge.verify.verification import verify
 from aiokafka08.bridge.verify.verify_state import VerifyState, state_path
 from aiokafka08.bridge.wording import committed_text, equal_text
 
+# The last step, the only one that commits.
 CARRIED_OVER: Final = "carried over"
-"""The last step, the only one that commits."""
 _POLL_S: Final = 0.5
 
 
 async def plan_steps(
     config: BridgeConfig, file_offsets: FileOffsets, *, quiet_s: float = 2.0, scan: bool = False
 ) -> list[Step]:
-    """Return all steps of the cut-over, with their readiness now; behind it all are ready.
+    """Return all steps of the cut-over, each with its readiness now.
 
     Args:
         config: the file of the bridge.
-        file_offsets: what the groups' file has.
+        file_offsets: the offsets of the groups' file.
         quiet_s: for how long to look for producers, in seconds (default 2.0).
         scan: True reads all messages to find those that the target refuses (default False).
 
@@ -72,8 +68,8 @@ async def cut_over(
 
     Args:
         config: the file of the bridge.
-        file_offsets: what the groups' file has.
-        quiet_s: for how long nobody may have written to the source (default 2.0).
+        file_offsets: the offsets of the groups' file.
+        quiet_s: for how long the source must have got no message, in seconds (default 2.0).
         timeout_s: for how long to wait until the copy has reached the end (default 60.0).
         may_skip_verification: True doesn't compare both sides (default False).
 
@@ -87,6 +83,7 @@ async def cut_over(
             yield (step := await look())
             if not step.is_ready:
                 return
+        # The source gets no more messages now, so the copy has a fixed end to reach.
         deadline = time.monotonic() + timeout_s
         step = await readiness.copy()
         while not step.is_ready and time.monotonic() < deadline:
@@ -98,6 +95,7 @@ async def cut_over(
         yield (step := await _verify(config, may_skip_verification))
         if not step.is_ready:
             return
+        # Consumers last: they may read at the source until both sides were compared.
         for look in (readiness.consumers, readiness.groups):
             yield (step := await look())
             if not step.is_ready:

@@ -1,10 +1,6 @@
 """Carry groups over: read their offsets at the source, translate them, commit them at the target.
 
-`group_plan` decides. Offsets come from ZooKeeper, from Kafka, from both, or from a file that the
-caller has read (Storm, custom stores). MirrorMaker 2's topics get the same: a checkpoint for each
-translated offset, and for each partition an offset sync of the last message copied. They are
-written after the commit of what they are about, without a transaction, since readers of these
-topics read uncommitted records too.
+`group_plan` decides about each offset.
 
 Invariant: the target's logs are read before the positions of the bridge, and these before its runs
 of offsets, so that each position has its runs, and no copy is in front of an end without a run.
@@ -65,25 +61,25 @@ from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
+# The keys in `CopyStatus.errors` of what fails here.
 _GROUPS: Final = "groups"
 _UNREADABLE: Final = "unreadable offsets"
-"""What fails, for `CopyStatus.errors`."""
 
+# Per group the offsets in a file (Storm, custom stores), with their metadata.
 FileOffsets = Mapping[str, Mapping[TopicPartition, tuple[int, str]]]
-"""Per group the offsets in a file, with their metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedCluster:
-    """What is known of both clusters at one time: partitions, and groups at the source."""
+    """Both clusters at one time: the copied partitions, and the offsets of groups at the source."""
 
     partitions: Mapping[TopicPartition, CopiedPartition]
     offsets: Mapping[str, Mapping[TopicPartition, SourceOffset]]
 
     def uncommitted_text(self) -> str:
-        """Return of which partitions groups have committed nothing, or "" if there are none.
+        """Return the partitions with messages for which a group has committed nothing, or "".
 
-        Named are those with messages, if the group has committed something of others of the topic.
+        Only topics are named in which the group has committed an offset of another partition.
         """
         by_topic = partitions_by_topic(
             tp for tp, part in self.partitions.items() if part.source.start != part.source.end
@@ -101,11 +97,9 @@ class CopiedCluster:
         )
 
     def left_out_text(self) -> str:
-        """Return which offsets are left out since the bridge doesn't copy their topics, or "".
-
-        Groups of which nothing else is known stand apart: nothing of them is carried over.
-        """
+        """Return which offsets are left out since the bridge doesn't copy their topics, or ""."""
         copied = {tp.topic for tp in self.partitions}
+        # Groups without any other offset stand apart: nothing of them is carried over.
         nothing: dict[str, str] = {}
         part: dict[str, str] = {}
         for group, offsets in sorted(self.offsets.items()):
@@ -148,7 +142,7 @@ class GroupTransfer:
 
     Args:
         config: the file of the bridge.
-        file_offsets: what the groups' file has, for `store = "file"` (default None).
+        file_offsets: the offsets of the groups' file, for `store = "file"` (default None).
 
     Raises:
         KafkaConfigurationError: confluent-kafka isn't installed, or the store needs ZooKeeper, and
@@ -168,11 +162,11 @@ class GroupTransfer:
         self.groups = TargetGroups(self.target, config)
 
     async def close(self) -> None:
-        """Leave the target."""
+        """End the connection to the target."""
         await self.target.close()
 
     async def plan(self, *, rewind: bool | None = None) -> list[GroupMove]:
-        """Return what becomes of each offset of each group; change nothing.
+        """Return the decision about each offset of each group; change nothing.
 
         Args:
             rewind: whether offsets may go back; None as the file says (default None).
@@ -184,7 +178,8 @@ class GroupTransfer:
         return moves
 
     async def unmatched(self) -> str | None:
-        """Return which patterns of `groups.include` match no group of the source; None if none.
+        """Return which patterns of `groups.include` match no group of the source; None if all
+        match.
 
         Raises:
             KafkaError: the source doesn't respond.
@@ -201,7 +196,7 @@ class GroupTransfer:
             rewind: whether offsets may go back; None as the file says (default None).
 
         Returns:
-            What was done, and what that was decided by.
+            The moves, and the state of both clusters by which they were decided.
 
         Raises:
             KafkaError: a cluster doesn't respond, or a group can't be read or committed.
@@ -213,8 +208,13 @@ class GroupTransfer:
             try:
                 moves += await self._commit(group, list(of_group))
             except KafkaError as error:
-                failed.append(error)
+                failed.append(error)  # the other groups don't wait for this one
         alias = self._config.source.alias
+        # MirrorMaker 2's topics get a checkpoint per translated offset, and per partition the sync
+        # of the
+        # last message copied. They are written behind the commits, without a transaction: their
+        # readers read
+        # uncommitted records too.
         checkpoints = [
             encode_checkpoint(
                 Checkpoint(
@@ -239,7 +239,7 @@ class GroupTransfer:
         return moves, cluster
 
     async def _commit(self, group: str, moves: Sequence[GroupMove]) -> Sequence[GroupMove]:
-        """Commit the offsets of a group that are to be moved; return what was done."""
+        """Commit a group's offsets that are to be moved; return the moves, refused ones marked."""
         copies = [move.copy for move in moves if move.outcome == "move"]
         if not copies:
             return moves
@@ -255,14 +255,7 @@ class GroupTransfer:
         return moves
 
     async def look(self, *, rewind: bool | None = None) -> tuple[list[GroupMove], CopiedCluster]:
-        """Return as `plan`, and what that was decided by.
-
-        Args:
-            rewind: as there (default None).
-
-        Raises:
-            KafkaError: as there.
-        """
+        """Return as `plan`, with the state of both clusters by which the moves were decided."""
         may_rewind = self._config.groups.rewind if rewind is None else rewind
         async with source_admin(self._config) as admin:
             # The groups first: a position of the bridge that is read later may only be larger.
@@ -283,7 +276,7 @@ class GroupTransfer:
     async def committed(
         self, group: str, copies: Sequence[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        """Return what a group has committed at the target.
+        """Return the offsets that a group has committed at the target.
 
         Raises:
             TargetError: the target doesn't respond.
@@ -298,7 +291,7 @@ async def _transfer_when_available(
 
     Args:
         config: the file of the bridge.
-        file_offsets: what the groups' file has.
+        file_offsets: the offsets of the groups' file.
         on_away: called with the reason, each time the target doesn't respond.
 
     Raises:
@@ -321,14 +314,11 @@ async def carry_over_continuously(
 ) -> None:
     """Carry the groups over every `groups.interval_s` seconds, until cancelled.
 
-    A cluster that is away is logged, also at the start, and asked again after that time. So are
-    offsets that can't be read; a group with such ones isn't counted as translated. Patterns that
-    match no group are logged once: the group may come later. Offsets in topics that the bridge
-    doesn't copy are logged when they are found, and again only if there are others.
+    A cluster that is away, and offsets that can't be read, are logged and tried again.
 
     Args:
         config: the file of the bridge.
-        file_offsets: what the groups' file has.
+        file_offsets: the offsets of the groups' file.
         status: gets how many groups were translated, and when; or the error.
 
     Raises:
@@ -350,7 +340,8 @@ async def carry_over_continuously(
 
     transfer = await _transfer_when_available(config, file_offsets, failed)
     left_out = ""
-    unmatched: str | None = ""  # until each pattern has matched a group
+    # A group may come later, so the patterns are checked until each has matched, and logged once.
+    unmatched: str | None = ""
     try:
         while True:
             try:
@@ -362,12 +353,14 @@ async def carry_over_continuously(
             except KafkaError as error:
                 failed(error)
             else:
+                # Logged when they are found, and again only if there are others.
                 before, left_out = left_out, cluster.left_out_text()
                 if left_out and left_out != before:
                     _log.warning("%s: %s", config.client_id, left_out)
                 status.note_success(_GROUPS)
                 unreadable = [move for move in moves if move.outcome == "unreadable"]
                 done = {move.group for move in moves if move.outcome in ("move", "same")}
+                # A group with an offset that can't be read isn't counted as translated.
                 done -= {move.group for move in unreadable}
                 status.translated_groups, status.translated_at = len(done), time.time()
                 note_unreadable(unreadable)
@@ -379,14 +372,12 @@ async def carry_over_continuously(
 async def source_offsets(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> dict[str, dict[TopicPartition, SourceOffset]]:
-    """Return what the groups of a bridge have committed at the source; groups without are left out.
-
-    What can't be read of a group in ZooKeeper is among its offsets: see `SourceOffset.error`.
+    """Return the committed offsets of a bridge's groups at the source; groups without are left out.
 
     Args:
         config: the file of the bridge.
         admin: a started client of the source.
-        file_offsets: what the groups' file has.
+        file_offsets: the offsets of the groups' file.
 
     Raises:
         KafkaError: a group can't be read.
@@ -407,6 +398,8 @@ async def source_offsets(
     for stored in await admin.list_stored_offsets(wanted):
         if stored.error is not None:
             raise stored.error
+        # Unreadable parts of a group in ZooKeeper don't hide its other offsets: see
+        # `SourceOffset.error`.
         texts = {tp: in_keys(error.text) for tp, error in stored.errors.items()}
         if stored.others:
             texts[UNREAD] = some_of([in_keys(one.text) for one in stored.others], separator=". ")
@@ -426,12 +419,7 @@ async def source_offsets(
 async def unmatched_groups(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> str | None:
-    """Return which patterns of `groups.include` match no group, and what there is; None if none.
-
-    Args:
-        config: the file of the bridge.
-        admin: a started client of the source.
-        file_offsets: what the groups' file has.
+    """Return which patterns of `groups.include` match no group, and the names; None if all match.
 
     Raises:
         KafkaError: a store can't be read.
@@ -453,7 +441,7 @@ def stores_of(config: BridgeConfig) -> list[str]:
 async def source_members(
     config: BridgeConfig, admin: AIOKafkaAdminClient, groups: Sequence[str]
 ) -> tuple[dict[str, list[str]], list[str]]:
-    """Return the members at the source of each group that has any, and what can't be read of them.
+    """Return the members at the source by group, and the errors of members that can't be read.
 
     Raises:
         KafkaError: a coordinator or ZooKeeper doesn't respond.
@@ -476,12 +464,7 @@ async def source_members(
 async def copied_partitions(
     config: BridgeConfig, admin: AIOKafkaAdminClient, target: Target
 ) -> dict[TopicPartition, CopiedPartition]:
-    """Return what is known of each partition of the bridge's topics.
-
-    Args:
-        config: the file of the bridge.
-        admin: a started client of the source.
-        target: the target.
+    """Return the copy's state of each partition of the bridge's topics.
 
     Raises:
         KafkaError: a cluster doesn't respond.
@@ -513,20 +496,19 @@ async def without_head_holes(
     partitions: Mapping[TopicPartition, CopiedPartition],
     offsets: Iterable[Mapping[TopicPartition, SourceOffset]],
 ) -> dict[TopicPartition, CopiedPartition]:
-    """Return the partitions; a log without messages in front of the first copy begins there.
-
-    A compacted log may have no messages from its first offset on: a group that is there misses
-    none. Read are only partitions with a group in front of the first copy, from that group on. A
-    partition without a leader can't be read: its groups stay in front of the first copy.
+    """Return the partitions; a log without messages in front of the first copy begins at that copy.
 
     Args:
         config: the file of the bridge.
         partitions: those of the source.
-        offsets: what each group has committed at the source.
+        offsets: the offsets that each group has committed at the source.
 
     Raises:
         KafkaError: the source doesn't respond.
     """
+    # A compacted log may have no messages from its first offset on: a group that is there misses
+    # none.
+    # Only partitions with such a group are read, from the group on.
     gaps: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in sorted(
         (tp, offset.offset)
@@ -535,6 +517,7 @@ async def without_head_holes(
         if not offset.error
     ):
         part = partitions.get(tp)
+        # Without a leader the partition can't be read: its groups stay in front of the first copy.
         if part is None or (log_start := part.source.start) is None:
             continue
         if part.lacks_copies_from(at):

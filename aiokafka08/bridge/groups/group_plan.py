@@ -1,4 +1,4 @@
-"""Decide what becomes of a group's offset at the target. Pure.
+"""Decide about a group's offset at the target. Pure.
 
 Invariants:
 - An offset is translated only if the bridge has copied all messages in front of it.
@@ -16,59 +16,51 @@ from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.copy.offset_runs import OffsetMap
 from aiokafka08.structs import TopicPartition
 
+# The decision about an offset:
+# - move: it is committed at the target.
+# - same: the target has it already.
+# - behind: the target's offset is larger: only `rewind` would move it back.
+# - waiting: the bridge hasn't copied as far as the group has read.
+# - missing: the group would lose messages that the bridge never copied.
+# - refused: the group has members at the target, or has committed there meanwhile.
+# - unreadable: the source has something else in the place of the offset.
 GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused", "unreadable"]
-"""What becomes of an offset:
-
-| | |
-|---|---|
-| move | it is committed at the target |
-| same | the target has it already |
-| behind | the target's offset is larger: only `rewind` would move it back |
-| waiting | the bridge hasn't copied as far as the group has read |
-| missing | the group would lose messages that the bridge never copied |
-| refused | the group has members at the target, or has committed there meanwhile |
-| unreadable | the source has something else in the place of the offset |
-"""
 
 
+# A key beside the partitions of a group for parts that can't be read: some offsets may be missing.
 UNREAD: Final = TopicPartition("", -1)
-"""Stands, beside the partitions of a group, for what else can't be read: some may be missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """A committed offset of a group at the source, and the store that has it.
-
-    If `error` isn't "", the offset can't be read: it is -1 then, and `error` says why.
-    """
+    """A committed offset of a group at the source, and the store that has it."""
 
     offset: int
     metadata: str
     store: str
+    # Why the offset can't be read; it is -1 then.
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class CopiedPartition:
-    """What is known of a partition: its name at the target, and what was copied.
-
-    `position` is the bridge's position in the source (None: nothing copied yet), `source` are the
-    bounds of the source's log, `target_start` is the first offset of the target's (None: the
-    partition doesn't exist there).
-    """
+    """A partition of the source, and the state of its copy."""
 
     copy: TopicPartition
     known: OffsetMap
+    # The bridge's position in the source; None if nothing is copied yet.
     position: int | None
     source: LogBounds
+    # The first offset of the target's log; None if the partition doesn't exist there.
     target_start: int | None
 
     def to_target(self, offset: int) -> int | None:
-        """Return where a group goes on at the target; None if not all in front of it is copied."""
+        """Return the target offset of a group; None if not all in front of the group is copied."""
         if len(self.known):
             return self.known.to_target(offset, self.position)
-        # Nothing was copied: what the target has, producers have written there, and the group has
-        # read none of it.
+        # Nothing was copied, so the target has only messages of its own producers, and the group
+        # has read
+        # none of them.
         return self.target_start if self.is_empty or offset == self.position else None
 
     @property
@@ -96,7 +88,7 @@ class CopiedPartition:
 
     @property
     def lag(self) -> int | None:
-        """How many offsets of the source aren't copied yet; None if the source doesn't say."""
+        """How many offsets of the source aren't copied yet; None without the bounds of the log."""
         if self.source.start is None or self.source.end is None:
             return None
         return self.source.end - max(self.source.start, self.position or 0)
@@ -104,11 +96,7 @@ class CopiedPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """What becomes of the offset of a group and partition; offsets are None if there is none.
-
-    `has_gone_on` is True if the group has members at the target, and is there where the source is,
-    or beyond: nothing is left to commit.
-    """
+    """The decision about the offset of a group and partition; offsets are None if there is none."""
 
     group: str
     source: TopicPartition
@@ -120,6 +108,9 @@ class GroupMove:
     target_offset: int | None
     outcome: GroupOutcome
     reason: str = ""
+    # The group has members at the target, and is at the source's offset there or beyond: nothing is
+    # left
+    # to commit.
     has_gone_on: bool = False
 
     @property
@@ -139,13 +130,13 @@ def plan_group(
     *,
     rewind: bool = False,
 ) -> list[GroupMove]:
-    """Return what becomes of each offset of a group, ordered; other topics are left out.
+    """Return the decision about each offset of a group, ordered; other topics are left out.
 
     Args:
         group: the group.
-        offsets: what it has committed at the source.
+        offsets: its committed offsets at the source.
         partitions: the copied partitions of the source.
-        before: what it has committed at the target, by the partitions there.
+        before: its committed offsets at the target, by the partitions there.
         members: its members at the target.
         rewind: True moves an offset back, too (default False).
     """
@@ -215,12 +206,12 @@ def _unreadable(
 def decide(
     side: str, wanted: int, at: int | None, is_same: bool, members: Sequence[str], rewind: bool
 ) -> tuple[Literal["move", "same", "behind", "refused"], str]:
-    """Return what becomes of an offset that could be translated, and why it isn't moved.
+    """Return the decision about a translated offset, and why it isn't moved.
 
     Args:
         side: the cluster where it is committed: "target" or "source".
         wanted: the offset there.
-        at: what the group has committed there; None is nothing.
+        at: the group's committed offset there; None is nothing.
         is_same: whether both lead to the same message.
         members: the members that keep it from being committed.
         rewind: whether an offset may go back.
@@ -237,11 +228,8 @@ def decide(
 def refuse_changed(
     moves: Sequence[GroupMove], now: Mapping[TopicPartition, int]
 ) -> list[GroupMove]:
-    """Return the moves of a group, with those refused whose offset at the target has changed.
-
-    Args:
-        moves: what was decided.
-        now: what the group has committed at the target now.
+    """Return the moves of a group; those are refused whose target offset isn't `before` any
+    more.
     """
     return [
         replace(
@@ -259,9 +247,7 @@ def merge_stores(
     stores: Sequence[tuple[str, Mapping[TopicPartition, tuple[int, str]]]],
     errors: Sequence[tuple[str, Mapping[TopicPartition, str]]] = (),
 ) -> dict[TopicPartition, SourceOffset]:
-    """Return one offset per partition: the largest, since a group that commits to both may lag.
-
-    An offset that can't be read may be the largest: then the other store's doesn't count.
+    """Return one offset per partition: the largest.
 
     Args:
         stores: the name of each store, and its offsets and metadata; of equal offsets the first
@@ -269,10 +255,12 @@ def merge_stores(
         errors: the name of each store, and why an offset can't be read (default ()).
     """
     merged: dict[TopicPartition, SourceOffset] = {}
+    # A group that commits to both stores may lag in one.
     for store, offsets in stores:
         for tp, (offset, metadata) in offsets.items():
             if tp not in merged or offset > merged[tp].offset:
                 merged[tp] = SourceOffset(offset, metadata, store)
+    # An offset that can't be read may be the largest, so the other store's doesn't count.
     for store, of_store in errors:
         for tp, error in of_store.items():
             merged[tp] = SourceOffset(-1, "", store, error)

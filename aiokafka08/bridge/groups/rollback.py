@@ -1,11 +1,10 @@
 """Carry groups back: translate their offsets at the target to the source, and commit them there.
 
-For a cut-over that has to be undone. Messages that were written to the target in the meantime
-aren't at the source; an offset of a group that has read such ones is "beyond".
-
-Invariants: a group with members on either side isn't changed. Without `rewind` no offset of the
-source goes back, and without `beyond_copy` none is committed of a group that has read beyond it. No
-message that the group hasn't read at the target is skipped at the source.
+Invariants, for a cut-over that has to be undone:
+- A group with members on either side isn't changed.
+- Without `rewind` no offset of the source goes back, and without `beyond_copy` no offset is
+  committed of a group that has read messages that only the target has ("beyond").
+- No message that the group hasn't read at the target is skipped at the source.
 """
 
 from __future__ import annotations
@@ -31,26 +30,27 @@ from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
+# The decision about an offset:
+# - move: it is committed at the source.
+# - same: the source has it already.
+# - behind: the source is further, and only `rewind` would move it back.
+# - beyond: the group has read messages that only the target has; only `beyond_copy` moves it.
+# - unknown: nothing was copied, so it can't be translated.
+# - refused: the group has members, or the source has something else in the place of its offset.
 RollbackOutcome = Literal["move", "same", "behind", "beyond", "unknown", "refused"]
-"""What becomes of an offset: it is committed at the source; the source has it already; the source
-is further, and only `rewind` would move it back; the group has read messages that only the target
-has, and only `beyond_copy` would leave these behind; nothing was copied, so it can't be translated;
-the group has members, or the source has something else in the place of its offset."""
 
 _NOTHING: Final = SourceOffset(-1, "", "")
 
 
 @dataclass(frozen=True, slots=True)
 class RollbackMove:
-    """What becomes of a group's offset at the target.
-
-    `before` is what it had committed at the source (None: nothing, or it can't be read),
-    `source_offset` what it gets; None if the offset can't be translated.
-    """
+    """The decision about a group's offset at the target."""
 
     group: str
     source: TopicPartition
     target_offset: int
+    # The committed offset at the source; None if there is none, or it can't be read.
+    # The new offset at the source; None if the target's can't be translated.
     before: int | None
     source_offset: int | None
     outcome: RollbackOutcome
@@ -67,13 +67,13 @@ def plan_rollback(
     rewind: bool = False,
     beyond_copy: bool = False,
 ) -> list[RollbackMove]:
-    """Return what becomes of each offset that a group has committed at the target. Pure.
+    """Return the decision about each offset that a group has committed at the target. Pure.
 
     Args:
         group: the group.
-        offsets: what it has committed at the source.
+        offsets: its committed offsets at the source.
         partitions: the copied partitions of the source.
-        at_target: what it has committed at the target.
+        at_target: its committed offsets at the target.
         members: its members, on both sides.
         rewind: True moves an offset back, too (default False).
         beyond_copy: True commits the end of the copy for a group that has read beyond it, too
@@ -85,7 +85,7 @@ def plan_rollback(
         if (at := at_target.get(part.copy)) is None:
             continue
         known = offsets.get(tp, _NOTHING)
-        # What the same store, or another one, has for this partition may not be read.
+        # An unreadable part of this store or of another one may have the partition's offset.
         if (unread := offsets.get(UNREAD)) is not None and unread.store != known.store:
             known = unread
         before = None if known.offset < 0 else known.offset
@@ -115,10 +115,7 @@ def plan_rollback(
 
 
 class Rollback(NamedTuple):
-    """What was decided, and which patterns of `groups.include` match no group of the source.
-
-    `unmatched` is a text, with the names that may be meant; None if each pattern matches one.
-    """
+    """The decisions, and the text about patterns of `groups.include` that match no group."""
 
     moves: list[RollbackMove]
     unmatched: str | None
@@ -127,7 +124,7 @@ class Rollback(NamedTuple):
 async def roll_back(
     config: BridgeConfig, *, execute: bool = True, rewind: bool = False, beyond_copy: bool = False
 ) -> Rollback:
-    """Commit at the source where the groups of the target are; return what was decided.
+    """Commit the groups' offsets at the target at the source; return the decisions.
 
     Each group is committed to the stores of the source in which it has offsets.
 
@@ -135,8 +132,8 @@ async def roll_back(
         config: the file of the bridge.
         execute: False changes nothing (default True).
         rewind: True moves offsets back, too (default False).
-        beyond_copy: True moves groups that have read messages that only the target has, too; these
-            aren't at the source (default False).
+        beyond_copy: True moves groups that have read messages that only the target has, too
+            (default False).
 
     Raises:
         IllegalArgumentError: the groups are in a file.

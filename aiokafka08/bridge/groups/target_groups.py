@@ -17,12 +17,7 @@ _TIMEOUT_S: Final = 30.0
 
 
 class TargetGroups:
-    """The groups of the target, and the topics about them.
-
-    Args:
-        target: the connection.
-        config: the file of the bridge.
-    """
+    """The groups of the target, and the topics about them."""
 
     def __init__(self, target: Target, config: BridgeConfig) -> None:
         self._target, self._config = target, config
@@ -43,7 +38,7 @@ class TargetGroups:
             try:
                 description = await self._target.call(action, future.result)
             except TargetError as error:
-                if "GROUP_ID_NOT_FOUND" not in error.text:  # a group that never was: 4.x
+                if "GROUP_ID_NOT_FOUND" not in error.text:  # 4.x: a group that never existed
                     raise
                 members[group] = []
             else:

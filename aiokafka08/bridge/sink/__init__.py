@@ -1,1 +1,1 @@
-"""Write in transactions: `sink` is the entry, `claims` says who may write, `worker` does it."""
+"""Write in transactions: `sink` is the entry, `claims` keeps out other bridges, `worker` writes."""

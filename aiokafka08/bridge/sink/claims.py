@@ -1,24 +1,10 @@
 """Which start of a bridge owns it, and which transactional ids must be fenced first. Pure.
 
-Each start writes a claim into the state topic of the bridge (one partition, compacted), so that the
-order of the log is the order of the starts:
+`TransactionSink.start` does the steps of a claim. The claims are in the state topic (one partition,
+compacted), so the order of its log is the order of the starts.
 
-1. It reads all claims, and writes its own: its run, and how many transactional ids the bridge has
-   ever had, which is the largest number in any claim or in its own configuration.
-2. It initialises all these ids. That fences every producer of an older start, and ends its open
-   transaction one way or the other.
-3. It reads the claims again. If a claim has more ids, it goes back to 1. If the last claim is of
-   another run, that start is newer, and this one ends.
-4. Only now it reads the positions, and writes.
-
-A process that begins anew after an outage first looks at the claims: if the last one isn't its own,
-it ends, in place of taking the bridge back from a newer start.
-
-Invariant: when a start passes step 3, all producers of the starts whose claim is in front of its
+Invariant: when a start has its claim, all producers of the starts whose claim is in front of its
 own are fenced; and each start whose claim is behind it will initialise all ids of this one.
-
-The partitions are divided among the producers by `producer_of`, which depends on the partition and
-on the number of producers alone; so the claims hold all that a later start has to know.
 """
 
 from __future__ import annotations
@@ -44,12 +30,8 @@ class Claim(NamedTuple):
 
 
 def producer_of(tp: TopicPartition, producers: int) -> int:
-    """Return the number of the producer that writes a partition of the source.
-
-    Args:
-        tp: the partition of the source.
-        producers: how many producers the bridge has.
-    """
+    """Return the number of the producer that writes a partition of the source."""
+    # By the partition and the number of producers alone: a later start knows both from the claims.
     return zlib.crc32(f"{tp.topic}/{tp.partition}".encode()) % producers
 
 
@@ -62,7 +44,7 @@ def state_document(value: bytes) -> dict[str, Any]:
     """Return the JSON object of version 0 in a record of the state topic.
 
     Raises:
-        ValueError: it is something else.
+        ValueError: the value is something else.
     """
     try:
         document = json.loads(value)
@@ -107,11 +89,9 @@ def decode_claims(values: Iterable[tuple[bytes | None, bytes | None]]) -> list[C
 
 
 def next_claim(claims: Iterable[Claim], run: str, producers: int) -> Claim:
-    """Return the claim to write in step 1.
+    """Return the claim of the start `run` with so many producers, behind all `claims` that were
+    read.
 
-    Args:
-        claims: all that were read.
-        run: the id of this start.
-        producers: how many producers it will have.
+    It has the largest number of ids that were ever in use.
     """
     return Claim(run, producers, max([producers, *(claim.ids for claim in claims)]))

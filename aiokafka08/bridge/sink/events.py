@@ -1,4 +1,8 @@
-"""What passes between the event loop and the workers: chunks of records in, events out. Pure."""
+"""The messages between the event loop and the workers: chunks of records in, events out. Pure.
+
+Invariant: all records of an offset are in the same chunk, and a chunk is in one transaction, since
+its end is a position.
+"""
 
 from __future__ import annotations
 
@@ -11,27 +15,25 @@ from aiokafka08.bridge.copy.offset_runs import OffsetRun
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
+# The bytes that a record takes beside its key and value: its objects, or librdkafka's message.
 _RECORD_BYTES: Final = 300
-"""What a record takes beside its key and value: its objects, or librdkafka's message."""
 
 
 class Chunk(NamedTuple):
     """Records of one partition, in order, for one worker.
 
-    Without records it only moves the position: past a hole in the log, or nowhere, in which case
-    the same position is committed again. All records of an offset are in the same chunk, and a
-    chunk in one transaction, since its end is a position.
+    Without records it moves the position past a hole in the log, or commits the same one again.
     """
 
+    # The worker's epoch when the records were read; after an abort older chunks are dropped.
     epoch: int
-    """The worker's epoch when the records were read; after an abort older chunks are dropped."""
     source: TopicPartition
     target: TopicPartition
     records: Sequence[ConsumerRecord[Any, Any]]
+    # The source offset behind the records.
     next_offset: int
-    """The source offset behind the records."""
+    # Bytes of keys and values.
     size: int
-    """Bytes of keys and values."""
 
     @property
     def memory(self) -> int:
@@ -49,8 +51,8 @@ class TransactionCommitted(NamedTuple):
     """A transaction is committed: the target holds its records and its positions."""
 
     worker: int
+    # Source partition → source offset behind the copied records.
     positions: Mapping[TopicPartition, int]
-    """Source partition → source offset behind what is copied."""
     runs: Mapping[TopicPartition, Sequence[OffsetRun]]
     records: int
     size: int
@@ -60,11 +62,11 @@ class TransactionAborted(NamedTuple):
     """A transaction is aborted: its partitions must be read again from their last positions."""
 
     worker: int
+    # The worker's epoch from now on.
     epoch: int
-    """The worker's epoch from now on."""
     reason: str
+    # Whether the abort only follows from a refusal that an event of this worker has named.
     is_known: bool = False
-    """Whether it only follows from a refusal that an event of this worker has named."""
 
 
 class RecordRefused(NamedTuple):
@@ -78,12 +80,10 @@ class RecordRefused(NamedTuple):
 
 
 class WorkerFailed(NamedTuple):
-    """A worker has ended: its transactional id belongs to another producer, or timed out.
-
-    A `BridgeError` is a bug, which another session wouldn't cure.
-    """
+    """A worker has ended: its transactional id belongs to another producer, or timed out."""
 
     worker: int
+    # A `BridgeError` is a bug, which another session wouldn't cure.
     error: KafkaError
 
 
@@ -94,8 +94,8 @@ class HeldRecords:
     """The last records of a partition that were read: the next read may bring more of their offset.
 
     Attributes:
-        memory: the bytes that they take in the process, about.
-        records: in order.
+        memory: About how many bytes they take in the process.
+        records: In order.
     """
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class HeldRecords:
 
 
 def shared_offset(offset: int, limit_bytes: int) -> str:
-    """Say that the records of an offset take more than `copy.buffer_bytes`."""
+    """Return the error text of an offset whose records take more than `copy.buffer_bytes`."""
     return (
         f"the messages that share offset {offset} take more than copy.buffer_bytes={limit_bytes}, "
         "and they are copied in one transaction. Raise copy.buffer_bytes"
@@ -128,13 +128,9 @@ def shared_offset(offset: int, limit_bytes: int) -> str:
 def split_between_offsets(
     records: Sequence[ConsumerRecord[Any, Any]], count: int
 ) -> Iterator[Sequence[ConsumerRecord[Any, Any]]]:
-    """Yield records in parts of so many, or more: no two parts have records of the same offset.
+    """Yield records in parts of `count`, or more if records share the offset at the cut.
 
-    So each part ends at a position: a transaction may end behind it.
-
-    Args:
-        records: of one partition, in order.
-        count: the usual size of a part.
+    So each part ends at a position, and a transaction may end behind it.
     """
     start = 0
     while start < len(records):

@@ -1,4 +1,7 @@
-"""`produce_records`: pass the records of a chunk to librdkafka, by confluent-kafka's `produce`."""
+"""`produce_records`: pass the records of a chunk to librdkafka, by confluent-kafka's `produce`.
+
+Invariant: the index that it returns is that of the first record that librdkafka didn't take.
+"""
 
 from __future__ import annotations
 
@@ -56,4 +59,5 @@ def produce_records(
         code = confluent.KafkaError._QUEUE_FULL
     else:
         return None
+    # `map` takes a timestamp before each call, so the number of those left shows which call failed.
     return len(records) - length_hint(timestamps) - 1, code

@@ -1,12 +1,12 @@
-"""`RefusalSearch`: find the record that the target refuses, from one attempt to the next. Pure.
-
-A broker refuses a whole batch, and librdkafka doesn't say which of its records was meant. So the
-transaction is aborted and repeated: first with a callback for each record, which shows the batch;
-then with the records of this batch in pieces of a 64th, each sent before the next one is queued;
-and so on until a piece is one record. For a batch of 10,000 records that makes five attempts.
+"""`RefusalSearch`: find the record that the target refuses, over several attempts. Pure.
 
 Invariant: a record is named only if it was refused alone.
 """
+
+# A broker refuses a whole batch, and librdkafka doesn't say which of its records was meant. So the
+# transaction is aborted and repeated: first with a callback for each record, which shows the batch;
+# then with the records of this batch in pieces, each sent before the next one is queued; and so on
+# until a piece is one record.
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from aiokafka08.structs import TopicPartition
 
 _PIECES: Final = 64
+# librdkafka's error for records that were sent behind a refused batch, and for the next attempt.
 _SKIPPED: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
-"""What librdkafka says of what it sent behind a refused batch, and of the next attempt."""
 
 
 class RefusedOffset(NamedTuple):
@@ -40,35 +40,32 @@ class _Suspects(NamedTuple):
 
 
 class RefusalSearch:
-    """What the target has refused of the records of one producer."""
+    """The refusals of records of one producer."""
 
     def __init__(self) -> None:
         self._noted: list[RefusedOffset] = []
         self._alone: RefusedOffset | None = None
         self._suspects: _Suspects | None = None
+        # The refusal that the last attempt was aborted for; None for another reason, or behind a
+        # commit.
         self._last: RefusedOffset | None = None
-        """What the last attempt was aborted for; None for another reason, or behind a commit."""
+        # The partition that `explain` has named, until a commit without suspects.
         self._named: TopicPartition | None = None
-        """The partition that `explain` has named, until a commit without suspects."""
 
     def note(self, refused: RefusedOffset, *, alone: bool = False) -> None:
-        """Take down that a record was refused.
-
-        Args:
-            refused: the record.
-            alone: True if no other record can be meant (default False).
-        """
+        """Note that a record was refused; `alone` is True if no other record can be meant."""
         if alone:
             self._alone = self._alone or refused
         elif not self._noted or self._noted[0].source == refused.source:
-            self._noted.append(refused)  # another partition's is found later
+            # A refusal in another partition is found by a later attempt.
+            self._noted.append(refused)
 
     def pieces(self, tp: TopicPartition, offsets: Sequence[int]) -> list[slice]:
-        """Return in which pieces to send records; nothing if it doesn't matter.
+        """Return the slices of records to send one by one; [] if they can go at once.
 
         Args:
             tp: the partition of the source.
-            offsets: of the records, rising.
+            offsets: the records' offsets, rising.
         """
         if self._suspects is None or self._suspects.source != tp:
             return []
@@ -80,15 +77,15 @@ class RefusalSearch:
         return [slice(a, b) for a, b in pairwise(cuts)]
 
     def explain(self, reason: str) -> tuple[str, bool]:
-        """Return why an attempt was aborted, and whether that only follows from what is known.
-
-        The reason of librdkafka may be a consequence: it says "skipped sequence numbers" of what
-        was sent behind a refused batch, and of the attempt after that.
+        """Return why an attempt was aborted, and whether that only follows from a known refusal.
 
         Args:
-            reason: what librdkafka says, from the name of the error on.
+            reason: librdkafka's text, from the name of the error on.
         """
         noted = self._alone or next(iter(self._noted), None)
+        # librdkafka's reason may be a consequence: "skipped sequence numbers" of records behind a
+        # refused
+        # batch, and of the attempt after that.
         is_skipped = reason.startswith(_SKIPPED)
         cause = noted or (self._last if is_skipped else None)
         self._last = noted
@@ -107,8 +104,7 @@ class RefusalSearch:
     def end_attempt(self, *, every: bool) -> RefusedOffset | None:
         """Return the record that the aborted transaction was refused for, if it is known by now.
 
-        Args:
-            every: whether each record had a callback, so that `note` was told of all.
+        `every` says whether each record had a callback, so that `note` has got all refusals.
         """
         noted, alone = sorted(self._noted, key=lambda refused: refused.offset), self._alone
         self._noted, self._alone = [], None
@@ -122,11 +118,7 @@ class RefusalSearch:
         return alone
 
     def is_on(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Return whether there are suspects behind what was committed.
-
-        Args:
-            positions: of a commit, by partition of the source.
-        """
+        """Return whether there are suspects behind the positions of a commit."""
         known = self._suspects
         if known is not None and positions.get(known.source, 0) > known.last:
             self._suspects = None  # the target takes them now

@@ -1,11 +1,9 @@
 """`TransactionSink`: the workers that write in transactions.
 
-`start()` claims the bridge as `claims` describes; only after it may positions be read.
-`next_event()` returns what the workers report. `check_owner()` tells a fenced worker from one that
-has failed.
-
-Invariant: the chunks that wait for a worker have at most `buffer_bytes` and one chunk more, if the
-caller waits for room. No call blocks the event loop.
+Invariants:
+- `start()` claims the bridge (`claims`); only after it may positions be read.
+- The chunks that wait for a worker have at most `buffer_bytes` and one chunk more, if the caller
+  waits for room. No call blocks the event loop.
 """
 
 from __future__ import annotations
@@ -37,48 +35,45 @@ from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
+# The largest batch, before it is compressed: below the default of `max.message.bytes`.
 BATCH_BYTES: Final = 1_000_000
-"""The largest batch, before it is compressed: below the default of `max.message.bytes`."""
 _CLOSE_S: Final = 0.5
+# A call counts as hung when it has taken so much longer than librdkafka's timeout for it.
 _HANG_S: Final = 5.0
-"""How much longer a call may take than librdkafka was told, until it counts as hung."""
+# When the broker that librdkafka 2.16 remembers as the coordinator has left, a call that adds
+# positions ignores its timeout, until a connection opens or closes and the memory is older than
+# `metadata.max.age.ms` (librdkafka #5456, #5511). With its defaults that takes over a minute.
 _FIND_COORDINATOR: Final = {
     "topic.metadata.refresh.interval.ms": 2000,
     "metadata.max.age.ms": 6000,
     "connections.max.idle.ms": 8000,
 }
-"""When the broker that librdkafka 2.16 remembers as the coordinator has left, a call that adds
-positions ignores its timeout, until a connection opens or closes and what it remembers is older
-than `metadata.max.age.ms` (librdkafka #5456, #5511). With its defaults that took 76 to 81 s."""
 
 
 @dataclass(slots=True)
 class BridgeRun:
-    """A start of the bridge's process.
+    """A start of the bridge's process."""
 
-    Attributes:
-        id: Random.
-        has_claimed: Whether its claim is in the state topic.
-        is_first: Whether no other start has left a claim.
-        has_begun: Whether a session has found where its partitions begin, so it may have written.
-        begun: Partitions of the source that began without a position, of which records were put,
-            and that have no committed position yet: what their copies have may be this process's.
-        has_warned: Whether the log says what the copy doesn't have of the source.
-        logged: The texts that `log_once` has logged.
-        identities_unknown: The reasons in the log why it isn't known which topics were created
-            again; empty once it is known.
-        first_ends: Where partitions of the source begin that began at their ends. A later session
-            begins there, too, if that wasn't committed.
-    """
-
+    # Random.
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    # Whether its claim is in the state topic.
     has_claimed: bool = False
+    # Whether no other start has left a claim.
     is_first: bool = True
+    # Whether a session has found where its partitions begin, so it may have written.
     has_begun: bool = False
+    # Partitions of the source that began without a position, of which records were put, and that
+    # have no
+    # committed position yet: their copies may have records of this process.
     begun: set[TopicPartition] = field(default_factory=set)
+    # Whether the log has named the parts of the source's messages that the copy leaves out.
     has_warned: bool = False
     logged: set[str] = field(default_factory=set)
+    # The logged reasons why it isn't known which topics were created again; empty once it is known.
     identities_unknown: set[str] = field(default_factory=set)
+    # Where partitions begin that began at the end of their log. A later session begins there, too,
+    # if
+    # that wasn't committed.
     first_ends: dict[TopicPartition, int] = field(default_factory=dict)
 
     def log_once(self, client_id: str, text: str) -> None:
@@ -89,12 +84,7 @@ class BridgeRun:
 
 
 def check_claims(config: BridgeConfig, claims: Sequence[Claim], run: str) -> None:
-    """Verify that a run has the last claim.
-
-    Args:
-        config: the file of the bridge.
-        claims: all that the state topic has, in its order.
-        run: the id of the run.
+    """Verify that `run` has the last of the claims, which are in the order of the state topic.
 
     Raises:
         BridgeFencedError: a newer start has claimed the bridge.
@@ -125,15 +115,10 @@ async def read_claims(config: BridgeConfig, target: Target) -> list[Claim]:
 def worker_settings(
     config: BridgeConfig, target: Target, number: int, batch_bytes: int
 ) -> WorkerSettings:
-    """Return the settings of a producer.
-
-    Args:
-        config: the file of the bridge.
-        target: the connection, whose settings the producer shares.
-        number: the producer's, from 0 on.
-        batch_bytes: the largest batch that all target topics take.
+    """Return the settings of producer `number`; `batch_bytes` is a batch that all target topics
+    take.
     """
-    # When the target aborts a transaction itself; brokers allow up to 15 minutes.
+    # The target aborts the transaction itself after this time; brokers allow up to 15 minutes.
     timeout_ms = min(max(60_000, round(config.copy.transaction_s * 2000)), 900_000)
     producer = {
         **_FIND_COORDINATOR,
@@ -156,10 +141,7 @@ def worker_settings(
 async def initialise(target: Target, worker: TransactionWorker, action: str) -> None:
     """Fence older producers of a worker's transactional id, and end their transaction.
 
-    Args:
-        target: the connection.
-        worker: the producer.
-        action: the call in words, for errors.
+    `action` is the call in words, for errors.
 
     Raises:
         TargetUnavailableError: also if the call of librdkafka doesn't return.
@@ -185,7 +167,7 @@ class TransactionSink:
 
     Args:
         config: the file of the bridge.
-        target: a connection for what isn't a transaction.
+        target: a connection for calls outside of transactions.
         run: this start; the same one for all sinks of a process.
         workers: producers that exist already.
         new_worker: makes a producer, as `TransactionWorker` does.
@@ -228,14 +210,20 @@ class TransactionSink:
             # A claim whose write timed out may have arrived.
             self._run.has_claimed |= any(claim.run == self._run.id for claim in claims)
             if self._run.has_claimed:
-                self._check(claims)  # don't take the bridge back from a newer start
+                # A session after an outage doesn't take the bridge back from a newer start.
+                self._check(claims)
             older = [claim.run for claim in claims if claim.run != self._run.id]
             is_new = not self._run.has_claimed
+            # Step 1: write the own claim, with all ids that were ever in use.
             claim = next_claim(claims, self._run.id, self._config.copy.producers)
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
             self._run.has_claimed = True
+            # Step 2: initialise all these ids. That fences each producer of an older start, and
+            # ends its open
+            # transaction one way or the other.
             await self._initialise(initialised, claim.ids, batch_bytes)
             initialised = claim.ids
+            # Step 3: read the claims again. If the last one is of another run, that start is newer.
             claims = await self._claims()
             self._check(claims)
             if is_new and older:
@@ -243,6 +231,7 @@ class TransactionSink:
                     "%s: took the bridge over from its last start (run %s): if that still runs, it "
                     "ends with exit code 3", self._config.client_id, older[-1],
                 )  # fmt: skip
+            # A claim that came in between may have more ids: do all steps again.
             if all(claim.ids <= initialised for claim in claims):
                 break
         producers = self._config.copy.producers
@@ -270,7 +259,7 @@ class TransactionSink:
         return self._waiting_bytes < self._config.copy.buffer_bytes
 
     async def wait_room(self) -> None:
-        """Wait until there is room, or a worker has something to report."""
+        """Wait until there is room, or a worker reports an event."""
         if not self.has_room and self.failure is None:
             self._changed.clear()
             await self._changed.wait()
@@ -308,11 +297,7 @@ class TransactionSink:
                 await self._call_claimed(action, partial(worker.begin_anew, copies, keys))
 
     def run_workers(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
-        """Start the threads.
-
-        Args:
-            run_logs: by partition of the source, what the offsets topic has.
-        """
+        """Start the threads; `run_logs` has the stored runs by partition of the source."""
         for number, worker in enumerate(self._workers):
             worker.start({tp: log for tp, log in run_logs.items() if self.worker_of(tp) == number})
 
@@ -326,7 +311,7 @@ class TransactionSink:
         self._workers[self.worker_of(chunk.source)].put(chunk)
 
     async def stop(self, timeout_s: float) -> None:
-        """Let the workers commit what they have begun, and end; give up after `timeout_s`.
+        """Let the workers commit their open transactions and end; give up after `timeout_s`.
 
         A worker that doesn't end reports a failure.
         """
@@ -342,7 +327,7 @@ class TransactionSink:
                 self.report(WorkerFailed(number, error))
 
     async def close(self) -> None:
-        """Release what librdkafka holds of the workers whose threads were never started."""
+        """Release librdkafka's objects of the workers whose threads were never started."""
         workers, self._workers = self._workers, []
         for worker in workers:
             if worker.is_running:
@@ -390,7 +375,7 @@ class TransactionSink:
         check_claims(self._config, claims, self._run.id)
 
     def report(self, event: SinkEvent) -> None:
-        """Take an event of a worker, in the event loop."""
+        """Add an event of a worker, in the event loop."""
         if isinstance(event, ChunkTaken):
             self._waiting_bytes -= event.size
         else:

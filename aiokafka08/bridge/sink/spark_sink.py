@@ -1,7 +1,7 @@
 """`register_sink`, `save`: write a DataFrame with `spark_task`, by a Python data source of Spark.
 
-Spark pickles the class of a data source for its tasks, so each part has a class of its own, with
-the part as an attribute. (`mapInArrow` would need pandas.)
+Invariant: each part has a class of its own, with the part as an attribute, since Spark pickles the
+class of a data source for its tasks.
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from aiokafka08.bridge.sink.spark_task import SparkPart, write_part
 
 
 def register_sink(spark: SparkSession, part: SparkPart) -> str:
-    """Register the format that writes a part, and return its name; a later part replaces it.
-
-    Args:
-        spark: the session.
-        part: what the rows will be.
-    """
+    """Register the format that writes a part, and return its name; a later part replaces it."""
     # Two bridges may copy in one session at the same time.
     name = f"aiokafka08_bridge_{part.run}_{part.producer}"
     attributes = {"part": part, "name": classmethod(lambda cls: name)}
@@ -58,7 +53,7 @@ class BridgeDataSource(DataSource):
 
 
 class BridgeRowWriter(DataSourceArrowWriter):
-    """Writes the rows of a task; the transactions of the target commit them, not Spark."""
+    """Writes the rows of a task. Spark commits nothing: the transactions of the target do."""
 
     def __init__(self, part: SparkPart) -> None:
         self._part = part

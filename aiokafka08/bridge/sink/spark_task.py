@@ -1,12 +1,7 @@
 """`write_part`: write the rows of a Spark task in the transactions of one producer of a bridge.
 
-Spark may run a task again, or a second time beside the first. Each attempt does what a start of the
-bridge does for this one producer (`sink.claims`):
-
-1. It verifies that the driver's claim is the last one.
-2. It initialises the transactional id, which fences older attempts and ends their transactions.
-3. It verifies the claim again, and reads the positions and the runs of offsets.
-4. It passes over rows in front of the positions, and writes the others.
+Spark may run a task again, or a second time beside the first. Each attempt claims this one producer
+as a start of the bridge does (`sink.claims`).
 
 Invariant: the positions of a part are at the ends of its ranges, or the task fails.
 """
@@ -48,8 +43,8 @@ from aiokafka08.bridge.sink.worker import TransactionWorker
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
+# How long the last transaction of a task may take.
 _COMMIT_S: Final = 120.0
-"""How long the last transaction of a task may take."""
 _CHUNK_RECORDS: Final = 5000
 
 
@@ -64,15 +59,14 @@ class RangeToCopy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SparkPart:
-    """What one task writes.
-
-    `run` is the id of the driver's claim, `producer` the number of the transactional id,
-    `batch_bytes` the largest batch that all target topics take.
-    """
+    """The rows that one task writes."""
 
     config: BridgeConfig
+    # The id of the driver's claim.
+    # The number of the transactional id.
     run: str
     producer: int
+    # The largest batch that all target topics take.
     batch_bytes: int
     ranges: tuple[RangeToCopy, ...]
 
@@ -88,7 +82,7 @@ def write_part(part: SparkPart, batches: Iterator[Any]) -> None:
     Raises:
         BridgeFencedError: a newer start has claimed the bridge.
         BridgeError: a row can't be copied.
-        TargetError: the transaction failed; another attempt goes on.
+        TargetError: the transaction failed; another attempt continues behind the committed rows.
     """
     writer = PartWriter(part)
     try:
@@ -100,11 +94,7 @@ def write_part(part: SparkPart, batches: Iterator[Any]) -> None:
 
 
 class PartWriter:
-    """The producer of a part, between two threads: this one and the worker's.
-
-    Args:
-        part: what to write.
-    """
+    """The producer of a part, used by two threads: this one and the worker's."""
 
     def __init__(self, part: SparkPart) -> None:
         self._part = part
@@ -114,8 +104,8 @@ class PartWriter:
         settings = worker_settings(part.config, target, part.producer, part.batch_bytes)
         self._worker = TransactionWorker(settings, self._events.put)
         self._waiting_bytes = 0
+        # The positions as far as this thread knows.
         self._committed: dict[TopicPartition, int] = {}
-        """The positions as far as this thread knows."""
         try:
             logs = asyncio.run(self._begin(target))
         except BaseException:
@@ -129,6 +119,9 @@ class PartWriter:
     async def _begin(self, target: Target) -> dict[TopicPartition, RunLog]:
         config = self._part.config
         try:
+            # Checked before, so that this attempt fences no newer start, and after, since one may
+            # have come in
+            # between.
             check_claims(config, await read_claims(config, target), self._part.run)
             await initialise(target, self._worker, "initialise a producer")
             check_claims(config, await read_claims(config, target), self._part.run)
@@ -191,6 +184,7 @@ class PartWriter:
     ) -> None:
         size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
         limit = self._part.config.copy.buffer_bytes
+        # Events are applied before each chunk: a failed transaction ends the task at once.
         while not self._events.empty() or self._waiting_bytes >= limit:
             self._apply(self._events.get())
         chunk = Chunk(0, tp, self._ranges[tp].copy, records, next_offset, size)
@@ -226,12 +220,12 @@ class PartWriter:
             )
 
     def close(self) -> None:
-        """End the worker; what it was given is committed only if the target responds at once."""
+        """End the worker; its rows are committed only if the target responds at once."""
         self._worker.request_stop(0.0)
         self._worker.join(5.0)
 
     def _uncommitted(self) -> str:
-        """Return what was passed on and isn't committed, in words."""
+        """Return the uncommitted rows, in words."""
         return ", ".join(
             f"topic {tp.topic!r}, partition {tp.partition}, offsets {self._committed[tp]} to "
             f"{end - 1}"

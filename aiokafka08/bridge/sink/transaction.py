@@ -1,8 +1,6 @@
-"""`OpenTransaction`: what a transaction has taken, and which offsets it got. Pure.
+"""`OpenTransaction`: the chunks of a transaction, and the offsets that they got. Pure.
 
-Invariant: `runs()` returns only what was acknowledged. The first and the last record of each chunk
-have a callback. If the offsets between them don't fit, somebody else writes to the partition, and
-`runs()` asks for a callback of each record, by returning None.
+Invariant: `runs()` returns only acknowledged offsets; None asks for a callback of each record.
 """
 
 from __future__ import annotations
@@ -18,8 +16,8 @@ from aiokafka08.bridge.copy.offset_runs import OffsetRun, runs_of, runs_of_trans
 from aiokafka08.bridge.sink.events import Chunk
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
+# A backlog has ended when no chunk comes for this time.
 QUIET_S: Final = 0.1
-"""How long no chunk comes at the end of a backlog."""
 
 
 @dataclass(slots=True)
@@ -39,6 +37,9 @@ class SentChunk:
         known, last = self.acknowledged, len(self.offsets) - 1
         if 0 not in known or last not in known:
             raise ValueError(f"{self.source}: offsets of a chunk weren't acknowledged")
+        # The first and the last record have a callback. Their offsets fit unless another producer
+        # writes to
+        # the partition.
         if known[last] - known[0] == last:
             return self._contiguous(0, last + 1, known[0])
         if len(known) <= last:
@@ -57,25 +58,24 @@ class SentChunk:
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """A transaction that takes chunks.
+    """A transaction that takes chunks."""
 
-    `began_at` is on the worker's clock. `unacknowledged` is the memory of the chunks whose last
-    record has no delivery report yet. `every` is whether each record has a callback.
-    `follows_full` is whether the one before it was full: this one may be the last of a backlog.
-    """
-
+    # On the worker's clock.
+    # Whether each record has a callback.
     began_at: float
     every: bool = False
+    # Whether the transaction before it was full: this one may be the last of a backlog.
     follows_full: bool = False
     records: int = 0
     size: int = 0
+    # The memory of the chunks whose last record has no delivery report yet.
     unacknowledged: int = 0
     positions: dict[TopicPartition, int] = field(default_factory=dict)
     targets: dict[TopicPartition, TopicPartition] = field(default_factory=dict)
     sent: list[SentChunk] = field(default_factory=list)
 
     def add(self, chunk: Chunk) -> SentChunk | None:
-        """Account for a chunk; return what collects its acknowledgements, if it has records."""
+        """Add a chunk; return the collector of its acknowledgements, if it has records."""
         self.positions[chunk.source] = chunk.next_offset
         self.targets[chunk.source] = chunk.target
         self.size += chunk.size
@@ -91,12 +91,13 @@ class OpenTransaction:
         return self.records >= limits.transaction_records or self.size >= limits.transaction_bytes
 
     def wait_s(self, limits: CopyConfig, now: float) -> float:
-        """Return how long to wait for the next chunk; 0 or less if it is old enough.
-
-        What follows a full transaction ends when no chunk comes for `QUIET_S`, as at the end of a
-        backlog. Other transactions wait until `transaction_s`, so that there are few of them.
+        """Return how long to wait for the next chunk; 0 or less if the transaction is old
+        enough.
         """
         left_s = self.began_at + limits.transaction_s - now
+        # The end of a backlog is committed soon. Other transactions wait for `transaction_s`, so
+        # that there
+        # are few of them.
         return min(left_s, QUIET_S) if self.follows_full else left_s
 
     def runs(self) -> dict[TopicPartition, list[OffsetRun]] | None:
@@ -120,12 +121,10 @@ DeliveryReport = Callable[[Any, Any], None]
 def callbacks_of(
     count: int, callback: Callable[[int], DeliveryReport], *, every: bool
 ) -> list[DeliveryReport | None]:
-    """Return the delivery callback of each record of a chunk; None for those without.
+    """Return the delivery callback of each of `count` records, made by index; None for those
+    without.
 
-    Args:
-        count: how many records the chunk has, at least 1.
-        callback: makes the callback of a record by its index.
-        every: True gives each record a callback, False the first and the last one.
+    The first and the last record have one, with `every` all records.
     """
     if every:
         return [callback(index) for index in range(count)]
@@ -136,12 +135,8 @@ def callbacks_of(
 
 
 def timestamps_of(records: Sequence[ConsumerRecord[Any, Any]], *, keep: bool) -> list[int]:
-    """Return the timestamps to produce with; 0 is none to librdkafka.
-
-    Args:
-        records: of a chunk. Those of format 0 have no timestamps, and some have a negative one.
-        keep: False gives no record a timestamp.
-    """
+    """Return the timestamps to produce with; 0 is none to librdkafka. `keep` False gives none."""
     if not keep:
         return [0] * len(records)
+    # Records of format 0 have no timestamp, and some have a negative one.
     return [stamp if (stamp := record.timestamp) and stamp > 0 else 0 for record in records]

@@ -1,17 +1,13 @@
 """`TransactionWorker`: one transactional producer, in a thread of its own.
 
-librdkafka's calls block, so the event loop puts chunks into a queue, and the worker reports events.
-A transaction begins with the first chunk, and ends when it is large or old enough, or at the end
-of a backlog (`OpenTransaction`): then the records are flushed, the runs of offsets that their
-acknowledgements give are written to the offsets topic, the positions are added, and all that is
-committed at once. So there is no state but the target's.
+Each transaction has records, the runs of their offsets and the positions, so the target has all
+state.
 
 Invariants:
 - The chunks of a partition are written in the order in which they were put.
 - After an abort the worker's epoch is higher, and it drops chunks with a lower one: the caller
   reads again from the last committed positions.
-- librdkafka's queue has no limit of its own. The worker takes no chunk while `buffer_bytes` wait
-  for the target's acknowledgement, so the queue has at most one chunk more.
+- At most `buffer_bytes` and one chunk more wait for the target's acknowledgement.
 """
 
 from __future__ import annotations
@@ -59,15 +55,15 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
+# How long one call of librdkafka may block: between two calls the worker checks for a stop.
 _CALL_S: Final = 1.0
-"""How long one call of librdkafka may block."""
 INITIALISE_S: Final = 30.0
+# How long the callbacks of purged messages may take.
 _PURGE_S: Final = 10.0
-"""How long the callbacks of purged messages may take."""
 _POLL_S: Final = 0.05
 _RETRY_S: Final = 0.2
+# After so long without an acknowledgement librdkafka is asked for the reason.
 _STUCK_S: Final = 1.0
-"""How long no acknowledgement may come before librdkafka is asked for the reason."""
 _FENCED_NAMES: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _REFUSED_NAMES: Final = frozenset(
     {
@@ -82,17 +78,17 @@ class _Abort(Exception):
 
 
 class _Stopped(Exception):
-    """`stop()` was called, and its deadline has passed."""
+    """`request_stop()` was called, and its deadline has passed."""
 
 
 class _Stuck:
-    """Tells when no message was acknowledged for `_STUCK_S`, and again after as long."""
+    """Detects that no message was acknowledged for `_STUCK_S`, again and again."""
 
     def __init__(self) -> None:
         self._left, self._since = -1, 0.0
 
     def is_stuck(self, left: int) -> bool:
-        """Return whether it is time to look; `left` messages wait for their acknowledgement."""
+        """Return whether to look for the reason; `left` messages wait for their acknowledgement."""
         now = time.monotonic()
         is_stuck = left == self._left and now - self._since >= _STUCK_S
         if is_stuck or left != self._left:
@@ -102,7 +98,7 @@ class _Stuck:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """What a worker needs to know: its place, librdkafka's settings, and the bridge's topics."""
+    """The place of a worker, librdkafka's settings, and the bridge's topics."""
 
     number: int
     client_id: str
@@ -129,14 +125,15 @@ class TransactionWorker:
         self._epoch = 0
         self._open: OpenTransaction | None = None
         self._run_logs: dict[TopicPartition, RunLog] = {}
+        # Whether the next transaction needs a callback for each record.
         self._acknowledge_all = False
+        # Whether the last committed transaction was full.
         self._was_full = False
-        """Whether the last committed transaction was full."""
         self._transaction_timeout_s = int(settings.producer["transaction.timeout.ms"]) / 1000
         self._refusals = RefusalSearch()
         self._watch: TargetWatch | None = settings.producer.get("error_cb")
+        # How often the target had refused the user at the last commit.
         self._denials = 0
-        """How often the target had refused the user at the last commit."""
         self._stop_at: float | None = None
         self._thread: threading.Thread | None = None
         self._producer = self._confluent.Producer(
@@ -146,6 +143,7 @@ class TransactionWorker:
                 **settings.producer,
                 "transactional.id": settings.transactional_id,
                 "enable.idempotence": True,
+                # The worker limits the queue itself, in `_take`.
                 "queue.buffering.max.messages": 0,
                 "queue.buffering.max.kbytes": 2_097_151,
             }
@@ -157,7 +155,7 @@ class TransactionWorker:
                 "enable.auto.commit": False,
             }
         )
-        # Kept, it would collect log lines for ever: nobody polls it.
+        # The metadata is enough. A consumer that isn't polled would collect log lines for ever.
         self._group = consumer.consumer_group_metadata()
         consumer.close()
 
@@ -177,7 +175,8 @@ class TransactionWorker:
         """Fence older producers of this transactional id, and end their transaction; blocks.
 
         Raises:
-            KafkaException: it failed; `target.target_error` tells whether it may work later.
+            KafkaException: it failed; `target_cluster.target_error` returns whether it may work
+                later.
         """
         self._producer.init_transactions(INITIALISE_S)
 
@@ -189,7 +188,8 @@ class TransactionWorker:
             stale: the keys to remove from the offsets topic.
 
         Raises:
-            KafkaException: it failed; `target.target_error` tells whether it may work later.
+            KafkaException: it failed; `target_cluster.target_error` returns whether it may work
+                later.
         """
         self._producer.begin_transaction()
         for key in stale:
@@ -199,11 +199,7 @@ class TransactionWorker:
         self._producer.commit_transaction(INITIALISE_S)
 
     def start(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
-        """Start the thread.
-
-        Args:
-            run_logs: what the offsets topic has of the partitions that this worker will write.
-        """
+        """Start the thread; `run_logs` has the stored runs of the partitions that it will write."""
         self._run_logs = dict(run_logs)
         name = f"aiokafka08-bridge-sink-{self._settings.number}"
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -241,10 +237,8 @@ class TransactionWorker:
         return self._thread is not None and self._thread.is_alive()
 
     def close(self) -> None:
-        """Release librdkafka's handles; blocks. The thread does it at its end, if it ever began.
-
-        The callback of a message keeps this worker, and so the producer, until it is called.
-        """
+        """Release librdkafka's handles; blocks. The thread does it at its end, if it ever began."""
+        # The callback of a message keeps this worker, and so the producer, until it is called.
         self._producer.purge()
         deadline = time.monotonic() + _PURGE_S
         while len(self._producer) and time.monotonic() < deadline:
@@ -261,7 +255,7 @@ class TransactionWorker:
             self._failed(TargetError("stopped before the last transaction was committed"))
         except self._confluent.KafkaException as error:
             with contextlib.suppress(self._confluent.KafkaException):
-                self._producer.poll(0)  # a refusal of the user waits for it
+                self._producer.poll(0)  # calls `error_cb` if the target has refused the user
             self._failed(target_error(f"producer {self._settings.transactional_id}", error))
         except Exception as error:
             _log.exception("%s: the sink has a bug", self._settings.client_id)
@@ -271,7 +265,7 @@ class TransactionWorker:
             self.close()
 
     def _failed(self, error: KafkaError) -> None:
-        # To librdkafka a refusal passes, and calls end with their timeouts.
+        # librdkafka retries after a refusal of the user, and its calls end with their timeouts.
         if self._watch is not None and isinstance(error, TargetError):
             error = self._watch.error_since(self._denials) or error
         self._report(WorkerFailed(self._settings.number, error))
@@ -295,10 +289,10 @@ class TransactionWorker:
             if reason is not None:
                 self._abort(reason)
                 if self._stop_at is not None:
-                    return  # what waits is of an older epoch
+                    return  # the queued chunks are of an older epoch
 
     def _next_chunk(self) -> tuple[bool, Chunk | None]:
-        """Return whether to stop, and the next chunk; None if the transaction is over."""
+        """Return whether to stop, and the next chunk; None if the transaction is to end."""
         while True:
             timeout = None
             if self._open is not None:
@@ -329,6 +323,7 @@ class TransactionWorker:
             self._report(ChunkTaken(chunk.memory))
         self._producer.poll(0)
         stuck = _Stuck()
+        # Poll for acknowledgements until there is room: librdkafka's queue has no limit of its own.
         while self._open.unacknowledged >= self._settings.copy.buffer_bytes:
             self._producer.poll(_POLL_S)
             self._check_stop()
@@ -344,9 +339,10 @@ class TransactionWorker:
                 if index == last:
                     transaction.unacknowledged -= chunk.memory
                 if error is None:
-                    # Unknown for a batch whose response was lost and that was stored before.
+                    # Unknown for a batch that was stored before, but whose response was lost.
                     if (offset := message.offset()) is not None:
                         sent.acknowledged[index] = offset
+                # An abort follows; `RefusalSearch` finds the record over several attempts.
                 elif error.name() in _REFUSED_NAMES:
                     self._refusals.note(refused(index, error))
 
@@ -361,6 +357,7 @@ class TransactionWorker:
         callbacks = callbacks_of(count, callback, every=transaction.every)
         pieces = self._refusals.pieces(chunk.source, sent.offsets)
         for piece in pieces or [slice(0, count)]:
+            # Each piece is sent alone, so that the refused piece is known.
             if pieces:
                 self._flush()
                 self._check_open()
@@ -379,7 +376,9 @@ class TransactionWorker:
     def _pass_on(
         self, chunk: Chunk, piece: slice, callbacks: list[DeliveryReport | None]
     ) -> tuple[int, Any] | None:
-        """Pass records to librdkafka; return the index of one that it doesn't take, and why."""
+        """Pass records to librdkafka; return the index of the first that it refuses, and the
+        error.
+        """
         keep = self._settings.copy.timestamps == "keep"
         records = chunk.records[piece]
         failed = produce_records(self._producer, *chunk.target, records, keep, callbacks)
@@ -391,6 +390,9 @@ class TransactionWorker:
     # --- the end of a transaction -----------------------------------------------------------------
 
     def _commit(self, transaction: OpenTransaction) -> None:
+        # In this order: acknowledgements give the offsets of the runs, and the commit makes
+        # records, runs
+        # and positions visible at once.
         self._flush()
         failed = "another producer writes to a target topic: each record's offset is needed"
         try:
@@ -411,6 +413,7 @@ class TransactionWorker:
             raise refused
         self._send_positions(transaction)
         self._call(lambda: self._producer.commit_transaction(_CALL_S))
+        # Only now: a failure before this point leaves the transaction open for `_abort`.
         self._open = None
         if self._watch is not None:
             self._denials = self._watch.refusals
@@ -458,7 +461,7 @@ class TransactionWorker:
         self._call(lambda: send(positions, self._group, _CALL_S))
 
     def _abort(self, reason: str) -> None:
-        """Abort the transaction, drop what was read for it, and say so."""
+        """Abort the transaction, raise the epoch, and report the abort or the refused record."""
         self._call(lambda: self._producer.abort_transaction(_CALL_S))
         reason, is_known = self._refusals.explain(reason)
         refused = self._refusals.end_attempt(every=self._open is not None and self._open.every)
@@ -473,14 +476,15 @@ class TransactionWorker:
     def _call(self, call: Callable[[], T]) -> T:
         """Call librdkafka until it neither times out nor asks to try again.
 
-        That may take long: `send_offsets_to_transaction` of librdkafka 2.16 ignores its timeout
-        while it doesn't know the coordinator (#5456). So the worker fails once the target has ended
-        the transaction itself. Only a new producer finds out how.
-
         Raises:
             _Abort: the transaction must be aborted.
-            KafkaException: the producer can't go on.
+            KafkaException: the producer can't continue.
         """
+        # A call may take long: `send_offsets_to_transaction` of librdkafka 2.16 ignores its timeout
+        # while it
+        # doesn't know the coordinator (#5456). So the worker fails once the target has ended the
+        # transaction
+        # itself. Only a new producer learns how it ended.
         limit_s = self._transaction_timeout_s
         name = self._settings.transactional_id
         hang = TargetUnavailableError(f"producer {name}: no result of a call for {limit_s:.0f} s")
@@ -504,7 +508,7 @@ class TransactionWorker:
             time.sleep(_RETRY_S)
 
     def _raise_if_ended(self, error: Any) -> None:
-        """Raise what ends the producer, or its transaction."""
+        """Raise the error that ends the producer, or its transaction."""
         kafka = error.args[0]
         if kafka.fatal() or kafka.name() in _FENCED_NAMES:
             raise error
@@ -514,15 +518,18 @@ class TransactionWorker:
             raise _Abort(f"{kafka.name()}: {kafka.str()}") from None
 
     def _check_open(self) -> None:
-        """Verify that the transaction can still be committed.
-
-        Once a record was refused, librdkafka sends no others, and keeps them until they time out.
-        Only few records have a callback, so its own state is asked: a second `begin_transaction` is
-        always an error, which says whether the transaction must be aborted. confluent-kafka 2.16
-        never frees such an error (180 bytes), so it is asked only where something may be wrong.
-        Don't call this in an exception's handler: that exception wouldn't be freed either, nor
-        would what its frames have, such as this worker.
+        """Verify that the transaction can still be committed; don't call it in an exception's
+        handler.
         """
+        # Once a record was refused, librdkafka sends no others, and keeps them until they time out.
+        # Only few
+        # records have a callback, so its own state is asked: a second `begin_transaction` always
+        # raises an
+        # error, which says whether the transaction must be aborted.
+        # confluent-kafka 2.16 never frees such an error, nor the exception that is being handled,
+        # with the
+        # objects of its frames. So it is called only if there may be an error, and never in a
+        # handler.
         try:
             self._producer.begin_transaction()
         except self._confluent.KafkaException as error:

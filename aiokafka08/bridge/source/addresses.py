@@ -1,8 +1,4 @@
-"""Errors of the source's clients name the keys of the bridge's file.
-
-with named_addresses(config.source):
-    await admin.start()
-"""
+"""`named_addresses`: errors of the source's clients name the keys of the bridge's file."""
 
 from __future__ import annotations
 
@@ -18,7 +14,7 @@ from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.errors import KafkaError, UnsupportedVersionError
 
 START_TIMEOUT_MS: Final = 5_000
-"""How long a client tries to reach a first broker; a run tries again and again."""
+# How long a client tries to reach a first broker; a run tries again and again.
 _TOO_NEW: Final = "it is a 4.x (or later) broker"
 _INSTEAD: Final = ". Use a current client"
 _ARGUMENTS: Final = re.compile(
@@ -42,10 +38,7 @@ def in_keys(text: str) -> str:
 
 @contextmanager
 def named_addresses(source: SourceConfig) -> Iterator[None]:
-    """Let errors of the block name keys of the file, and begin with that of a wrong address.
-
-    Args:
-        source: the section of the file that has the addresses.
+    """Let errors of the block name keys of the file, and begin with the key of a wrong address.
 
     Raises:
         BridgeError: ZooKeeper hasn't the chroot: another attempt doesn't help.
@@ -68,6 +61,8 @@ def named_addresses(source: SourceConfig) -> Iterator[None]:
         else:
             is_of_zookeeper = source.zookeeper and text.startswith(f"ZooKeeper {source.zookeeper}")
             text = f"{'source.zookeeper: ' if is_of_zookeeper else ''}{in_keys(text)}"
+        # The text is changed in place, so that the error keeps its type, its attributes and its
+        # traceback.
         if text != error.text:
             error.args = tuple(
                 text if argument == error.text else argument for argument in error.args

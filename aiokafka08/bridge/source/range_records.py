@@ -1,7 +1,5 @@
 """Read a range of a partition of the source as records, slice by slice.
 
-For verification, for groups, and for the readiness of a cut-over.
-
 Invariant: the records come in the order of their offsets, each of the range once. The event loop
 runs between two slices, and large compressed messages are opened in a thread.
 """
@@ -19,16 +17,12 @@ from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import read_range
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
+# How many messages are decoded between two turns of the event loop.
 _SLICE_RECORDS: Final = 2048
-"""How many messages are decoded between two turns of the event loop."""
 
 
 class RangeRecords:
-    """Reads ranges through one router; `close()` ends the threads.
-
-    Args:
-        router: started; the caller stops it.
-    """
+    """Reads ranges through one started router; `close()` ends the threads, not the router."""
 
     def __init__(self, router: Router) -> None:
         self._router = router

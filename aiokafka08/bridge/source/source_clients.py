@@ -1,7 +1,6 @@
 """Open clients of the source cluster from a bridge's configuration.
 
-async with source_admin(config) as admin:
-    topics = await admin.list_topics()
+Invariant: their errors name the keys of the bridge's file (`named_addresses`).
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ async def source_router(config: BridgeConfig) -> AsyncIterator[Router]:
 class CopiedTopics(NamedTuple):
     """The topics of the source that are copied."""
 
+    # Name at the source → name at the target.
     names: Mapping[str, str]
-    """Name at the source → name at the target."""
+    # Of the source.
     partitions: Sequence[TopicPartition]
-    """Those of the source."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -69,10 +68,6 @@ class CopiedTopics(NamedTuple):
 
 async def copied_topics(config: BridgeConfig, admin: AIOKafkaAdminClient) -> CopiedTopics:
     """Return the topics of the source that are copied, with their partitions.
-
-    Args:
-        config: the file of the bridge.
-        admin: a started client of the source.
 
     Raises:
         IllegalArgumentError: `topics.rename` gives two topics one name, or one an illegal name.
@@ -95,10 +90,6 @@ async def source_topic_configs(
 
     A topic whose settings can't be read is left out: `unreadable_topics` names it.
 
-    Args:
-        config: the file of the bridge.
-        admin: a started client of the source.
-
     Raises:
         KafkaError: ZooKeeper doesn't respond.
     """
@@ -110,11 +101,7 @@ async def source_topic_configs(
 
 
 async def unreadable_topics(config: BridgeConfig, admin: AIOKafkaAdminClient) -> list[str]:
-    """Return what of the bridge's topics can't be read in ZooKeeper; none without its address.
-
-    Args:
-        config: the file of the bridge.
-        admin: a started client of the source.
+    """Return the errors of copied topics in ZooKeeper; none without its address.
 
     Raises:
         KafkaError: ZooKeeper doesn't respond.
@@ -128,11 +115,7 @@ async def unreadable_topics(config: BridgeConfig, admin: AIOKafkaAdminClient) ->
 
 
 def source_settings(config: BridgeConfig) -> dict[str, Any]:
-    """Return librdkafka's settings for a client of the source, which must be of 0.10 or later.
-
-    Args:
-        config: the file of the bridge.
-    """
+    """Return librdkafka's settings for a client of the source, which must be of 0.10 or later."""
     settings: dict[str, Any] = {
         "bootstrap.servers": config.source.bootstrap,
         "client.id": config.client_id,
@@ -169,6 +152,7 @@ def source_settings(config: BridgeConfig) -> dict[str, Any]:
 
 def _network(config: BridgeConfig) -> dict[str, Any]:
     return {
+        # In front, so that the file may set another time.
         "start_timeout_ms": START_TIMEOUT_MS,
         **config.source.network,
         "bootstrap_servers": config.source.bootstrap,

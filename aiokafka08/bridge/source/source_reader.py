@@ -1,14 +1,11 @@
 """`SourceReader`: read the partitions of the source cluster in order, with bounded memory.
 
-A consumer without a group reads, by long polls: from offsets that the bridge gives, never from a
-reset. Topics and their settings come from an admin client.
-
 Invariants:
-- What `read()` returns of a partition continues where the last call ended, or where `seek` or `add`
-  put it. If that isn't possible, the partition is suspended, and `read()` raises
-  `PartitionLostError` once, which names what is missing; the other partitions go on.
-- It ends behind all messages of its last offset: several may share one (docs/brokers.md 6.7), and a
-  position can't be between them.
+- The records that `read()` returns of a partition continue where the last call ended, or at the
+  offset of `seek` or `add`. If that isn't possible, the partition is suspended, and `read()` raises
+  `PartitionLostError` once; the other partitions continue.
+- A read ends behind all messages of its last offset: several may share one (docs/brokers.md 6.7),
+  and a position can't be between them.
 """
 
 from __future__ import annotations
@@ -50,12 +47,12 @@ class PartitionLostError(KafkaError):
     """The log doesn't have the next offset of a partition any more.
 
     Attributes:
-        partition: of the source.
-        offset: the next offset of the copy.
-        first, last: where the log begins, and the offset behind its end.
-        resume: where the copy can go on: `first`, or `last` if the log is shorter than the copy,
+        partition: Of the source.
+        offset: The next offset of the copy.
+        first, last: Where the log begins, and the offset behind its end.
+        resume: Where the copy can continue: `first`, or `last` if the log is shorter than the copy,
             or behind a message that can't be read; None if that isn't known.
-        records: messages in front of the loss that have the same offset.
+        records: Messages in front of the loss that have the same offset.
     """
 
     def __init__(
@@ -79,7 +76,7 @@ class PartitionLostError(KafkaError):
 
     @property
     def missing(self) -> int:
-        """How many offsets the copy passes by if it goes on at `resume`."""
+        """How many offsets the copy skips if it continues at `resume`."""
         return max((self.resume or self.offset) - self.offset, 0)
 
     def _reason(self) -> str:
@@ -96,11 +93,7 @@ class PartitionLostError(KafkaError):
 
 
 class SourceReader:
-    """The source cluster; `start()` connects, `stop()` ends.
-
-    Args:
-        config: the file of the bridge.
-    """
+    """The source cluster; `start()` connects, `stop()` ends."""
 
     def __init__(self, config: BridgeConfig) -> None:
         network: dict[str, Any] = {
@@ -121,6 +114,8 @@ class SourceReader:
         self._consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
             **network,
             enable_auto_commit=False,
+            # Without a group and without a reset: the bridge alone decides where a partition
+            # continues.
             auto_offset_reset="none",
             headers="refuse",
             max_partition_fetch_bytes=config.copy.fetch_bytes,
@@ -129,8 +124,9 @@ class SourceReader:
         )
         self._suspended: set[TopicPartition] = set()
         self._held: dict[TopicPartition, HeldRecords] = {}
+        # Errors that the next reads raise, so that this one returns the records of other
+        # partitions.
         self._lost: dict[TopicPartition, PartitionLostError] = {}
-        """What the next reads raise, so that this one returns the records of other partitions."""
 
     async def start(self) -> None:
         """Connect.
@@ -148,11 +144,9 @@ class SourceReader:
         await self._admin.close()
 
     async def left_out(self, wait_s: float) -> str | None:
-        """Return what the copy doesn't have of the source, by the brokers that respond.
+        """Return the parts of the source that the copy leaves out, by the brokers that respond.
 
-        Args:
-            wait_s: how long to wait for all brokers, in seconds; None is returned if one takes
-                longer.
+        None also if a broker takes longer than `wait_s`.
 
         Raises:
             KafkaError: no broker responds.
@@ -200,11 +194,8 @@ class SourceReader:
     async def reachable_bounds(
         self, partitions: Iterable[TopicPartition], wait_s: float = 0.0
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Return what `bounds` does, without the partitions that have no leader.
-
-        Args:
-            partitions: of the source.
-            wait_s: how long to wait for leaders, in seconds (default 0).
+        """Return the `bounds` of the partitions that have a leader; wait `wait_s` seconds for
+        leaders.
 
         Raises:
             KafkaError: no broker responds.
@@ -232,7 +223,7 @@ class SourceReader:
 
     @asynccontextmanager
     async def only(self, tp: TopicPartition, offset: int) -> AsyncIterator[None]:
-        """Read just one partition, which isn't read yet, while the block runs."""
+        """Read one partition alone, which isn't assigned yet, while the block runs."""
         before = self._consumer.assignment()
         paused = self._consumer.paused()
         self._consumer.assign({*before, tp})
@@ -246,7 +237,7 @@ class SourceReader:
             self._consumer.resume(*(before - paused))
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Continue at an offset; a suspended partition goes on."""
+        """Continue at an offset; a suspended partition is read again."""
         self._forget(tp)
         self._consumer.seek(tp, offset)
         if tp in self._suspended:
@@ -254,7 +245,7 @@ class SourceReader:
             self._consumer.resume(tp)
 
     def suspend(self, tp: TopicPartition) -> None:
-        """Return nothing more of a partition."""
+        """Return no more records of a partition, until `seek`."""
         self._suspended.add(tp)
         self._consumer.pause(tp)
 
@@ -292,7 +283,7 @@ class SourceReader:
             self.suspend(tp)
             first, last = (await self.bounds([tp]))[tp]
             if first <= offset <= last:
-                self.seek(tp, offset)  # it is there again
+                self.seek(tp, offset)  # the log has the offset again
                 return {}
             held = self._forget(tp)
             raise PartitionLostError(tp, offset, first, last, records=held) from error
@@ -305,6 +296,8 @@ class SourceReader:
             text = error.text.replace("fetch_max_bytes, or seek() past it", "copy.buffer_bytes")
         tp, offset, resume = lost
         self.suspend(tp)
+        # The message at `offset` can't be read, and its length isn't known: search for the next
+        # one.
         if resume is None:
             async with source_router(self._config) as router:
                 readable = await find_readable(router, tp, offset)
@@ -328,7 +321,8 @@ class SourceReader:
     ) -> Sequence[ConsumerRecord[bytes, bytes]]:
         """Return the records in front of the consumer's position, and hold the others.
 
-        What is held shares an offset, which is copied as a whole. If it takes too much memory, the
+        The held records share an offset, which is copied as a whole. If they take too much memory,
+        the
         next `read` raises an error.
         """
         position = await self._consumer.position(tp)
@@ -352,7 +346,7 @@ class SourceReader:
         return below
 
     def _forget(self, tp: TopicPartition) -> Sequence[ConsumerRecord[bytes, bytes]]:
-        """Forget what is held of a partition, and return it."""
+        """Forget and return the held records of a partition."""
         self._lost.pop(tp, None)
         held = self._held.pop(tp, None)
         return () if held is None else held.records

@@ -1,8 +1,8 @@
-"""`left_out`: what of a source of 0.11 or later a copy doesn't have.
+"""`left_out`: the parts of a source of 0.11 or later that a copy leaves out.
 
-The source is read by the protocol of 0.8. Brokers from 0.11 on convert their records for that: they
-drop the headers, and give the records of aborted transactions like all others. A reader can't see
-either from what it gets, so the release alone decides.
+Invariant: the release alone decides. Brokers from 0.11 on convert their records for a reader of
+0.8's protocol: they drop the headers, and return the records of aborted transactions like all
+others, so a reader can't see either.
 """
 
 from __future__ import annotations
@@ -20,10 +20,7 @@ _FIRST_WITH_HEADERS: Final = (0, 11)
 
 
 async def left_out(config: BridgeConfig) -> str | None:
-    """Return what the copy doesn't have of the source, in a sentence or two; None below 0.11.
-
-    Args:
-        config: the file of the bridge.
+    """Return the parts of the source that the copy leaves out, as a text; None below 0.11.
 
     Raises:
         KafkaError: no broker responds.
@@ -33,16 +30,14 @@ async def left_out(config: BridgeConfig) -> str | None:
 
 
 async def left_out_by(admin: AIOKafkaAdminClient) -> str | None:
-    """Return what `left_out` does.
-
-    Args:
-        admin: a started client of the source.
+    """Return the text of `left_out`, by a started client of the source.
 
     Raises:
         KafkaError: no broker responds.
     """
     await admin.describe_cluster()
     releases = known_releases((await admin.ping_brokers()).values())
+    # One newer broker, as in an upgrade, converts its records already.
     newest = max(releases, key=release_numbers, default="0.8")
     if release_numbers(newest) < _FIRST_WITH_HEADERS:
         return None
@@ -59,5 +54,5 @@ def known_releases(versions: Iterable[BrokerVersion | KafkaError]) -> list[str]:
 
 
 def release_numbers(release: str) -> tuple[int, ...]:
-    """Return the numbers of a release; of "3.5 or 3.6" those of the first."""
+    """Return the numbers of a release; of "3.5 or 3.6" the numbers of the first."""
     return tuple(map(int, release.split()[0].split(".")))

@@ -1,27 +1,11 @@
 """`TopicIdentities`: notice topics of the source that were deleted and created again.
 
-A log that is shorter than the position shows by itself that it isn't the one that was copied
-(`source_reader`). One that has grown past the position doesn't: then only the topic's identity
-tells. This is the id of the ZooKeeper transaction that created the topic, if the bridge's file
-names ZooKeeper, or else the topic id that brokers from 2.8 on give. Without either, nothing is
-noticed. In another ZooKeeper (a wrong chroot, or one that was built anew) each topic looks as if it
-was created again:
-so the identity has the creation of the node above the topics, too, and no topic begins anew if that
-has changed.
-
-The identities are in the bridge's state topic: key `topic:` and the name, value JSON, with the new
-identity of a topic that was created again, so it stays stopped where it can't be read. A topic
-without one (an older release has copied it) gets the present one; so does a topic whose identity is
-of another kind, since the file names ZooKeeper now, or no longer does.
+A log shorter than the position shows a recreated topic (`source_reader`); one that has grown past
+it doesn't. Then the topic's identity decides: the id of the ZooKeeper transaction that created the
+topic, or else the topic id of brokers from 2.8 on. Without either, nothing is noticed.
 
 Invariant: the identity of a topic that begins anew is written after its positions were set to 0,
 and before a message of it is copied. So a process that is killed in between begins anew again.
-
-Identities aren't written in a transaction, since a running worker owns its producer. So a start
-that a newer one has fenced looks at the claims first, and writes nothing. If it hangs between the
-look and the write, its identities come behind those of the newer start. That matters only if the
-topic was created again meanwhile: then the next start finds it created again once more, and stops
-its partitions, or with `on_loss="skip"` copies it once more. No message is lost by that.
 """
 
 from __future__ import annotations
@@ -56,19 +40,24 @@ from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
+# A record of the state topic: this key and the name; the value is JSON, with the new identity of a
+# recreated topic, so the topic stays stopped where that identity can't be read.
 _KEY: Final = b"topic:"
 _TIMEOUT_S: Final = 30.0
+# librdkafka's own timeout is `_TIMEOUT_S`; this is how long it may take to report.
 _RESULT_S: Final = _TIMEOUT_S + 5.0
-"""How long librdkafka may take to report; it was told `_TIMEOUT_S`."""
 _FIRST_WITH_IDS: Final = (2, 8)
+# Separates the creation of the topic from that of the node above. In another ZooKeeper (a wrong
+# chroot, or one that was built anew) each topic looks recreated, so no topic begins anew if the
+# node
+# above has changed.
 _IN: Final = " below "
-"""In front of the creation of the node above the topics."""
+# 16 zero bytes: brokers return this id while `inter.broker.protocol.version` is below 2.8.
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
-"""What brokers give while `inter.broker.protocol.version` is below 2.8: 16 zero bytes."""
 
 
 class _Identity(NamedTuple):
-    """The identity of the topic that was copied; and of the one that has taken its place."""
+    """The identity of the topic that was copied, and that of a topic that has replaced it."""
 
     copied: str
     recreated: str | None = None
@@ -87,13 +76,11 @@ class TopicIdentities:
         sink: sets positions back.
         run: this start of the process.
         timeout_s: how long the source may take.
-        result_s: how long librdkafka may take to report what the source says.
+        result_s: how long librdkafka may take to report the source's response.
         read_creations: reads the creations of topics in ZooKeeper.
 
     Attributes:
-        begun_anew: Partitions of the source whose positions `start` has set to 0. Don't read them
-            back: a target before 2.5 may return the former position, until it has written the
-            markers of the transaction that set them.
+        begun_anew: Partitions of the source whose positions `start` has set to 0.
     """
 
     def __init__(
@@ -112,17 +99,18 @@ class TopicIdentities:
         self._config, self._target, self._sink, self._run = config, target, sink, run
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
+        # Their positions aren't read back: a target before 2.5 may return the former ones, until it
+        # has
+        # written the markers of the transaction that set them.
         self.begun_anew: set[TopicPartition] = set()
 
     async def start(self, stored: StoredRuns) -> None:
         """Compare the topics with those that were copied, and write new identities.
 
-        For recreated topics there is a `reason`, also where none can be read now; with
-        `on_loss="skip"` their positions are 0 instead, and they have no runs in `stored` any more.
-        Call it when older starts are fenced, and before the workers of the sink run.
-
-        Args:
-            stored: the offsets topic.
+        Recreated topics get a `reason`; with `on_loss="skip"` their positions are set to 0 instead,
+        and
+        their runs are removed from `stored`. Call it when older starts are fenced, and before the
+        workers of the sink run.
 
         Raises:
             BridgeFencedError: a newer start has claimed the bridge.
@@ -157,7 +145,7 @@ class TopicIdentities:
         return f"topic {tp.topic!r}, partition {tp.partition}: {_reason(known)}"
 
     async def refresh(self) -> None:
-        """Compare the topics with those of the last call, and write what is new.
+        """Compare the topics with those of the last call, and write new identities.
 
         Raises:
             BridgeFencedError: a newer start has claimed the bridge, so nothing is written.
@@ -180,7 +168,7 @@ class TopicIdentities:
                 raise TopicRecreatedError(f"topic {topic!r}: {_reason(identity)}")
 
     def _check_parent(self, changed: Mapping[str, tuple[str, str]]) -> None:
-        """Verify that topics were created again in the ZooKeeper that is known.
+        """Verify that topics were created again in the known ZooKeeper.
 
         Args:
             changed: by topic, the identity that was copied, and the one now.
@@ -200,7 +188,7 @@ class TopicIdentities:
             )
 
     async def _begin_anew(self, topics: Collection[str], stored: StoredRuns) -> None:
-        """Set the positions of topics to 0, and remove their runs: these are of other messages."""
+        """Set the positions of topics to 0, and remove their runs, which are of other messages."""
         counts = await self._target.partition_counts()
         names = {topic: self._config.topics.target_name(topic) for topic in topics}
         tps = [
@@ -226,6 +214,13 @@ class TopicIdentities:
     async def _write(self, identities: Mapping[str, _Identity]) -> None:
         if not identities:
             return
+        # Not in a transaction, since a running worker owns its producer, so the claims are checked
+        # first. A
+        # fenced start that hangs between the check and the write puts its identities behind those
+        # of the
+        # newer start. That matters only if the topic was created again meanwhile: the next start
+        # then finds
+        # it recreated once more, and stops it or copies it once more. No message is lost.
         await self._sink.check_owner()
         records = []
         for topic, identity in sorted(identities.items()):
@@ -240,7 +235,7 @@ class TopicIdentities:
     async def read(self) -> dict[str, str]:
         """Return the identities of the topics that are copied; none if they can't be read now.
 
-        The process logs each reason once, until a look has worked.
+        The process logs each reason once, until the identities were read.
 
         Raises:
             BridgeError: the source's ZooKeeper hasn't the chroot.
@@ -286,7 +281,7 @@ class TopicIdentities:
         return await self._read_ids()
 
     async def _read_ids(self) -> dict[str, str]:
-        """Return the topic ids of brokers from 2.8 on. librdkafka asks: 0.8's protocol has none."""
+        """Return the topic ids of brokers from 2.8 on, by librdkafka: 0.8's protocol has none."""
         if self._has_ids is False:
             return {}
         try:
@@ -357,12 +352,11 @@ def _have_ids(versions: Iterable[BrokerVersion | KafkaError]) -> bool | None:
 
 
 def _compared(known: _Identity | None, now: str) -> _Identity:
-    """Return what is known of a topic that has an identity now; one of another kind replaces it.
-
-    An older release wrote identities of ZooKeeper without the node above.
-    """
+    """Return the identity to store for a topic that has the identity `now`."""
+    # A first identity, or one of another kind: the file names ZooKeeper now, or no longer does.
     if known is None or known.copied.split()[0] != now.split()[0]:
         return _Identity(now)
+    # An older release has written ZooKeeper's identities without the node above.
     if known.copied == now.partition(_IN)[0]:
         return _Identity(now)
     return _Identity(known.copied, None if known.copied == now else now)

@@ -20,12 +20,10 @@ class DaemonThreads(ThreadPoolExecutor):
     """An executor that gives each call a thread of its own, which ends with the process.
 
     An event loop takes it as its default executor. Pass it only calls that may be cut at any point.
-
-    Args:
-        name: of the threads.
     """
 
     def __init__(self, name: str) -> None:
+        # The base class is there for the event loop's type check; its own threads never start.
         super().__init__(1, name)
         self._name = name
 
@@ -46,4 +44,4 @@ class DaemonThreads(ThreadPoolExecutor):
         return future
 
     def shutdown(self, *_: Any, **__: Any) -> None:
-        """Return at once: calls go on until they return, or the process ends."""
+        """Return at once, without waiting for running calls."""

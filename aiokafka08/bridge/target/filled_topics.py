@@ -1,12 +1,10 @@
 """Find target topics that have messages before the bridge has ever run: their copies would double.
 
-Another bridge may have copied there before, under another name, or this one, and its topics and
-group were deleted. Nothing tells which messages these are, so the bridge doesn't start, unless
+Another bridge may have copied there under another name, or the topics and group of this one were
+deleted. The origin of the messages isn't known, so the bridge doesn't start, unless
 `topics.append` allows it.
 
-Invariant: the look changes nothing, so a bridge that is refused at its start is refused again. A
-later session of the first process has the claim of an earlier one: if it is refused, the next start
-isn't the first. It leaves out the partitions that have messages, and copies the others.
+Invariant: the look changes nothing, so a bridge that is refused at its start is refused again.
 """
 
 from __future__ import annotations
@@ -29,16 +27,12 @@ async def filled_topics(
 ) -> list[str]:
     """Return the names of target topics that keep the bridge from its first start, sorted.
 
-    A partition for which the bridge's group has an offset isn't looked at: it was committed by
-    hand.
-
     Args:
         config: the file of the bridge.
         target: the connection.
         source: all topics of the source, with their partition counts.
         target_counts: all topics of the target, with their partition counts.
-        run: the start of the process. Its first sessions may end before they have written, so each
-            looks until one has begun.
+        run: the start of the process.
 
     Raises:
         TargetError: the target doesn't respond.
@@ -50,11 +44,14 @@ async def filled_topics(
         if not config.topics.appends(topic)
         for number in range(min(source[topic], target_counts.get(name, 0)))
     ]
+    # The first sessions of a process may end before they have written, so each looks until one has
+    # begun.
     if not copies or run.has_begun or not run.is_first:
         return []
     if any(claim.run != run.id for claim in await read_claims(config, target)):
         return []
     committed = await target.committed(config.position_group, copies)
+    # An offset of the group in front of the first start was committed by hand: it is accepted.
     bounds = await target.log_bounds([tp for tp in copies if tp not in committed])
     filled = await target.ever_had_records(
         [tp for tp, (first, end) in bounds.items() if first < end]
@@ -63,12 +60,7 @@ async def filled_topics(
 
 
 def filled_text(config: BridgeConfig, names: Sequence[str]) -> str:
-    """Return what to tell about such topics.
-
-    Args:
-        config: the file of the bridge.
-        names: the topics of the target; at least one.
-    """
+    """Return the error text about such topics; `names` has at least one."""
     return (
         f"the target has messages in {some_of(names)}, and bridge {config.name!r} has never run "
         "(or its topics and group at the target were deleted). It would copy behind these, so "

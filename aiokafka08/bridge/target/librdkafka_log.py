@@ -1,10 +1,7 @@
 """`LibrdkafkaLog`: pass librdkafka's log on to the bridge's logger.
 
-librdkafka logs an error of a transaction as critical, and returns it to the caller too. The bridge
-logs or raises that, so the line of librdkafka is for debugging. Other lines, such as a failed TLS
-handshake, may be the only place of a reason: they are warnings. Each client repeats them several
-times a second while a cluster is away, so those that differ only in client, thread, broker id and
-time are counted.
+Invariant: a line is a warning unless the caller gets its text as an error, too. It may be the only
+place of a reason, such as of a failed TLS handshake.
 """
 
 from __future__ import annotations
@@ -17,26 +14,24 @@ from aiokafka08._core.limited_log import LimitedLog, later_in_thread
 
 _log: Final = logging.getLogger("aiokafka08.bridge.librdkafka")
 
+# The kinds of lines whose text the caller of librdkafka gets as an error, too. The bridge logs or
+# raises that error, so the line is for debugging, although librdkafka logs it as critical.
 _RETURNED: Final = frozenset({"FATAL", "TXNERR"})
-"""The kinds of lines whose text the caller of librdkafka gets as an error, too."""
+# The parts that differ between clients and attempts: thread, client, id of the broker, and times.
+# Without them lines are equal that each client repeats several times a second during an outage.
 _VARYING: Final = re.compile(
     r"^(\[thrd:[^]]*\]: )?(\S+#[a-z]+-\d+: )?|(?<=\d)/\w+(?=:)| \(after .*"
 )
-"""What differs between clients and attempts: thread, client, id of the broker, and times."""
 _limited: Final = LimitedLog(_log, later_in_thread)  # of the process: each session has new clients
 
 
 def close_librdkafka_log() -> None:
-    """Log how often lines have come again."""
+    """Log how often lines were repeated."""
     _limited.close()
 
 
 class LibrdkafkaLog:
-    """The value of confluent-kafka's setting `logger`.
-
-    Args:
-        client_id: with which each line begins.
-    """
+    """The value of confluent-kafka's setting `logger`; each line begins with `client_id`."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -47,7 +42,7 @@ class LibrdkafkaLog:
         Args:
             level: of the module `logging`.
             message: the format of the line.
-            arguments: what the format asks for.
+            arguments: those of the format.
         """
         is_returned = bool(arguments) and arguments[0] in _RETURNED
         fitting = logging.DEBUG if is_returned else min(level, logging.WARNING)

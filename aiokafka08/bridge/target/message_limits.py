@@ -1,7 +1,7 @@
 """Which messages the target will refuse, or delete at once, and why. Pure.
 
-Invariant: a message that `refusal` lets pass has a key where the target wants one, fits into a
-batch of the target's size, and has a timestamp in the target's range.
+Invariant: a message that `refusal` accepts has a key where the target wants one, fits into a batch
+of the target's size, and has a timestamp in the target's range.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+# The header of a batch, and the most that a record has besides key and value.
 BATCH_BYTES: Final = 61
 RECORD_BYTES: Final = 22
-"""The header of a batch, and the most that a record has besides key and value."""
 
 _NO_LIMIT: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class TargetLimits:
-    """What a topic of the target accepts. Times are in milliseconds, sizes in bytes."""
+    """The limits of a topic of the target. Times are in milliseconds, sizes in bytes."""
 
     is_compacted: bool = False
     max_message_bytes: int = 1_048_588
@@ -30,12 +30,12 @@ class TargetLimits:
 
     @classmethod
     def of(cls, config: Mapping[str, str]) -> TargetLimits:
-        """Return the limits in a topic's settings; Kafka's defaults for those it doesn't have.
-
-        Before 3.6 `message.timestamp.difference.max.ms` limits both directions, by default at
-        nothing; only 4.x has no such setting. So do those that aren't numbers: the target refuses
-        to create such a topic.
+        """Return the limits in a topic's settings; Kafka's defaults for missing and wrong
+        numbers.
         """
+        # Before 3.6 `message.timestamp.difference.max.ms` limits both directions, by default at
+        # nothing;
+        # only 4.x has no such setting.
         has_difference = "message.timestamp.difference.max.ms" in config
         both_ms = _number(config, "message.timestamp.difference.max.ms", _NO_LIMIT)
         after_ms = both_ms if has_difference else cls().most_after_ms
@@ -53,6 +53,7 @@ class TargetLimits:
 
 def _number(config: Mapping[str, str], name: str, default: int) -> int:
     """Return a setting; the default if it is missing, or isn't a number."""
+    # The target refuses to create a topic with a wrong number, so this one doesn't matter.
     try:
         return int(config[name])
     except (KeyError, ValueError):
@@ -69,10 +70,10 @@ def refusal(
     """Return why the target refuses a message, or None.
 
     Args:
-        limits: those of the topic.
+        limits: of the topic.
         key: the key; None is null.
         value: the value; None is null.
-        timestamp_ms: what the bridge writes; None leaves it to the target.
+        timestamp_ms: the timestamp that the bridge writes; None leaves it to the target.
         now_ms: the time.
     """
     if limits.is_compacted and key is None:

@@ -1,8 +1,6 @@
 """The topics in which a bridge keeps its claims and offsets: their settings, and their creation.
 
-A session reads both topics from the beginning, so their brokers must compact them soon. A broker
-never compacts the segment that it writes to, which by default takes a week or 1 GiB; it keeps a
-removed key for a day; and it waits until half of a log is new.
+Invariant: a setting that a topic has of its own stays, since a user has chosen it.
 """
 
 from __future__ import annotations
@@ -30,6 +28,11 @@ _log: Final = logging.getLogger("aiokafka08.bridge")
 _POLICY: Final = "cleanup.policy"
 _LIMIT: Final = "max.message.bytes"
 
+# A session reads both topics from the beginning, so their brokers must compact them soon. By
+# default
+# a broker doesn't compact the segment that it writes to for a week or 1 GiB, keeps a removed key
+# for
+# a day, and waits until half of a log is new.
 OWN_CONFIG: Final = {
     _POLICY: "compact",
     "segment.bytes": "8388608",
@@ -44,16 +47,14 @@ async def create_own_topics(
 ) -> None:
     """Create the topics of the bridge, or give existing ones the settings that they lack.
 
-    A setting that a topic has of its own stays: somebody has chosen it; of another
-    `cleanup.policy` the log says so. If the target doesn't allow the change, or to read the
-    settings, the log says so, and the copy goes on. So it does if the target refuses to create a
-    topic with all settings: it is created compacted, with the target's defaults for the rest.
+    The log has the settings that the target refuses to change or to show; the copy doesn't need
+    them.
 
     Args:
         config: the file of the bridge.
         target: the connection.
         target_topics: the topics that the target has.
-        run: the start of the process, which logs each of this once.
+        run: the start of the process, which logs each text once.
 
     Raises:
         TargetError: the target refuses to create a topic, or doesn't respond.
@@ -71,13 +72,13 @@ async def create_own_topics(
                 f"each start reads topic {name!r}, which grows for long without these settings: "
                 f"{wanted}. Set them by hand: {refused}",
             )
-    # A broker that is asked may not know a new topic yet.
+    # The broker that answers may not know a new topic yet.
     for text in await when_available(lambda: _wrong_settings(target, names)):
         run.log_once(config.client_id, text)
 
 
 class OwnTopicProblems(NamedTuple):
-    """What is wrong with the topics of a bridge: what `run` refuses, and what it only logs."""
+    """Texts about the topics of a bridge: those that `run` raises, and those that it only logs."""
 
     refused: list[str]
     logged: list[str]
@@ -86,12 +87,7 @@ class OwnTopicProblems(NamedTuple):
 async def own_topic_problems(
     config: BridgeConfig, target: Target, target_topics: Collection[str]
 ) -> OwnTopicProblems:
-    """Return what a run refuses or logs about the topics of the bridge; change nothing.
-
-    Args:
-        config: the file of the bridge.
-        target: the connection.
-        target_topics: the topics that the target has.
+    """Return the texts that a run raises or logs about the topics of the bridge; change nothing.
 
     Raises:
         TargetError: the target doesn't respond.
@@ -112,11 +108,7 @@ async def own_topic_problems(
 
 
 async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
-    """Return what to tell about existing topics of the bridge that a run takes as they are.
-
-    They aren't compacted, by their own setting, or the target doesn't tell their settings. A
-    `cleanup.policy` of the brokers is no reason: the start gives the topic its own.
-    """
+    """Return warnings about existing topics of the bridge that a run takes as they are."""
     texts: list[str] = []
     for name in names:
         try:
@@ -130,6 +122,8 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
                 f"{RECORD_BYTES}"
             )
             continue
+        # Only a policy of the topic itself: for one of the brokers the start gives the topic its
+        # own.
         policy = own.get(_POLICY, OWN_CONFIG[_POLICY])
         if policy != OWN_CONFIG[_POLICY]:
             texts.append(
@@ -142,10 +136,7 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
 async def own_batch_limit(config: BridgeConfig, target: Target) -> int | None:
     """Return the largest batch that the offsets topic takes; it exists.
 
-    A limit that the target leaves out is Kafka's default.
-
-    Returns:
-        None if the target doesn't allow to read it.
+    None if the target doesn't allow to read the limit.
 
     Raises:
         BridgeError: it doesn't take a record of exact offsets, so no transaction could end.
@@ -175,6 +166,7 @@ async def _create(config: BridgeConfig, target: Target, name: str) -> str | None
     if refused is None or refused.code not in SETTINGS_REFUSED:
         await target.create_topic(spec)
         return None
+    # The copy needs only the policy: the target's defaults do for the rest.
     await target.create_topic(_least_spec(config, name))
     return refused.text
 

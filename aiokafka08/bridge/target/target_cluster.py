@@ -1,12 +1,10 @@
 """`Target`: the cluster that a bridge copies to, through confluent-kafka.
 
-The methods are the vocabulary of the bridge: partition counts, positions, log bounds, compacted
-topics. librdkafka's calls block, so each runs in a thread of its own. The transactional producers
-are in `sink/`; everything else that is asked of the target is here.
+All calls to the target are here, except those of the transactional producers in `sink/`.
 
-Invariant: no call blocks the event loop. confluent-kafka is imported on first use only; without it
-the error names the extra `bridge`. Errors are `TargetError`; those that a later attempt may cure
-are `TargetUnavailableError`.
+Invariant: no call blocks the event loop: librdkafka's calls block, so each runs in a thread.
+confluent-kafka is imported on first use only. Errors are `TargetError`; those that a later attempt
+may cure are `TargetUnavailableError`.
 """
 
 from __future__ import annotations
@@ -38,13 +36,13 @@ _UNREACHABLE_NAMES: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSU
 _COORDINATOR_NAMES: Final = frozenset(
     {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
 )
+# librdkafka waits for `_READ_MESSAGES`, or for this time.
 _POLL_S: Final = 0.05
-"""How long to collect messages: librdkafka waits for so many, or for the whole time."""
 _READ_MESSAGES: Final = 2000
+# How many offsets of a topic are read at a time.
 _PART_OFFSETS: Final = 50_000
-"""How many offsets of a topic are read at a time."""
+# How often a waiting call checks whether the target refuses the user.
 _WATCH_S: Final = 0.2
-"""How often a call that waits looks whether the target refuses the user."""
 _STABLE_S: Final = 30.0
 _STABLE_POLL_S: Final = 0.05
 
@@ -96,10 +94,7 @@ def import_confluent() -> ModuleType:
 def client_settings(config: BridgeConfig) -> dict[str, Any]:
     """Return the settings that every client of the target has.
 
-    Those of clients that share them share a `TargetWatch`, which is their `error_cb`.
-
-    Args:
-        config: the file of the bridge.
+    Clients with the same settings share a `TargetWatch`, their `error_cb`.
     """
     return {
         "socket.keepalive.enable": True,
@@ -118,22 +113,16 @@ def client_settings(config: BridgeConfig) -> dict[str, Any]:
 class TargetWatch:
     """librdkafka's `error_cb`: notice that the target refuses the user, or that it is away.
 
-    librdkafka tries again for ever, and a call that waits for a broker ends with a timeout or with
-    _TRANSPORT. Only this callback has the reason; it is called by a client's `poll()`.
-
-    The target is away if no broker is connected and a connection has failed: brokers close idle
-    connections, and one of several brokers may be away.
-
-    Args:
-        config: the file of the bridge.
-
     Attributes:
-        refusals: how many times the target has refused it.
-        error: the last refusal; None if there was none.
-        report: called with the reason once the target is away, and with None once it responds, in
+        refusals: How many times the target has refused the user.
+        error: The last refusal; None if there was none.
+        report: Called with the reason once the target is away, and with None once it responds, in
             any thread; None reports nothing.
     """
 
+    # librdkafka tries again for ever, and a call that waits for a broker ends with a timeout or
+    # with
+    # _TRANSPORT. Only this callback gets the reason; a client's `poll()` calls it.
     def __init__(self, config: BridgeConfig) -> None:
         self._target = config.target
         self.refusals = 0
@@ -148,7 +137,7 @@ class TargetWatch:
             self.report(None)
 
     def take_late(self, poll: Callable[[float], object]) -> None:
-        """Call a client's `poll` for the errors that have waited: an outage may be over."""
+        """Call a client's `poll` for errors that were queued before; the outage may be over."""
         report, self.report = self.report, None
         try:
             poll(0)
@@ -160,12 +149,15 @@ class TargetWatch:
         return self.error if self.refusals > refusals else None
 
     def __call__(self, error: Any) -> None:
-        """Take an error of librdkafka."""
+        """Note an error of librdkafka."""
         name = error.name()
         if name == "_ALL_BROKERS_DOWN":
             self._is_connected = False
         elif name in ("_TRANSPORT", "_RESOLVE", "_SSL") and ": Disconnected" not in error.str():
             self._failure = error.str()
+        # Away if no broker is connected and a connection has failed: brokers close idle
+        # connections, and one
+        # of several brokers may be away.
         if self.report is not None and not self._is_connected and self._failure:
             self.report(self._failure)
         if name != "_AUTHENTICATION":
@@ -186,11 +178,8 @@ class TargetWatch:
 
 
 def target_error(action: str, error: Any) -> TargetError:
-    """Return our error for one of librdkafka.
-
-    Args:
-        action: what failed.
-        error: a `confluent_kafka.KafkaError`, or an exception with one.
+    """Return the bridge's error for a failed action and librdkafka's error, or an exception with
+    one.
     """
     kafka = getattr(error, "args", [None])[0] if isinstance(error, Exception) else error
     if hasattr(kafka, "code"):
@@ -204,11 +193,7 @@ def target_error(action: str, error: Any) -> TargetError:
 
 
 def is_transient(error: Any) -> bool:
-    """Return whether another attempt may succeed.
-
-    Args:
-        error: a `confluent_kafka.KafkaError`.
-    """
+    """Return whether another attempt may succeed after a `confluent_kafka.KafkaError`."""
     names = {
         "_TRANSPORT", "_ALL_BROKERS_DOWN", "_TIMED_OUT", "_TIMED_OUT_QUEUE", "_WAIT_COORD",
         "_RESOLVE", "_STATE", "_MSG_TIMED_OUT", "_PURGE_QUEUE", "_PURGE_INFLIGHT", "_RETRY",
@@ -234,10 +219,10 @@ class Target:
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
 
     Attributes:
-        confluent: the module `confluent_kafka`.
-        admin: its `AdminClient`, until `close()`.
-        settings: librdkafka's, for further clients of the same target: a refusal of one of them is
-            named by the call of this connection that waits for it.
+        confluent: The module `confluent_kafka`.
+        admin: Its `AdminClient`, until `close()`.
+        settings: librdkafka's, for further clients of the same target: the call of this connection
+            that waits for such a client raises its refusal.
     """
 
     def __init__(self, config: BridgeConfig, timeout_s: float = _TIMEOUT_S) -> None:
@@ -278,10 +263,7 @@ class Target:
         }
 
     async def create_topic(self, spec: TopicSpec) -> bool:
-        """Create a topic, and wait until its partitions have leaders.
-
-        Returns:
-            False if it was there already.
+        """Create a topic, and wait until its partitions have leaders; False if it exists already.
 
         Raises:
             TargetError: the target refused it.
@@ -367,7 +349,7 @@ class Target:
         if not topics:
             return {}
         return {
-            # Of a setting that the target hides, the value is None.
+            # The value of a setting that the target hides is None.
             topic: {name: entry.value for name, entry in entries.items() if entry.value is not None}
             for topic, entries in (await self._config_entries(topics)).items()
         }
@@ -392,13 +374,9 @@ class Target:
         return {name: entry.value for name, entry in entries.items() if entry.source == own}
 
     async def add_topic_config(self, topic: str, config: Mapping[str, str]) -> list[str]:
-        """Set the settings that a topic doesn't have of its own; those that it has stay.
+        """Set the settings that a topic doesn't have of its own; its own settings stay.
 
-        Brokers from 2.3 on can do it.
-
-        Args:
-            topic: an existing one.
-            config: the settings by name.
+        Only brokers from 2.3 on allow it.
 
         Returns:
             The settings that were added, each as "name=value".
@@ -426,8 +404,7 @@ class Target:
         """Return the committed offsets of a group; a partition without one is left out.
 
         Brokers from 2.5 on wait for the offsets of a transaction in progress (KIP-447,
-        `require_stable`); before, they return the former ones. The call is repeated while the
-        group's coordinator isn't ready: a new target has none until it is first asked for one.
+        `require_stable`); before, they return the former ones.
 
         Raises:
             TargetError: the target doesn't respond.
@@ -449,6 +426,7 @@ class Target:
             finally:
                 consumer.close()
 
+        # A new target has no coordinator for the group until the first request for one.
         return await when_available(
             lambda: self.call(f"read the offsets of group {group!r}", read),
             timeout_s=self._timeout_s,
@@ -492,9 +470,6 @@ class Target:
     ) -> dict[TopicPartition, tuple[int, int]]:
         """Return the first offset of each partition, and the offset behind its last stable record.
 
-        Args:
-            partitions: of which.
-
         Raises:
             TargetError: the target doesn't respond.
         """
@@ -502,9 +477,6 @@ class Target:
 
     async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the offset behind the last record of each partition, of open transactions too.
-
-        Args:
-            partitions: of which.
 
         Raises:
             TargetError: the target doesn't respond.
@@ -539,6 +511,7 @@ class Target:
         Raises:
             TargetError: the target doesn't respond, or the read makes no progress.
         """
+        # Bounds alone don't say it: markers and aborted records have offsets, too.
         bounds = await self.log_bounds(partitions)
         return {
             tp: first > 0
@@ -564,9 +537,8 @@ class Target:
         return [record async for records in self.parts_of(topic) for record in records]
 
     async def parts_of(self, topic: str) -> AsyncGenerator[list[TargetRecord]]:
-        """Yield what `read_topic` returns in parts, so that not all of it is in memory at a time.
-
-        Raises as `read_topic`.
+        """Yield the records of `read_topic` in parts, to bound the memory; raises as
+        `read_topic`.
         """
         count = (await self.partition_counts()).get(topic, 0)
         bounds = await self.log_bounds(TopicPartition(topic, number) for number in range(count))
@@ -614,6 +586,8 @@ class Target:
                         raise confluent.KafkaException(message.error())
                 if at_end or (most is not None and len(records) >= most):
                     return records
+                # Markers and aborted records in front of `end` bring no message, so only time shows
+                # no progress.
                 idle = 0 if messages else idle + 1
                 if idle * _POLL_S > self._timeout_s:
                     raise TargetUnavailableError(
@@ -640,9 +614,11 @@ class Target:
 
         def produce() -> None:
             failed: list[Any] = []
-            # Without idempotence, brokers before 0.11 refuse transactions with an error that says
-            # so. Each key's last record counts, so a repeated one is harmless, but for a claim
-            # behind a newer one: the newer start then ends as fenced.
+            # Without idempotence this also works on brokers before 0.11, which then refuse the
+            # transactions with
+            # an error that says so. Each key's last record counts, so a repeated one is harmless,
+            # except for a claim behind a
+            # newer one: the newer start then ends as fenced.
             settings = {**self.settings, "acks": "all", "message.timeout.ms": 30_000}
             producer = self.confluent.Producer(settings)
             for key, value in records:
@@ -661,23 +637,17 @@ class Target:
     async def call(
         self, action: str, function: Callable[..., T], *arguments: Any, **options: Any
     ) -> T:
-        """Run a call that blocks in a thread.
-
-        Args:
-            action: the call in words, for errors.
-            function: what to call.
-            arguments: its positional arguments.
-            options: its keyword arguments.
+        """Run a call that blocks in a thread; `action` is the call in words, for errors.
 
         Raises:
-            TargetAuthenticationError: the target refuses the user; the thread goes on until the
+            TargetAuthenticationError: the target refuses the user; the thread stays busy until the
                 call's timeout.
             TargetError: librdkafka raised an error.
         """
         watch: TargetWatch = self.settings["error_cb"]
         admin = getattr(self, "admin", None)  # None after `close()`
         if admin is not None:
-            watch.take_late(admin.poll)  # what has waited isn't this call's
+            watch.take_late(admin.poll)  # errors queued before this call aren't its own
         refusals = watch.refusals
         call = partial(function, *arguments, **options)
         running = asyncio.get_running_loop().run_in_executor(_THREADS, call)
@@ -685,6 +655,7 @@ class Target:
             while not (await asyncio.wait([running], timeout=_WATCH_S))[0]:
                 if admin is not None:
                     admin.poll(0)
+                # The call itself would only time out, much later.
                 if (refused := watch.error_since(refusals)) is not None:
                     raise refused
             result = running.result()

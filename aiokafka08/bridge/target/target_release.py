@@ -1,13 +1,13 @@
 """`refuse_old_target`: end before anything is copied if the target is below 0.11.
 
-Those releases have no transactions, in which the bridge writes. librdkafka doesn't tell them from
-an outage: it can't connect to 0.8 and 0.9 at all, and refuses 0.10 only when a producer starts. So
-this package's own client asks all bootstrap addresses at once for their releases.
-
 Invariant: only a broker that is known to be of 0.8 to 0.10 is refused. librdkafka may connect where
-this package's client can't: to brokers of other makers, with SASL, with other TLS settings. If a
-file for TLS can't be read here, so that no broker is asked, a warning says so.
+this package's client can't: to brokers of other makers, with SASL, with other TLS settings.
 """
+
+# Releases below 0.11 have no transactions, in which the bridge writes. To librdkafka they look like
+# an outage: it can't connect to 0.8 and 0.9 at all, and refuses 0.10 only when a producer starts.
+# So
+# this package's own client asks all bootstrap addresses at once for their releases.
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ from aiokafka08.errors import (
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
 _TIMEOUT_MS: Final = 30_000
+# How long the other addresses may take once one has responded.
 _OTHERS_S: Final = 2.0
-"""How long the other addresses may take once one has answered."""
+# Properties for TLS that this package's client knows, too.
 _TLS_NAMES: Final = (
     *TLS,
     "ssl.ca.location",
@@ -46,7 +47,6 @@ _TLS_NAMES: Final = (
     "ssl.key.location",
     "enable.ssl.certificate.verification",
 )
-"""Properties for TLS that this package's client knows, too."""
 
 
 class _OldBroker(NamedTuple):
@@ -59,11 +59,6 @@ class _OldBroker(NamedTuple):
 async def refuse_old_target(config: BridgeConfig) -> None:
     """Verify that no bootstrap address of the target is known to be of a release below 0.11.
 
-    One old broker is enough: the target may be in an upgrade.
-
-    Args:
-        config: the file of the bridge.
-
     Raises:
         UnsupportedVersionError: a broker is below 0.11.
         TargetUnreachableError: no broker of the target responds.
@@ -73,13 +68,14 @@ async def refuse_old_target(config: BridgeConfig) -> None:
     try:
         network = _network(config.target, config.client_id)
     except KafkaError as error:
-        # Not refused: librdkafka may read the file all the same. It begins no transaction on 0.10,
-        # but what only reads or commits there would go on.
+        # Only a warning: librdkafka may read the file all the same. It begins no transaction on
+        # 0.10, but commands that only read or commit there would work.
         _log.warning(
             "%s: the target's release isn't checked; expected 0.11 or later, since the bridge "
             "writes in transactions: %s", config.client_id, error.text,
         )  # fmt: skip
         return
+    # One old broker is enough: the target may be in an upgrade.
     if (old := await _find_old(config.target.bootstrap, network)) is not None:
         raise UnsupportedVersionError(
             f"target.bootstrap={shorten(config.target.bootstrap)}: the broker at "
@@ -97,7 +93,7 @@ def _has_unknown_security(properties: Mapping[str, str]) -> bool:
 
 
 def _network(target: TargetConfig, client_id: str) -> NetConfig:
-    """Return the options with which the brokers are asked.
+    """Return the options of this package's client.
 
     Raises:
         KafkaError: a property for TLS has a wrong value, or its file can't be read.
@@ -136,6 +132,8 @@ async def _find_old(bootstrap: str, network: NetConfig) -> _OldBroker | None:
                 if isinstance(answer, _OldBroker):
                     return answer
                 if answer is None:
+                    # A new broker has responded, so the target isn't away: the others get a short
+                    # time.
                     has_answer, deadline = True, deadline or loop.time() + _OTHERS_S
     finally:
         for task in asked:
@@ -150,7 +148,7 @@ async def _find_old(bootstrap: str, network: NetConfig) -> _OldBroker | None:
 
 
 async def _ask(address: Address, network: NetConfig) -> _OldBroker | KafkaError | None:
-    """Return an old broker, None for another answer, or why there is no answer."""
+    """Return an old broker, None for another response, or the error without a response."""
     responses: list[float] = []
     try:
         version = await probe_version(address, network, responded=responses.append, exact=True)

@@ -1,6 +1,6 @@
-"""`TargetTopics`: create and grow topics of the target as those of the source do.
+"""`TargetTopics`: create and grow topics of the target as those of the source are.
 
-`topic_plan` decides what to do; this asks both clusters, and does it.
+Invariant: `check` writes nothing; `prepare` does only what `topic_plan` decides.
 """
 
 from __future__ import annotations
@@ -35,15 +35,7 @@ _log: Final = logging.getLogger("aiokafka08.bridge")
 
 
 class TargetTopics:
-    """The topics that a session copies into.
-
-    Args:
-        config: the file of the bridge.
-        source: the source cluster.
-        target: the connection to the target.
-        status: `refused_topics` is updated at each `prepare`.
-        run: this start of the process.
-    """
+    """The topics that a session copies into; `prepare` updates `status.refused_topics`."""
 
     def __init__(
         self,
@@ -57,12 +49,7 @@ class TargetTopics:
         self._status, self._run = status, run
 
     async def batch_limit(self, target_topics: Collection[str]) -> int:
-        """Return the smallest `max.message.bytes` of the target topics.
-
-        A limit that the target leaves out is Kafka's default.
-
-        Args:
-            target_topics: all topics of the target.
+        """Return the smallest `max.message.bytes` of the target topics that are copied into.
 
         Raises:
             KafkaError: one of the clusters doesn't respond.
@@ -72,6 +59,7 @@ class TargetTopics:
             [name for name in names if name in target_topics]
         )
         new = self._config.target.topic_config
+        # A limit that the target leaves out counts as Kafka's default.
         limits = [TargetLimits.of(config).max_message_bytes for config in (new, *configs.values())]
         return min(LEAST_MESSAGE_BYTES, *limits)
 
@@ -82,7 +70,7 @@ class TargetTopics:
 
         Args:
             target_counts: all topics of the target, with their partition counts.
-            may_come_later: True only logs which patterns match no topic of the source.
+            may_come_later: True only logs the patterns that match no topic of the source.
 
         Raises:
             BridgeError: a pattern of `topics.include` matches no topic, or no topic is left; the
@@ -114,10 +102,10 @@ class TargetTopics:
             raise BridgeError(text)
 
     async def prepare(self, stored: StoredRuns) -> dict[TopicPartition, TopicPartition]:
-        """Create and grow topics; return each partition of the source, and where it goes.
+        """Create and grow topics; return each partition of the source with that of the target.
 
         Args:
-            stored: the offsets topic: which topics the bridge has copied into.
+            stored: the offsets topic, which has the topics that the bridge has copied into.
 
         Raises:
             KafkaError: one of the clusters doesn't respond, or the target refuses a topic.
@@ -130,6 +118,7 @@ class TargetTopics:
             for topic, name in names.items()
             for number in range(min(source[topic], target.get(name, 0)))
         ]
+        # Positions are asked for only if a topic has to grow.
         owned: set[str] = set()
         if any(target.get(name, source[topic]) < source[topic] for topic, name in names.items()):
             committed = await self._target.committed(self._config.position_group, existing)
@@ -137,6 +126,7 @@ class TargetTopics:
             owned |= {names[topic] for topic in owned if topic in names}
         plan = await self._plan(source, target, owned)
         for topic, reason in plan.refused.items():
+            # Logged once for each reason, not at each refresh.
             if self._status.refused_topics.get(topic) != reason:
                 _log.error("%s: %s", self._config.client_id, reason)
         self._status.refused_topics = dict(plan.refused)

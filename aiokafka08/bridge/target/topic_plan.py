@@ -1,25 +1,9 @@
 """The topics of the target: which to create or grow, with which settings. Pure but `apply_plan`.
 
-`plan_topics` compares the two clusters, and `TopicPlan` says what to do; `plan` of the command line
-shows it, and a run applies it at each refresh.
-
 Invariant: partition n of the source goes to partition n of the target. A target topic that has
 fewer partitions is grown only if the bridge has copied into it before; otherwise it is refused,
-since it belongs to somebody else. A topic of the target is never deleted, shrunk or reconfigured
+since it may be another program's. A topic of the target is never deleted, shrunk or reconfigured
 (the bridge's own topics: `own_topics`).
-
-What the settings of 0.8 mean today (`CARRIED`; others are left to the target's defaults):
-
-| 0.8 | today |
-|---|---|
-| `cleanup.policy` | the same; `dedupe` of 0.8.1 is `compact` |
-| `retention.ms` | the same, but by the records' timestamps, not by the segment file's time |
-| `retention.bytes` | the same |
-| `delete.retention.ms`, `min.cleanable.dirty.ratio`, `segment.bytes`, `segment.ms` | the same |
-| `max.message.bytes` | a whole batch, not a message: at least the target's default is set |
-| `min.insync.replicas` | the same, if the target's replication factor allows it |
-| `unclean.leader.election.enable` | left out: false by default |
-| `flush.*`, `index.*`, `segment.index.bytes`, `file.delete.delay.ms` | left out: tuning |
 """
 
 from __future__ import annotations
@@ -36,9 +20,12 @@ from aiokafka08.errors import InvalidTopicError
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
+# The settings of a source topic that a created target topic gets. Of the others
+# `unclean.leader.election.enable` is false by default today, and `flush.*`, `index.*`,
+# `segment.index.bytes` and `file.delete.delay.ms` only tune a broker.
 CARRIED: Final = (
     "cleanup.policy",
-    "retention.ms",
+    "retention.ms",  # by the records' timestamps today, not by the segment file's time
     "retention.bytes",
     "delete.retention.ms",
     "min.cleanable.dirty.ratio",
@@ -47,13 +34,12 @@ CARRIED: Final = (
     "max.message.bytes",
     "min.insync.replicas",
 )
-"""The settings of a source topic that a created target topic gets."""
 
+# The default of `max.message.bytes` today. The sink's batches have up to a million bytes.
 LEAST_MESSAGE_BYTES: Final = 1_048_588
-"""The default of `max.message.bytes` today. The sink's batches have up to a million bytes."""
 
+# Errors about a topic's settings: no later attempt helps.
 SETTINGS_REFUSED: Final = ("INVALID_CONFIG", "POLICY_VIOLATION")
-"""Errors about a topic's settings: no later attempt helps."""
 
 _ADVICE: Final = {
     "INVALID_CONFIG": ". Mend it in [target.topic_config], which overrides what the source has",
@@ -63,13 +49,11 @@ _ADVICE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """What to do at the target: topics to create, topics to grow, and why some can't be copied.
-
-    `refused` has the names of source topics.
-    """
+    """The topics to create and to grow at the target, and why source topics can't be copied."""
 
     create: tuple[TopicSpec, ...]
     grow: Mapping[str, int]
+    # By the name of the source topic.
     refused: Mapping[str, str]
 
 
@@ -84,7 +68,7 @@ def plan_topics(
 
     Args:
         config: the file of the bridge.
-        source: the source's topics that are copied, with their partition counts.
+        source: the source's topics, with their partition counts.
         target: all topics of the target, with their partition counts.
         configs: settings of source topics, as far as they are known.
         owned: target topics into which this bridge has copied before.
@@ -121,20 +105,15 @@ def plan_topics(
 async def refused_by_target(
     config: BridgeConfig, target: Target, plan: TopicPlan
 ) -> dict[str, RefusedTopic]:
-    """Return which topics of the target can't be created, and what to do; change nothing.
-
-    If there is none to create, a topic is tried that a new topic of the source would get. Of this
-    one only refused settings are returned: its name is made up, and it may never be created.
-
-    Args:
-        config: the file of the bridge.
-        target: the connection.
-        plan: what is to be created.
+    """Return the topics of a plan that the target refuses to create, with advice; change nothing.
 
     Raises:
         TargetError: the target doesn't respond.
     """
     specs = plan.create
+    # With nothing to create, try a topic as a new one of the source would get. Only refused
+    # settings of
+    # it count: its name is made up, and it may never be created.
     if not specs and config.target.topic_config:
         specs = (_new_topic(config, config.target.topic_config),)
     return {
@@ -147,12 +126,6 @@ async def refused_by_target(
 async def refuses_settings_of_file(config: BridgeConfig, target: Target) -> bool:
     """Return whether the target refuses a topic for `target.topic_config` alone; change nothing.
 
-    A topic that the target refuses without any settings isn't refused for these.
-
-    Args:
-        config: the file of the bridge.
-        target: the connection.
-
     Raises:
         TargetError: the target doesn't respond.
     """
@@ -162,29 +135,31 @@ async def refuses_settings_of_file(config: BridgeConfig, target: Target) -> bool
         return any(topic.code in SETTINGS_REFUSED for topic in refused.values())
 
     settings = config.target.topic_config
+    # A topic that the target refuses even without settings isn't refused for these.
     return bool(settings) and await are_refused(settings) and not await are_refused({})
 
 
 def _new_topic(config: BridgeConfig, settings: Mapping[str, str]) -> TopicSpec:
-    """Return a topic with which settings are tried; its name is made up."""
+    """Return a topic with a made-up name, to try settings with."""
     name = f"{config.client_id}.new-topic"
     return TopicSpec(name, 1, config.target.replication_factor, settings)
 
 
 def target_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
-    """Return the settings of a topic to create, for those that the source's topic has.
+    """Return the settings of a topic to create, for the settings of the source's topic.
 
-    Args:
-        config: the source's settings.
-        replication_factor: of the target; -1 if it decides itself.
+    `replication_factor` is that of the target; -1 if the target decides itself.
     """
     settings = {name: config[name] for name in CARRIED if name in config}
+    # 0.8.1 called it "dedupe".
     if "cleanup.policy" in settings:
         settings["cleanup.policy"] = settings["cleanup.policy"].replace("dedupe", "compact")
+    # Today it limits a whole batch, not a message: at least the target's default.
     if "max.message.bytes" in settings:
         settings["max.message.bytes"] = str(
             max(int(settings["max.message.bytes"]), LEAST_MESSAGE_BYTES)
         )
+    # With more replicas required than there are, no record could be written.
     least = settings.get("min.insync.replicas")
     if least is not None and int(least) > replication_factor:
         del settings["min.insync.replicas"]

@@ -1,4 +1,4 @@
-"""Call the target again while it isn't ready: a coordinator that loads, a leader that moves."""
+"""`when_available`: repeat a call while the target isn't ready, such as a loading coordinator."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ async def when_available(
     Args:
         call: starts the call; it changes nothing, or the same again.
         timeout_s: after this time the last error is raised (default 30.0).
-        only: the errors after which it is repeated (default: of all that another attempt may cure).
+        only: the errors after which the call is repeated (default: all that a retry may cure).
 
     Raises:
         TargetUnavailableError: the target wasn't ready in time.
-        KafkaError: what the call raises otherwise, at once.
+        KafkaError: other errors of the call, at once.
     """
     loop = asyncio.get_running_loop()
     deadline, wait_s = loop.time() + timeout_s, _FIRST_S

@@ -1,9 +1,7 @@
 """Read the committed messages of a range of a target partition as portions of a `SequenceCheck`.
 
-librdkafka blocks, so each portion is read and checked in a thread.
-
-Invariant: the messages come in the order of their offsets, each committed one of the range once.
-Markers of transactions and aborted messages aren't among them.
+Invariant: the messages come in the order of their offsets, each committed one of the range once,
+without markers and aborted messages.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ class TargetChecksums:
         self._consumer: Any = None
 
     async def close(self) -> None:
-        """Leave the target."""
+        """Close the consumer."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             await self._target.call("leave the target", consumer.close)
@@ -64,7 +62,8 @@ class TargetChecksums:
         return self._target.confluent.Consumer(
             {
                 **self._target.settings,
-                "group.id": self._config.position_group,  # needed; nothing is committed
+                # Without a group librdkafka makes no consumer; nothing is committed for it.
+                "group.id": self._config.position_group,
                 "enable.auto.commit": False,
                 "enable.partition.eof": True,
                 "isolation.level": "read_committed",
@@ -75,7 +74,7 @@ class TargetChecksums:
         )
 
     def _portion(self, end: int) -> tuple[Portion, bool]:
-        """Return a portion, and whether it is the last one; blocks."""
+        """Return a portion, and whether it is the last one; blocks, so it runs in a thread."""
         confluent = self._target.confluent
         portion = Portion()
         for message in self._consumer.consume(_PORTION_RECORDS, _POLL_S):

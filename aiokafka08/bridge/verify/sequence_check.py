@@ -1,14 +1,8 @@
-"""Compare two sequences of messages by their checksums, as they are read, in bounded memory.
-
-`message_crc` is the CRC-32 of a message's key and value, with their lengths, so that a null isn't
-an empty value and no byte can move from one to the other. A `Portion` has the checksums and the
-timestamps of some messages. `SequenceCheck` takes those of both sides, in any portions.
+"""Compare two sequences of messages by their checksums, as they are read, in bounded memory. Pure.
 
 Invariant: two sequences are equal if and only if they have the same checksums in the same order,
 and, if timestamps are compared, the same timestamp wherever the source's is above 0: a copy keeps
 no other. After the first difference the sides are only counted.
-
-Pure. `checked_source` and `checked_target` fill the portions, and `verification` passes them on.
 """
 
 from __future__ import annotations
@@ -21,17 +15,13 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 _LENGTHS: Final = struct.Struct(">ii")
+# How many messages behind a difference are needed to name its kind.
 _AHEAD: Final = 2
-"""How many messages behind a difference show what it is."""
 
 
 def message_crc(key: bytes | None, value: bytes | None) -> int:
-    """Return the checksum of a message.
-
-    Args:
-        key: the key; None is null.
-        value: the value; None is null.
-    """
+    """Return the CRC-32 of a message's key and value; None is null."""
+    # With the lengths, a null isn't an empty value, and no byte can move from the key to the value.
     lengths = _LENGTHS.pack(-1 if key is None else len(key), -1 if value is None else len(value))
     return zlib.crc32(value or b"", zlib.crc32(key or b"", zlib.crc32(lengths)))
 
@@ -54,62 +44,54 @@ class Portion:
     def add(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int | None
     ) -> None:
-        """Add a message behind the others.
-
-        Args:
-            offset: its offset.
-            key: its key; None is null.
-            value: its value; None is null.
-            timestamp: its timestamp; None if it has none.
-        """
+        """Add a message behind the others; None is a null key or value, or no timestamp."""
         self.offsets.append(offset)
         self.crcs.append(message_crc(key, value))
         self.timestamps.append(timestamp or 0)
 
 
 class Difference(NamedTuple):
-    """The first message that isn't the same.
-
-    `kind` is "changed", "lost" (not in the target), "extra" (in the target only), "twice" (in the
-    target again) or "swapped". An offset is that of the message, or of the end of its side.
-    `equal_count` is how many messages in front of it are the same.
+    """The first message that isn't the same; an offset is that of the message, or its side's
+    end.
     """
 
+    # "changed", "lost" (not in the target), "extra" (in the target only), "twice" (in the target
+    # again)
+    # or "swapped".
     kind: str
     source_offset: int
     target_offset: int
+    # How many messages in front of it are the same.
     equal_count: int
 
 
 @dataclass(frozen=True, slots=True)
 class CheckProgress:
-    """How far two sequences were compared, to continue later.
+    """How far two sequences were compared, to continue later."""
 
-    `source_next` and `target_next` are the offsets of the next messages; `crc` is the rolling
-    CRC-32 of all checksums that were equal. `last_crc` and `last_timestamp` are of the source's
-    last message in front of the first difference. `first_pair` and `last_pair` are the offsets, at
-    the source and at the target, of the first and the last message that is equal; None without one.
-    `last_shared` is how many equal messages have the source offset of `last_pair`: in nested
-    wrappers several share one (docs/brokers.md 6.7), and more of them may follow.
-    """
-
+    # The offsets of the next messages.
     source_next: int
     target_next: int
     source_count: int = 0
     target_count: int = 0
+    # The rolling CRC-32 of all checksums that were equal.
     crc: int = 0
     difference: Difference | None = None
+    # Of the source's last message in front of the first difference.
     last_crc: int | None = None
     last_timestamp: int = 0
+    # The offsets, at the source and at the target, of the first and the last equal message.
     first_pair: tuple[int, int] | None = None
     last_pair: tuple[int, int] | None = None
+    # How many equal messages have the source offset of `last_pair`: in nested wrappers several
+    # share one
+    # (docs/brokers.md 6.7), and more of them may follow.
     last_shared: int = 0
 
     def source_start(self, first: int) -> tuple[int, int]:
         """Return the offset to read the source from, and how many messages there to leave out.
 
-        Args:
-            first: the first offset that the source still has.
+        `first` is the first offset that the source still has.
         """
         if self.last_pair is not None and self.last_shared and self.last_pair[0] >= first:
             return self.last_pair[0], self.last_shared
@@ -173,7 +155,7 @@ class SequenceCheck:
 
     @property
     def progress(self) -> CheckProgress:
-        """What was compared so far; what is waiting for the other side isn't counted."""
+        """The comparison so far, without messages that wait for the other side."""
         return replace(
             self._noted,
             source_next=self._source.next,
@@ -198,12 +180,12 @@ class SequenceCheck:
         return self._source.is_complete and self._target.is_complete
 
     def add_source(self, portion: Portion) -> None:
-        """Add messages of the source; none: it has ended."""
+        """Add messages of the source; an empty portion ends it."""
         self._source.extend(portion)
         self._compare()
 
     def add_target(self, portion: Portion) -> None:
-        """Add messages of the target; none: it has ended."""
+        """Add messages of the target; an empty portion ends it."""
         self._target.extend(portion)
         self._compare()
 
@@ -217,6 +199,7 @@ class SequenceCheck:
             at = source.next_offset, target.next_offset
             difference = Difference(self._kind(), *at, source.count)
             self._noted = replace(self._noted, difference=difference)
+        # After a difference nothing is compared any more: the sides are only counted.
         source.drop(len(source))
         target.drop(len(target))
 
@@ -231,19 +214,19 @@ class SequenceCheck:
         return next((at for at in range(common) if not self._is_same(at, at)), common)
 
     def _is_same(self, ours: int, theirs: int) -> bool:
-        """Return whether two messages that wait are the same, by their places on their sides."""
+        """Return whether two waiting messages are the same, by their indexes."""
         source = self._source
         return self._has_target(theirs, source.crcs[ours], source.timestamps[ours])
 
     def _has_target(self, place: int, crc: int, timestamp: int) -> bool:
-        """Return whether the target has a message of the source at that place."""
+        """Return whether the target has a message of the source at an index."""
         target = self._target
         return target.crcs[place] == crc and (
             not self._timestamps or timestamp <= 0 or target.timestamps[place] == timestamp
         )
 
     def _count_equal(self, number: int) -> None:
-        """Count messages that are the same, and remember what a resume needs of them."""
+        """Count messages that are the same, and note the fields that a resume needs."""
         source, target, noted = self._source, self._target, self._noted
         first = noted.first_pair if source.count else (source.offsets[0], target.offsets[0])
         last = number - 1
@@ -278,7 +261,7 @@ class SequenceCheck:
         return self._added_kind() if is_theirs_next else "changed"
 
     def _added_kind(self) -> str:
-        """Return what a message of the target is that the source doesn't have there."""
+        """Return the kind of a message of the target that the source doesn't have there."""
         last_crc, last_timestamp = self._noted.last_crc, self._noted.last_timestamp
         if last_crc is not None and self._has_target(0, last_crc, last_timestamp):
             return "twice"

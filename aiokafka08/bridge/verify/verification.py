@@ -1,27 +1,11 @@
 """`verify`: read each partition and its copy once, and compare them message by message.
 
-Both sides are read at the same time (`checked_source`, `checked_target`) and compared by
-`sequence_check`. `verify_state` keeps the progress in a file, so that an interrupted verification
-continues where it ended.
+Compared are, at the source, all messages from the start of the log (or of the copy) to the bridge's
+position; at the target all messages, except copies of those that the source no longer has.
 
-What is compared: at the source all messages from the start of the log (of the copy, if that began
-later) to the bridge's position, or to the end of the log if no bridge of this name has committed
-one; at the target all messages, but for copies of those that the source no longer has. So a message
-that is waiting to be copied isn't a difference, and one that was written to the target by somebody
-else is. A partition of which nothing was copied isn't compared, and isn't equal, unless the source
-has no messages of it.
-
-If all messages of a partition are equal, `check_maps` compares the target offsets of its first and
-last one with those that the stored runs give, since the positions of groups rest on these.
-
-Invariant: each message is read once. The two ends belong together, also while the bridge copies:
-1. The end of the target's log is read before the position, so all that the bridge has written in
-   front of it comes from in front of the position.
-2. The bridge may copy more before the position is read. The runs of offsets, read after it, say
-   where the copies of what is in front of it end; the larger end counts.
-3. A transaction ends in each partition by itself, in the position's perhaps first. So the target is
-   read only after its stable end has come to the end from the runs.
-4. Runs that are wrong may end behind the target's log. The log's end counts then.
+Invariant: each message is read once, and the two ends belong together, also while the bridge
+copies. So a message that is waiting to be copied isn't a difference, but one of another producer at
+the target is.
 """
 
 from __future__ import annotations
@@ -52,31 +36,29 @@ from aiokafka08.bridge.verify.sequence_check import (
 from aiokafka08.errors import KafkaUnavailableError
 from aiokafka08.structs import TopicPartition
 
+# How many partitions are compared at a time.
 _AT_ONCE: Final = 4
-"""How many partitions are compared at a time."""
 
 
 class PartitionBounds(NamedTuple):
-    """What is compared of a partition: offsets from the first to before the end, on each side."""
+    """The compared offsets of a partition, from the first to before the end, on each side."""
 
     source_first: int
     source_end: int
     target_first: int
     target_end: int
+    # How many offsets the source has behind the bridge's position; they aren't compared.
     waiting: int
-    """How many offsets the source has behind the bridge's position."""
+    # How many offsets the source has in front of the first message copied; likewise.
     before: int
-    """How many offsets the source has in front of the first message copied."""
 
 
 class OffsetPair(NamedTuple):
-    """The offsets of a message that is equal on both sides, and the one that the runs give.
-
-    `stored_target` is the target offset by the stored runs; None if they don't cover the message.
-    """
+    """The offsets of a message that is equal on both sides, and the one that the runs give."""
 
     source_offset: int
     target_offset: int
+    # By the stored runs; None if they don't cover the message.
     stored_target: int | None
 
     @property
@@ -87,25 +69,23 @@ class OffsetPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerdict:
-    """The outcome for a partition of the source; `progress` also continues it.
-
-    `waiting` is how many offsets the source has behind the bridge's position, `before` how many it
-    has in front of the first message copied; neither are compared. `has_begun` is False if nothing
-    of the partition was copied. `is_of_another` is True if the first difference is a message at the
-    target that the bridge hasn't written. `first_map` and `last_map` are of the first and the last
-    equal message in front of the first difference; None until both sides were compared to the end,
-    and without such a message in `progress`.
-    """
+    """The outcome for a partition of the source; `progress` also continues it."""
 
     topic: str
     partition: int
     target_topic: str
     progress: CheckProgress
+    # As in `PartitionBounds`.
     waiting: int = 0
     is_complete: bool = False
+    # False if nothing of the partition was copied; then it isn't equal, unless the source is empty.
+    # The first difference is a message at the target that the bridge hasn't written.
     has_begun: bool = True
     is_of_another: bool = False
     before: int = 0
+    # Of the first and the last equal message in front of the first difference; None until both
+    # sides
+    # were compared to the end. Groups' positions rest on these maps.
     first_map: OffsetPair | None = None
     last_map: OffsetPair | None = None
 
@@ -116,12 +96,10 @@ class PartitionVerdict:
 
     @property
     def wrong_map(self) -> OffsetPair | None:
-        """The message for which the stored runs give another offset; None if there is none.
-
-        None also if a message isn't the same: the target may have lost one of several that are the
-        same, which shifts the rest, and of a message that was copied twice the runs give the later
-        copy.
-        """
+        """The message for which the stored runs give another offset; None if there is none."""
+        # After a difference the maps say nothing: a lost message among equal ones shifts the rest,
+        # and for a
+        # message that was copied twice the runs give the later copy.
         if self.difference is None:
             for pair in (self.first_map, self.last_map):
                 if pair is not None and pair.is_wrong:
@@ -143,7 +121,7 @@ class PartitionVerdict:
 def bounds(
     source: tuple[int, int], target: tuple[int, int], position: int | None, known: OffsetMap
 ) -> PartitionBounds:
-    """Return what to compare of a partition.
+    """Return the offsets to compare of a partition.
 
     Args:
         source: the first offset of the source's log, and its end.
@@ -155,6 +133,9 @@ def bounds(
     target_first, target_end = target
     end = source_end if position is None else max(source_first, min(position, source_end))
     waiting = source_end - end
+    # The bridge may have copied more since the target's end was read: the runs, read after the
+    # position,
+    # say where the copies in front of it end.
     if position is not None:
         target_end = max(target_end, known.to_target(position, position) or 0)
     if known.first_source is not None and source_first > known.first_source:
@@ -173,9 +154,7 @@ def bounds(
 def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
     """Return the verdict, with "extra" as the difference if another producer has written there.
 
-    Args:
-        verdict: of a partition.
-        known: its runs of offsets, from the transactions that wrote the messages.
+    `known` has the runs of the transactions that wrote the messages.
     """
     difference, first = verdict.difference, known.first_target
     if (
@@ -191,12 +170,7 @@ def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> Partitio
 
 
 def check_maps(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
-    """Return the verdict with what the stored runs give for its first and last equal message.
-
-    Args:
-        verdict: of a partition.
-        known: its runs.
-    """
+    """Return the verdict with the stored target offsets of its first and last equal message."""
     progress = verdict.progress
     first, last = (
         None if pair is None else OffsetPair(*pair, known.copy_of(*pair))
@@ -216,8 +190,8 @@ async def verify(
 
     Args:
         config: the file of the bridge.
-        resume: what an earlier verification had found; those partitions go on there, or at their
-            first difference, which may be gone (default None).
+        resume: the verdicts of an earlier verification; their partitions continue there, or at
+            their first difference, which may be gone (default None).
         timestamps: True compares the timestamps, too, except those of messages that have none at
             the source, or one at or below 0, which the copy doesn't keep (default False).
         on_progress: called with a partition's verdict so far, often (default: does nothing).
@@ -241,11 +215,16 @@ async def verify(
             existing = [
                 copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)
             ]
-            # The order: see the invariant.
+            # The target's logs first, so all that the bridge has written in front of their ends
+            # comes from in
+            # front of the position.
             target_logs = await when_available(lambda: target.log_bounds(existing))
             positions = await when_available(
                 lambda: target.committed(config.position_group, existing)
             )
+            # The runs last: the bridge may copy more before the position is read, and they say
+            # where the copies
+            # in front of the position end. `bounds` takes the larger end.
             await when_available(lambda: target.wait_decided(config.offsets_topic))
             runs = await when_available(lambda: read_stored_runs(config, target))
             source_logs = await admin.list_log_bounds(tps)
@@ -269,6 +248,7 @@ async def verify(
             plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known)
         await _keep_within_logs(target, plan, copies, target_logs)
         ends = {copies[tp]: partition_bounds.target_end for tp, partition_bounds in plan.items()}
+        # A transaction ends in each partition by itself, in the position's perhaps first.
         await when_available(lambda: target.wait_stable(ends))
         compared = await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
@@ -292,13 +272,10 @@ async def _keep_within_logs(
     copies: Mapping[TopicPartition, TopicPartition],
     logs: Mapping[TopicPartition, tuple[int, int]],
 ) -> None:
-    """Cut the bounds that end behind the target's log, by wrong runs: nothing would come there.
+    """Cut the bounds in `plan` that end behind the target's log, by wrong runs.
 
-    Args:
-        target: the connection.
-        plan: what to compare of each partition; changed in place.
-        copies: partition of the source → partition of the target.
-        logs: the bounds of the target's logs, from before the runs were read.
+    Nothing would come there. `logs` are the bounds of the target's logs from before the runs were
+    read.
     """
     behind = [
         tp
@@ -307,7 +284,7 @@ async def _keep_within_logs(
     ]
     wanted = [copies[tp] for tp in behind]
     if behind:
-        # With open transactions: their markers may be missing yet.
+        # With open transactions: their markers may not be written yet.
         ends = await when_available(lambda: target.log_ends(wanted))
         for tp in behind:
             partition_bounds, end = plan[tp], ends[copies[tp]]
@@ -378,6 +355,8 @@ class _Verification:
             waiting=partition_bounds.waiting,
             before=partition_bounds.before,
         )
+        # Messages that share the last equal offset are read again, and those already counted are
+        # left out.
         start, leave_out = progress.source_start(partition_bounds.source_first)
         ours = source.read(tp, start, partition_bounds.source_end, leave_out)
         theirs = target.read(copy, progress.target_next, partition_bounds.target_end)

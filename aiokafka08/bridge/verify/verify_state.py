@@ -1,7 +1,6 @@
-"""Keep what a verification has found in a file, to resume it and to show when it last ran.
+"""Keep the verdicts of a verification in a file, to resume it and to show when it last ran.
 
-The file is JSON, beside the bridge's file by default. Invariant: the file is replaced as a whole,
-so that a killed process leaves the last complete state.
+Invariant: the file is replaced as a whole, so that a killed process leaves the last complete state.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
 _VERSION: Final = 1
+# How to read the fields that are lists in JSON.
 _TUPLES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "difference": Difference._make,
     "first_pair": tuple,
@@ -26,17 +26,10 @@ _TUPLES: Final[Mapping[str, Callable[[Any], Any]]] = {
     "first_map": OffsetPair._make,
     "last_map": OffsetPair._make,
 }
-"""How to read the fields that are lists in JSON."""
 
 
 class VerifyState:
-    """The verdicts so far of one bridge.
-
-    Args:
-        path: the file.
-        bridge: the name of the bridge.
-        timestamps: whether timestamps are compared.
-    """
+    """The verdicts so far of one bridge; `timestamps`: whether timestamps are compared."""
 
     def __init__(self, path: Path, bridge: str, timestamps: bool) -> None:
         self._path, self._bridge, self._timestamps = path, bridge, timestamps
@@ -77,8 +70,8 @@ class VerifyState:
 
         Args:
             now: the time in seconds since the epoch, which the file shows.
-            is_complete: whether all partitions were compared to the end; else the file doesn't
-                say that the sides are equal (default False).
+            is_complete: whether all partitions were compared to the end; else the file never says
+                that the sides are equal (default False).
 
         Raises:
             OSError: it can't be written.
@@ -91,6 +84,8 @@ class VerifyState:
             "equal": is_complete and all(verdict.is_equal for verdict in self.verdicts.values()),
             "partitions": [asdict(self.verdicts[tp]) for tp in sorted(self.verdicts)],
         }
+        # In the same folder, so that the replacement is one step; two processes don't share the
+        # name.
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -107,21 +102,19 @@ class VerifyState:
 
 @dataclass(frozen=True, slots=True)
 class LastVerification:
-    """When a verification last ended, in seconds since the epoch, and what it found.
-
-    `ends` has the source offset up to which each partition was compared, `different` the
-    partitions with a difference.
-    """
+    """When a verification last ended, in seconds since the epoch, and its result."""
 
     at: float
     is_equal: bool
     count: int
+    # The source offset up to which each partition was compared.
     ends: Mapping[TopicPartition, int]
+    # The partitions with a difference.
     different: Sequence[PartitionVerdict]
 
 
 def last_verification(path: Path) -> LastVerification | None:
-    """Return what a file of `VerifyState` says; None without one that can be read."""
+    """Return the content of a file of `VerifyState`; None without one that can be read."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         verdicts = [_from_document(fields) for fields in document["partitions"]]
@@ -138,7 +131,7 @@ def last_verification(path: Path) -> LastVerification | None:
 
 
 def state_path(config_path: Path) -> Path:
-    """Return where the state is by default, for the file of a bridge."""
+    """Return the default path of the state, for the file of a bridge."""
     return config_path.with_suffix(".verify.json")
 
 

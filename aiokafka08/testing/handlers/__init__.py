@@ -1,10 +1,7 @@
 """Request handlers: one function per API, `(RequestContext, request) -> HandlerResult`.
 
-A handler whose work grows with the request returns the steps to its outcome (`_core.server.work`).
-
 Each docstring says which behaviour of real brokers the handler models, and which it doesn't;
-docs/brokers.md is the reference. `server` calls `handle` for each request; `cluster` looks up in
-`HANDLERS` which request classes a fault may name.
+docs/brokers.md is the reference.
 
 Invariant: a handler reads and changes `state`, but does no I/O. It returns a decision (`outcome`):
 reply, wait, no reply or disconnect. `server` carries it out.
@@ -59,6 +56,7 @@ from aiokafka08.testing.handlers.topics import create_topics, delete_topics
 
 __all__ = ["HANDLERS", "handle"]
 
+# A handler whose work grows with the request returns the steps to its outcome.
 _Handler = Callable[[RequestContext, Any], HandlerResult | Work[HandlerResult]]
 
 HANDLERS: Final[dict[type[api.Request[Any]], _Handler]] = {
@@ -83,7 +81,7 @@ HANDLERS: Final[dict[type[api.Request[Any]], _Handler]] = {
 
 
 def handle(context: RequestContext, request: api.Request[Any]) -> Work[HandlerResult]:
-    """Handle a request; return what the broker does."""
+    """Handle a request; return the broker's decision."""
     try:
         steps: Work[HandlerResult] = finish(HANDLERS[type(request)](context, request))
         return (yield from steps)

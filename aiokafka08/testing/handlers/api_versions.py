@@ -1,7 +1,4 @@
-"""ApiVersions: the API versions that the line knows, from its table in `broker_lines`.
-
-`handlers.handle` dispatches the requests to `api_versions`.
-"""
+"""ApiVersions: the API versions that the line knows, from its table in `broker_lines`."""
 
 from __future__ import annotations
 

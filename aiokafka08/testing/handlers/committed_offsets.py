@@ -1,10 +1,8 @@
 """OffsetCommit, OffsetFetch and GroupCoordinator: the committed offsets of groups.
 
-`handlers.handle` dispatches the requests to `offset_commit`, `offset_fetch`, `group_coordinator`.
-
-There are two independent stores: ZooKeeper (version 0) and the offsets topic (later versions,
-brokers.md 8.5). Both are dictionaries of `ClusterState`. Each commit to the offsets topic also
-appends the record that a real broker would write.
+Invariant: the two stores are independent: ZooKeeper (version 0) and the offsets topic (later
+versions, brokers.md 8.5). Each commit to the offsets topic also appends the record that a real
+broker would write.
 """
 
 from __future__ import annotations
@@ -56,8 +54,8 @@ from aiokafka08.testing.state import (
     StoredCommit,
 )
 
+# How long a commit is kept, in its record: the default of `offsets.retention.minutes`.
 _RETENTION_MS: Final = 24 * 3600 * 1000
-"""How long a commit is kept, in its record: the default of `offsets.retention.minutes`."""
 
 
 def offset_commit(context: RequestContext, request: OffsetCommitRequest) -> Work[HandlerResult]:
@@ -98,6 +96,7 @@ def _to_zookeeper(
         return OffsetMetadataTooLargeError.errno
     if request.group == "":
         return UnknownError.errno
+    # 0.8.x drops the metadata of version 0.
     context.state.zookeeper_commits[CommitKey(request.group, *key)] = Commit(item.offset, "")
     return 0
 

@@ -1,8 +1,5 @@
 """Responses that have one error code for all or for some partitions.
 
-`server` calls these functions when the fault `faults.Answer` strikes a request, and
-`handlers.handle` calls `failed` when a handler raises `RequestFailed`.
-
 Invariant: each request class in `handlers.HANDLERS` has an error response. With `only`, the
 responses of all other partitions stay as they are.
 """
@@ -86,7 +83,6 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
 
     A Metadata response still lists the brokers. The lists of ListGroups, SaslHandshake and
     ApiVersions are empty.
-    JoinGroup has generation -1; errors of the coordinator itself have 0 (`group.join_error`).
     """
     match request:
         case ProduceRequest(topics=topics):
@@ -120,6 +116,7 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
         case GroupCoordinatorRequest():
             return GroupCoordinatorResponse(code, -1, "", -1)
         case JoinGroupRequest():
+            # Errors of the coordinator itself have generation 0 (`group.join_error`).
             return JoinGroupResponse(code, -1, "", "", request.member, [])
         case SyncGroupRequest():
             return SyncGroupResponse(code, b"")
@@ -144,7 +141,7 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
 
 
 def failed(context: RequestContext, request: api.Request[Any]) -> Work[HandlerResult]:
-    """Return what a broker does if its handler fails: it has Unknown for everything requested.
+    """Return the decision of a broker whose handler fails: Unknown for everything requested.
 
     A Metadata response then lists no brokers.
     """
@@ -165,10 +162,7 @@ def failed(context: RequestContext, request: api.Request[Any]) -> Work[HandlerRe
 def drop_partitions(
     line: LineRules, request: api.Request[Any], only: Collection[tuple[str, int]]
 ) -> api.Request[Any]:
-    """Return the request without these partitions.
-
-    They will have errors. Where an error ends a fetch's wait, the fetch of the others has none.
-    """
+    """Return the request without these partitions, which will have errors."""
     topics = [
         api.Topic(
             topic.topic,
@@ -183,6 +177,7 @@ def drop_partitions(
     kept = [topic for topic in topics if topic.partitions]
     others = dataclasses.replace(request, topics=kept)  # type: ignore[call-arg]
     if isinstance(others, FetchRequest) and line.errors_end_the_wait and kept != _topics(request):
+        # An error ends the wait of a real fetch, so the fetch of the others doesn't wait either.
         others.max_wait_ms = 0
     return others
 

@@ -1,7 +1,4 @@
-"""Fetch: slices of partition logs, and the long poll.
-
-`handlers.handle` dispatches the requests to `fetch`.
-"""
+"""Fetch: slices of partition logs, and the long poll."""
 
 from __future__ import annotations
 
@@ -51,24 +48,24 @@ _STEP_PARTITIONS: Final = 1000
 
 @dataclass(slots=True)
 class _ResponseLimit:
-    """What is left of the response for the next partitions (`FetchRequest.max_bytes`)."""
+    """The space left in the response for the next partitions (`FetchRequest.max_bytes`)."""
 
     left: int
+    # Whether the next set has its first message, however long that is.
     at_least_one: bool
-    """Whether the next set has its first message, however long that is."""
 
 
 class _PartitionView(NamedTuple):
-    """What one fetch can read of a partition: `partition` is None if there is an error."""
+    """The readable part of a partition for one fetch: `partition` is None if there is an error."""
 
     partition: Partition | None
     error_code: int
+    # Bytes that a response has, as far as they are still there then.
     readable_bytes: int = 0
-    """Bytes that a response has, as far as they are still there then."""
+    # Bytes that count when a fetch waits for `min_bytes`.
     ready_bytes: int = 0
-    """Bytes that count when a fetch waits for `min_bytes`."""
+    # Whether later segments have data: then the fetch doesn't wait for more of its segment.
     ends_the_wait: bool = False
-    """Whether later segments have data: then the fetch doesn't wait for more of its segment."""
 
 
 def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]:
@@ -85,10 +82,12 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
       replica of a partition the whole fetch fails, or is served (0.8.0).
     - What counts for `min_bytes` while a fetch waits: before 0.8.2 all that is produced, stored or
       not; on 0.8.2 all that could be read without `max_bytes`; later what could be read.
-    - A fetch returns data of one segment per partition.
-    - On 0.10, Fetch v0 and v1 return message format 0.
+    - Before 0.8.2 all that is produced counts for `min_bytes` while a fetch waits, stored or not;
+      on
+      0.8.2 all that could be read without `max_bytes`; later all that could be read.
+    - A fetch returns data of one segment per partition. On 0.10, v0 and v1 return format 0.
     Doesn't model: followers that fetch (a fetch with a broker's id as replica id is served like a
-    client's), the race of
+    client's), the race of KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
     KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
     """
     items = yield from by_partition(request.topics)
@@ -120,7 +119,8 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
         if nameless:
             raise RequestFailed
         return (yield from reply(views))
-    if nameless:  # the failure comes after the wait, where nothing responds to it
+    # The failure comes after the wait, where nothing responds to it.
+    if nameless:
         return Wait(None, frozenset(), lambda expired: None)
     arrived_before = _arrived_bytes(context, keys)
 
@@ -204,6 +204,7 @@ def _view_within(
         return _PartitionView(None, UnknownError.errno)
     counted_bytes = None if context.line.waits_for_unlimited_bytes else item.max_bytes
     try:
+        # At most the first message, if the limit has space for it or it is the response's first.
         if context.layout >= 3 and max_bytes < (first := log.first_bytes(offset, high_watermark)):
             max_bytes = first if limit.at_least_one else 0
         return _PartitionView(
@@ -218,7 +219,8 @@ def _view_within(
 
 
 def _read(partition: Partition, offset: int, max_bytes: int, high_watermark: int) -> Work[Buffer]:
-    """Read a set; a large one in steps, since a copy to fresh memory takes 0.5 ms per MiB."""
+    """Read a set; a large one in steps."""
+    # A copy to fresh memory takes long for many MiB.
     ranges = partition.log.ranges(offset, max_bytes, high_watermark)
     if len(ranges) < 2:
         return partition.log.read(offset, max_bytes, high_watermark)
@@ -244,7 +246,7 @@ def _response(
             responses[key] = FetchedPartition(key.partition, error_code, -1, b"")
             continue
         high_watermark = partition.high_watermark
-        # Versions without a limit of the response return what has been appended meanwhile, too.
+        # Versions without a limit of the response return messages that came meanwhile, too.
         max_bytes = view.readable_bytes if context.layout >= 3 else item.max_bytes
         message_set = yield from _read(partition, item.fetch_offset, max_bytes, high_watermark)
         if context.line.message_format and context.layout < 2:
@@ -254,7 +256,8 @@ def _response(
                     message_set = yield from offload(converted)
                 else:
                     message_set = converted()
-            except (MessageSetRejected, ValueError):  # a key or value longer than its message
+            # A key or value may be longer than its message.
+            except (MessageSetRejected, ValueError):
                 raise RequestFailed from None
         responses[key] = FetchedPartition(key.partition, 0, high_watermark, message_set)
     topics = yield from group_by_topic(responses, context.line.fetch_order)

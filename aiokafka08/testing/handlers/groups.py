@@ -1,8 +1,5 @@
 """JoinGroup, SyncGroup, Heartbeat, LeaveGroup, ListGroups, DescribeGroups (API keys 11 - 16).
 
-`handlers.handle` dispatches the requests to these handlers. They check that the broker is the
-group's coordinator; `group` does the rest.
-
 Invariant: only the group's coordinator carries out a request for a group. Other brokers respond
 with NotCoordinatorForGroup, or leave the group out (ListGroups).
 

@@ -1,7 +1,4 @@
-"""ListOffsets: offsets by time, per segment (version 0) or per message (version 1).
-
-`handlers.handle` dispatches the requests to `list_offsets`; `failures` uses `offsets_error` too.
-"""
+"""ListOffsets: offsets by time, per segment (version 0) or per message (version 1)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Metadata: brokers, topics, leaders; creates missing topics where auto-creation is enabled.
-
-`handlers.handle` dispatches the requests to `metadata`; `failures` builds its Metadata errors with
-`known_brokers` and `select_brokers`.
-"""
+"""Metadata: brokers, topics, leaders; creates missing topics where auto-creation is enabled."""
 
 from __future__ import annotations
 
@@ -33,8 +29,8 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
 
+# With as many partitions in the cluster, clients create no topic: they can't fill the memory.
 MAX_CREATED_PARTITIONS: Final = 10_000
-"""When the cluster has as many partitions, clients create no topic: they can't fill the memory."""
 
 
 def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerResult]:
@@ -52,13 +48,14 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerR
     - A dead broker is listed like a live one until the controller has noticed its death.
     - A broker whose metadata is held (`hold_metadata`) knows nothing newer.
     - Above `MAX_CREATED_PARTITIONS` no topic is created. A real cluster has no such limit.
-    Doesn't model: brokers that disagree unless told to, a broker that has just started and knows
-    nothing, the fraction of a second until a new topic has leaders (here the second response has
-    them).
+    Doesn't model: brokers that disagree without `hold_metadata`, a broker that has just started
+    and knows nothing, the fraction of a second until a new topic has leaders (here the second
+    response has them).
     """
     state, line = context.state, context.line
     seen = state.metadata_view(context.node.node_id)
-    if request.topics is None and context.layout == 0:  # v0 has no null: brokers can't read it
+    # Version 0 has no null: brokers can't read it.
+    if request.topics is None and context.layout == 0:
         return Disconnect() if line.on_unreadable_request is BadRequestPolicy.CLOSE else NoReply()
     names = list(dict.fromkeys(request.topics or ()))
     if request.topics is None or (not names and context.layout == 0):
@@ -117,10 +114,9 @@ def select_brokers(
 
 
 def _create(context: RequestContext, name: str | None) -> tuple[int, bool]:
-    """Create a topic if auto-creation is enabled.
+    """Create a topic if auto-creation is enabled; return its error code.
 
-    Returns:
-        The error code for the response, and whether it is the code of all topics in it.
+    Also return whether it is the code of all topics in the response.
     """
     state, line, settings = context.state, context.line, context.state.settings
     if not settings.auto_create:

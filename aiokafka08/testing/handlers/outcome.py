@@ -1,4 +1,4 @@
-"""What a handler receives (`RequestContext`) and returns (`HandlerResult`): `server` performs it.
+"""A handler's input (`RequestContext`) and its decision (`HandlerResult`), which `server` performs.
 
 Pure data, with helpers for the handlers of partitions.
 """
@@ -19,23 +19,22 @@ from aiokafka08.testing.state import BrokerState, ClusterState, java_hash
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """The broker, the client and the time of a request.
-
-    `layout` is the version whose layout the response has. `now_ms` is wall-clock time, `now_s` the
-    time of a monotonic clock. `connection` is the number of the client's connection.
-    `reserve(bytes)` makes room for a large response; it returns False if
-    there is none, and the connection is closed then. `session`: None on a listener without SASL.
-    """
+    """The broker, the client and the time of a request."""
 
     state: ClusterState
     node: BrokerState
     version: int
+    # The version whose layout the response has.
     layout: int
+    # Wall-clock time, and the time of a monotonic clock.
     now_ms: int
     now_s: float
     client_id: str | None
     client_host: str
+    # The number of the client's connection.
     connection: int
+    # Makes room for a large response; False: there is none, and the connection is closed then.
+    # None on a listener without SASL.
     reserve: Callable[[int], bool]
     session: SaslSession | None = None
 
@@ -46,12 +45,10 @@ class RequestContext:
 
 @dataclass(slots=True)
 class Reply:
-    """Send this response, with the request's correlation id and layout if these are None.
-
-    Only a quirk of 0.8.2 sets another correlation id, and one of 0.9 another layout.
-    """
+    """Send this response, with the request's correlation id and layout if these are None."""
 
     response: Response
+    # Only a quirk of 0.8.2 sets another correlation id, and one of 0.9 another layout.
     correlation_id: int | None = None
     layout: int | None = None
 
@@ -81,9 +78,9 @@ class Disconnect:
 class Wait:
     """Respond later.
 
-    Whenever one of `keys` has changed, `runtime` calls `check(False)`, which returns the reply, or
-    None to wait on. After `timeout_ms` (None: never) `runtime` calls `check(True)`, which must
-    return the reply. Instead of a reply it may return Disconnect, or the steps to either.
+    When one of `keys` has changed, `check(False)` is called, which returns the reply, or None to
+    wait on. After `timeout_ms` (None: never) `check(True)` is called, which must return the reply.
+    Instead of a reply it may return Disconnect, or the steps to either.
     """
 
     timeout_ms: int | None
@@ -91,15 +88,15 @@ class Wait:
     check: Callable[[bool], Late | Work[Late]]
 
 
+# The outcome of a request that waited; None: it waits on.
 Late = Reply | Disconnect | None
-"""The outcome of a request that waited; None: it waits on."""
 
 HandlerResult = Reply | NoReply | Disconnect | Wait
 
 _STEP_PARTITIONS: Final = 1000
 _STEP_HASHES: Final = 100
+# A text of this length is too long for a topic's name.
 _NO_NAME: Final = 256
-"""How long a text is that is too long for a topic's name."""
 
 
 class _HasPartition(Protocol):
@@ -150,18 +147,19 @@ def group_by_topic(items: dict[TopicPartition, T], order: ResponseOrder) -> Work
 
 
 def hash_of_name(name: str) -> int:
-    """Return Java's hash of a topic's name; 0 for names that no topic has, since it takes time."""
+    """Return Java's hash of a topic's name; 0 for names that no topic has."""
+    # The hash of a long text takes time.
     return java_hash(name) if len(name) < _NO_NAME else 0
 
 
 def hash_map_order(keys: Collection[K], hash_of: Callable[[K], int]) -> Work[list[K]]:
     """Return the keys in the order in which a HashMap of Java, to which they were added, has them.
 
-    Args:
-        hash_of: Java's `hashCode` of a key.
+    `hash_of` is Java's `hashCode` of a key.
     """
     if len(keys) < 2:
         return list(keys)
+    # The table doubles when it is three quarters full, and a bucket keeps the order of insertion.
     size = 16
     while len(keys) * 4 > size * 3:
         size *= 2

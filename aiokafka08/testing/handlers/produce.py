@@ -1,7 +1,4 @@
-"""Produce: append to the logs, then wait for replicas as `required_acks` says.
-
-`handlers.handle` dispatches the requests to `produce`.
-"""
+"""Produce: append to the logs, then wait for replicas as `required_acks` says."""
 
 from __future__ import annotations
 
@@ -134,6 +131,7 @@ def _append(
     response = ProducedPartition(key.partition, 0, validated.first_offset)
     if context.layout >= 2:
         response.timestamp = validated.append_time_ms
+    # Behind the checks: a real broker halts only when it writes.
     if context.node.disk_is_full:
         raise DiskFull
     partition.log.append(validated, context.now_ms)

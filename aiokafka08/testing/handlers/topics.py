@@ -1,7 +1,4 @@
-"""CreateTopics and DeleteTopics: topics by requests to the controller (from 0.10.1 on).
-
-`handlers.handle` dispatches the requests to `create_topics` and `delete_topics`.
-"""
+"""CreateTopics and DeleteTopics: topics by requests to the controller (from 0.10.1 on)."""
 
 from __future__ import annotations
 
@@ -44,8 +41,8 @@ from aiokafka08.testing.state import CreationError, valid_topic_name
 from aiokafka08.testing.topic_configs import check_configs
 
 _UNSET: Final = -1
+# The characters of an error text; a string of the protocol has at most 32767 bytes.
 _MAX_TEXT: Final = 8000
-"""The characters of an error text; a string of the protocol has at most 32767 bytes."""
 
 
 def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Work[HandlerResult]:
@@ -82,6 +79,7 @@ def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Work
         return CreatedTopic(name, NoError.errno if waits else RequestTimedOutError.errno)
 
     created = yield from in_steps(create, names)
+    # Version 0 has no field for the text.
     if not context.layout:
         for topic in created:
             topic.error_message = None

@@ -5,9 +5,8 @@
     ...                                     # use it as ever
     assert not check(recorder.operations)
 
-`operations` has the data, `check` the verdicts, `recorder` wraps clients. docs/testing.md has the
-table of anomalies. Invariant: nothing here knows where a history comes from: real brokers, the
-embedded cluster, a simulation, or a test that writes it by hand.
+docs/testing.md has the table of anomalies. Invariant: nothing here knows the origin of a history:
+real brokers, the embedded cluster, a simulation, or a test that writes it by hand.
 """
 
 from aiokafka08.testing.history.check import NORMAL, check, report

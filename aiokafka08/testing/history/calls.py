@@ -11,14 +11,14 @@ from typing import Final
 from aiokafka08.testing.history.logs import History
 from aiokafka08.testing.history.operations import Anomaly, Fact, Operation
 
+# Gauges in `metrics`, and the facts that hold their limits.
 LIMITS: Final = {
     "buffer_used_bytes": "buffer_limit_bytes",
     "buffered_bytes": "buffered_limit_bytes",
 }
-"""Gauges in `metrics`, and the facts that hold their limits."""
 
+# Gauges of a producer that are 0 while none of its messages waits for its end.
 _EMPTY_WHEN_IDLE: Final = ("buffer_used_bytes", "batches_unfinished", "senders_waiting")
-"""Gauges of a producer that are 0 while none of its messages waits for its end."""
 
 
 def empty_history(history: History) -> Iterator[Anomaly]:
@@ -75,11 +75,10 @@ def left_behind(history: History) -> Iterator[Anomaly]:
 
 
 def wrong_ready(history: History) -> Iterator[Anomaly]:
-    """`ready()` is True before the start or after the stop, or isn't what is known while it runs.
+    """`ready()` is True before the start or after the stop, or contradicts the facts while it runs.
 
-    Known is what the observer says (the fact `expected`). A producer without an open connection
-    (the fact `connections`) isn't ready. With one it is ready if a broker has responded lately,
-    which no fact shows.
+    The observer's fact is `expected`. A producer without an open connection (the fact
+    `connections`) isn't ready.
     """
     for operations in history.by_process.values():
         start = next((operation for operation in operations if operation.call == "start"), None)
@@ -95,7 +94,7 @@ def wrong_ready(history: History) -> Iterator[Anomaly]:
 def _expected_ready(
     operation: Operation, start: Operation | None, stop: Operation | None
 ) -> tuple[Fact | None, tuple[Operation, ...]]:
-    """Return what `ready()` must return, None if that isn't known; and what shows it."""
+    """Return the required result of `ready()`, None if it isn't known, and the witnesses."""
     if stop is not None and operation.invoked > stop.order:
         return False, (stop,)
     if start is not None and operation.order < start.invoked:
@@ -107,6 +106,7 @@ def _expected_ready(
     is_stopping = stop is not None and operation.order > stop.invoked
     if start is None or start.status != "ok" or operation.invoked < start.order or is_stopping:
         return None, ()
+    # With a connection a producer is ready if a broker has responded lately, which no fact shows.
     return (False, (start,)) if operation.facts.get("connections") == 0 else (None, ())
 
 
@@ -128,10 +128,10 @@ class _Counts:
 
 
 def wrong_metrics(history: History) -> Iterator[Anomaly]:
-    """A counter in `metrics()` isn't what the calls until then amount to; or memory is left.
+    """A counter in `metrics()` contradicts the calls until then; or memory is left.
 
     `memory-leaked`: buffers aren't empty while no message waits for its end, and no request is in
-    flight: a message that has expired keeps its memory until its request ends.
+    flight.
     """
     for operations in history.by_process.values():
         reports = [operation for operation in operations if operation.call == "metrics"]
@@ -141,7 +141,7 @@ def wrong_metrics(history: History) -> Iterator[Anomaly]:
 
 def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Iterator[Anomaly]:
     sends = [send for send in operations if send.sent]
-    # A call that raised after it had begun to buffer messages: they may end later.
+    # The messages of a call that raised after it had begun to buffer them may end later.
     ended = [
         send
         for send in sends
@@ -170,6 +170,7 @@ def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Ite
             if value is not None and not least <= float(value) <= most:
                 facts = {name: value, "at_least": least, "at_most": most}
                 yield Anomaly("wrong-metrics", (report,), facts)
+        # A message that has expired keeps its memory until its request ends.
         if called.before(at) == done.before(at) and not report.facts.get("requests_in_flight"):
             held = {name: report.facts[name] for name in _EMPTY_WHEN_IDLE if report.facts.get(name)}
             if held:

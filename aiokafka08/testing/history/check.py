@@ -10,9 +10,8 @@ from aiokafka08.testing.history import group_checks as groups
 from aiokafka08.testing.history.logs import History
 from aiokafka08.testing.history.operations import Anomaly, Operation
 
+# Kafka promises nothing about these: messages of other writers may be between those of one call.
 NORMAL: Final = frozenset({"int-send-skip"})
-"""Anomalies that Kafka promises nothing about: other writers' messages may stand between those of
-one call."""
 
 _CHECKS: Final = (*calls.CHECKS, *delivery.CHECKS, *order.CHECKS, *groups.CHECKS)
 
@@ -23,7 +22,7 @@ def check(
     allow: Collection[str] = NORMAL,
     late_s: float = 1.0,
 ) -> list[Anomaly]:
-    """Return what a history proves to be wrong; an empty list if nothing.
+    """Return the violations that a history proves; an empty list without any.
 
     Args:
         operations: the history, in any order.
@@ -47,7 +46,7 @@ def report(anomalies: Iterable[Anomaly], most: int = 5) -> str:
     """Return a text for an assertion: each name with its number, then the first witnesses.
 
     Args:
-        anomalies: what `check()` returned.
+        anomalies: the result of `check()`.
         most: how many anomalies of a name are shown with their witnesses (default 5).
     """
     by_name: dict[str, list[Anomaly]] = {}

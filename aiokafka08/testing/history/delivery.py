@@ -1,4 +1,4 @@
-"""Whether messages are lost, stored twice or made up: what became of each that was sent. Pure."""
+"""Whether messages are lost, stored twice or made up. Pure."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def aborted_reads(history: History) -> Iterator[Anomaly]:
 
 
 def unwritten_reads(history: History) -> Iterator[Anomaly]:
-    """A message was read that nobody sent to this partition, though the topic has senders."""
+    """A message was read that no process sent to this partition, though the topic has senders."""
     topics = history.topics_sent()
     for operation in history.operations:
         for message in operation.polled:
@@ -63,11 +63,10 @@ def unwritten_reads(history: History) -> Iterator[Anomaly]:
 
 
 def lost_writes(history: History) -> Iterator[Anomaly]:
-    """An acknowledged message isn't in the log, or readers went past it without getting it.
-
-    Where the whole log was read, that decides. Elsewhere what was read until the highest index that
-    a reader reached must include all messages before (Jepsen).
-    """
+    """An acknowledged message isn't in the log, or readers went past it without getting it."""
+    # A read of the whole log decides. Elsewhere the values read up to the highest index that a
+    # reader
+    # reached must include all messages before (Jepsen).
     whole_logs = _whole_logs(history)
     yield from _missing_in_logs(history, whole_logs)
     for partition, values in list(history.read_values.items()):
@@ -144,7 +143,7 @@ def unseen(history: History) -> Iterator[Anomaly]:
     """Acknowledged messages that no consumer got by the end; one anomaly per partition."""
     polled = {(m.partition, m.value) for poll in history.polls() for m in poll.polled}
     if not polled and next(history.polls(), None) is None:
-        return  # nobody consumes
+        return  # the history has no consumer
     missing: dict[str, list[Operation]] = defaultdict(list)
     values: dict[str, list[Value]] = defaultdict(list)
     for send in history.sends():
@@ -163,11 +162,10 @@ def unseen(history: History) -> Iterator[Anomaly]:
 
 
 def duplicates(history: History) -> Iterator[Anomaly]:
-    """A message is in the log twice, and its producer didn't report that this may happen.
-
-    A report is a `retried` with `may_be_stored`, for its partition, between the message's send and
-    its end. Such a report explains as many further copies as it has messages.
-    """
+    """A message is in the log twice, and its producer didn't report that this may happen."""
+    # A report is a `retried` with `may_be_stored`, for its partition, between the message's send
+    # and its
+    # end. It explains as many further copies as it has messages.
     told: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for operation in history.operations:
         if operation.call == "retried" and operation.facts.get("may_be_stored"):
@@ -207,7 +205,7 @@ def _is_explained(
     writer: Operation, partition: str, told: dict[tuple[str, str], list[Operation]]
 ) -> bool:
     reports = told.get((writer.process, partition), ())
-    # The messages of a call that raised while it buffered them go on without it.
+    # The messages of a call that raised while it buffered them may still be sent.
     lives_on = writer.status == "unknown" and writer.accepted is None
     end = float("inf") if writer.ended is None or lives_on else writer.ended
     return any(writer.invoked <= report.order <= end for report in reports)

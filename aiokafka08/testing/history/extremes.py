@@ -1,8 +1,6 @@
-"""Find the lowest or highest of many values by a key, in logarithmic time. Pure.
-
-The checks ask these questions for each message: what was the lowest offset lost by a truncation
-after this time? Without an index, a history with many truncations would take quadratic time.
-"""
+"""Find the lowest or highest of many values by a key, in logarithmic time. Pure."""
+# The checks ask such questions for each message, such as for the lowest offset that a truncation
+# after this time lost, so without an index many truncations would take quadratic time.
 
 from __future__ import annotations
 

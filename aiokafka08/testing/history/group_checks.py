@@ -1,4 +1,4 @@
-"""Whether the members of a group share the partitions, and commit what was handed out. Pure."""
+"""Whether the members of a group share the partitions, and commit only delivered messages. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,12 @@ from aiokafka08.testing.history.logs import History, ObservedLog
 from aiokafka08.testing.history.operations import Anomaly, Fact, Message, Operation, Value, only
 
 _NO_LOG: Final = ObservedLog(())
+# For how long a member may not know that its ZooKeeper session has ended.
 EXPIRY_UNKNOWN_S: Final = 0.5
-"""For how long a member may not know that its ZooKeeper session has ended."""
 
 
 def double_owners(history: History) -> Iterator[Anomaly]:
-    """Two members of a group own a partition in one generation, or at a time.
-
-    A generation lower than the last one is a new beginning, and so is one that a member joins
-    twice, or that begins when no member has partitions any more: brokers of 0.9 forget a group that
-    loses all its members, and count from 1 again.
-    """
+    """Two members of a group own a partition in one generation, or at a time."""
     yield from _double_owners_without_generations(history)
     owners: dict[str, dict[tuple[int, str], Operation]] = {}
     last: dict[str, int] = {}
@@ -38,6 +33,10 @@ def double_owners(history: History) -> Iterator[Anomaly]:
         if operation.call != "assigned" or operation.group is None or operation.generation is None:
             continue
         member = operation.group, operation.process
+        # A new count of generations: the number has fallen, a member joins the same one twice, or
+        # no member
+        # has partitions any more. Brokers of 0.9 forget a group that loses all its members, and
+        # count from 1.
         if (
             operation.generation < last.get(operation.group, 0)
             or operation.generation == joined.get(member)
@@ -79,7 +78,8 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
                     owners[key] = operation
                     owned[first.process].discard(key)
                     if first.generation is not None and operation.generation is None:
-                        continue  # brokers set back to 0.8 know no group that anyone could ask for
+                        # Brokers set back to 0.8 know no group that a member could ask for.
+                        continue
                     yield Anomaly(
                         "double-owner",
                         (only(first, partition), only(operation, partition)),
@@ -94,12 +94,13 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
 
 
 def _is_failed_start(operation: Operation) -> bool:
-    """Return whether it stopped its client, which calls no listener then."""
+    """Return whether a failed start has stopped its client, which calls no listener then."""
     return operation.call == "start" and operation.status in ("fail", "unknown")
 
 
 def _changes_owners_at(operation: Operation) -> float:
-    # What a listener gives up, it may read until its call; what it gets is its own from then on.
+    # A member may read revoked partitions until its listener's call, and assigned ones from then
+    # on.
     return operation.order if _is_failed_start(operation) else operation.invoked
 
 
@@ -109,7 +110,7 @@ def polls_after_revocation(history: History) -> Iterator[Anomaly]:
         if not any(operation.call == "revoked" for operation in operations):
             continue
         changes = ("assigned", "revoked", "assign", "subscribe")
-        # What a listener allows or forbids holds from its call on.
+        # A listener allows or forbids partitions from its call on.
         ordered = sorted(operations, key=lambda o: o.invoked if o.call in changes else o.order)
         revoked: dict[str, Operation] = {}
         for operation in ordered:
@@ -132,15 +133,15 @@ def polls_after_revocation(history: History) -> Iterator[Anomaly]:
 
 @dataclass(slots=True)
 class _Handed:
-    """What a group was handed of one partition, in order: a message at each place of the lists."""
+    """The messages of one partition that a group got, in order: one at each place of the lists."""
 
     group: str
     partition: str
     times: list[float] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     polls: list[tuple[Operation, Value]] = field(default_factory=list)
+    # The place of the highest offset until then.
     highest: list[int] = field(default_factory=list)
-    """The place of the highest offset until then."""
 
     def add(self, poll: Operation, value: Value, offset: int) -> None:
         place = len(self.offsets)
@@ -189,10 +190,7 @@ def _places(history: History, message: Message) -> Iterable[int]:
 
 
 def group_skips(history: History) -> Iterator[Anomaly]:
-    """No member of a group got a message, though members got earlier and later ones.
-
-    Partitions in which a member moved its position aren't judged.
-    """
+    """No member of a group got a message, though members got earlier and later ones."""
     moved = {
         (operation.group, partition)
         for operation in history.operations
@@ -202,6 +200,7 @@ def group_skips(history: History) -> Iterator[Anomaly]:
     }
     for key, handed in _handed_out(history).items():
         log = history.logs.get(handed.partition, _NO_LOG)
+        # A member moved its position here.
         if key in moved:
             continue
         got = set(handed.offsets)
@@ -225,12 +224,11 @@ def group_skips(history: History) -> Iterator[Anomaly]:
 
 
 def commits_ahead(history: History) -> Iterator[Anomaly]:
-    """A committed position, or a consumer's position, is past messages that weren't handed out.
-
-    A commit of the member's own position is judged too; only a seek, or offsets that the caller
-    chose, may be ahead.
-    """
+    """A committed position, or a consumer's position, is past messages that weren't handed out."""
     handed = _handed_out(history)
+    # A commit of the member's own position is judged too; only a seek, or offsets that the caller
+    # chose,
+    # may be ahead.
     # (group, partition) → the times of chosen offsets, and the highest offset until then
     moves: dict[tuple[str, str], tuple[list[float], list[tuple[int, Operation]]]] = {}
     for operation in sorted(history.operations, key=lambda operation: operation.invoked):
@@ -313,11 +311,10 @@ def _ahead(
 
 
 def commits_behind(history: History) -> Iterator[Anomaly]:
-    """The offset store returned a position behind one that the same member had committed.
-
-    A seek, a commit of offsets that the user chose, and another member's commit may set a position
-    back: nothing is concluded across them, nor across an assignment in a group with auto-commit.
-    """
+    """The offset store returned a position behind one that the same member had committed."""
+    # A seek, a commit of offsets that the user chose, and another member's commit may set a
+    # position
+    # back: nothing is concluded across them, nor across an assignment in a group with auto-commit.
     automatic = _auto_committing(history)
     floors: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     resets: dict[tuple[str, str], float] = {}
@@ -373,19 +370,19 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
 
 
 def commits_gone_back(history: History) -> Iterator[Anomaly]:
-    """The committed offset of a group went back, by a member's own position.
-
-    What the program may set back isn't judged: a seek since the assignment, a commit of offsets
-    that the caller chose; nor a reset after a truncation. Nor are requests that come late: those of
-    one member on two connections; from members that own the partition no longer, unless the store
-    refuses them by their generation; and in ZooKeeper just after the end of a session, which its
-    member doesn't know yet.
-    """
+    """The committed offset of a group went back, by a member's own position."""
+    # Not judged: a program's choices (a seek since the assignment, a commit of chosen offsets), a
+    # reset
+    # after a truncation, and late requests: those of one member on two connections, those of
+    # members
+    # that don't own the partition any more unless the store refuses them by their generation, and
+    # in
+    # ZooKeeper those just after the end of a session, which its member doesn't know yet.
     state = _Ownership()
     current: dict[tuple[str, str, Fact], tuple[Operation, bool]] = {}
     calls = ("stored", "assigned", "expired", "seek", "commit")
     told = [operation for operation in history.operations if operation.call in calls]
-    # What a program chooses may be stored before the call that says so ends.
+    # Chosen offsets may be stored before the call that chose them ends.
     for operation in sorted(told, key=lambda operation: operation.invoked):
         if operation.call != "stored" or operation.group is None:
             state.note(operation)
@@ -422,7 +419,7 @@ def commits_gone_back(history: History) -> Iterator[Anomaly]:
 
 
 class _Ownership:
-    """Who owns each partition, what programs chose, and whose sessions have just ended."""
+    """The owners of partitions, the choices of programs, and sessions that have just ended."""
 
     def __init__(self) -> None:
         self._owners: dict[tuple[str, str], str] = {}
@@ -447,7 +444,7 @@ class _Ownership:
                     self._chosen[key] = min(self._chosen.get(key, math.inf), offset)
 
     def is_chosen(self, process: str, partition: str, offset: int) -> bool:
-        """Whether a process may commit an offset since its program has gone there."""
+        """Whether a process may commit an offset since its program has chosen it."""
         return self._chosen.get((process, partition), math.inf) <= offset
 
     def may_be_late(self, stored: Operation, partition: str, store: Fact) -> bool:
@@ -469,11 +466,13 @@ def _auto_committing(history: History) -> set[str | None]:
 def commits_ignored(history: History) -> Iterator[Anomaly]:
     """After an assignment, a member began before the offset that its group had committed.
 
-    The committed offset is that of the last commit that had ended before the assignment. A commit
-    that may have taken effect after it (it overlapped, came later, or its outcome is unknown) may
-    have set the offset back. Nothing is concluded after a seek or a truncation, nor in a group with
-    auto-commit.
+    The committed offset is that of the last commit that had ended before the assignment.
     """
+    # A commit that may have taken effect after it (it overlapped, came later, or its result is
+    # unknown)
+    # may have set the offset back. Nothing is concluded after a seek or a truncation, nor in a
+    # group
+    # with auto-commit.
     automatic = _auto_committing(history)
     commits_by_key: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for operation in history.operations:
@@ -539,7 +538,8 @@ class _Commits:
         self._known = [commit for commit in successful if partition in commit.offsets]
         self._doubtful = Extremes((o.invoked, self._offset(o)) for o in commits if o.status != "ok")
         self._successful = RangeMinimum((o.invoked, self._offset(o)) for o in successful)
-        # What commits left that had begun before each of the known ones began, and ended after it.
+        # The lowest offset of commits that had begun before each known one began, and ended after
+        # it.
         self._overlapping: dict[float, float] = {}
         running: list[tuple[float, float]] = []  # (offset, end)
         for commit in sorted(successful, key=lambda commit: commit.invoked):
@@ -559,7 +559,7 @@ class _Commits:
     def lowest(self, last: Operation, when: float) -> float:
         """Return the lowest offset that a commit may have left: `last`, or one that may follow it.
 
-        Minus infinity: that isn't known.
+        Minus infinity if it isn't known.
         """
         return min(
             self._doubtful.lowest_until(when),

@@ -1,8 +1,7 @@
-"""The logs that a history proves: which value stood at which offset of which partition. Pure.
+"""The logs that a history proves: the values at the offsets of each partition. Pure.
 
-`History` indexes a list of operations once; the checks read it. The rules are those of Jepsen's
-Kafka checker: every poll tells the truth about its offsets, also one that failed; a send tells it
-if it is acknowledged, or if a poll returned one of its messages.
+The rules are those of Jepsen's Kafka checker: the offsets of every poll are true, also of one that
+failed; those of a send if it is acknowledged, or if a poll returned one of its messages.
 
 Invariant: an index is an offset without the gaps of the log, so gaps of compaction and of
 transactions aren't taken for lost messages.
@@ -28,11 +27,11 @@ from aiokafka08.testing.history.operations import (
     validated,
 )
 
+# The call that reads a whole log: it proves the log's content, but is no consumer's poll.
 LOG: Final = "log"
-"""The call that reads a whole log: the truth about it, but no consumer's poll."""
 
+# Calls that poll, even if they returned nothing.
 POLLS: Final = frozenset({"poll", "txn", "getone", "getmany", "getmany_arrow", "anext"})
-"""Calls that poll, even if they returned nothing."""
 
 
 class ObservedLog:
@@ -124,13 +123,13 @@ class ObservedLog:
 
 
 class History:
-    """A list of operations, in the order of their ends, and what it proves.
+    """A list of operations, in the order of their ends, and the logs that they prove.
 
     Attributes:
-        operations: all, in order; those that are open come by the time of their invocation.
-        logs: the logs, by partition.
-        end: the last time in the history.
-        last_read: when the last successful poll of a partition ended.
+        operations: All, in order; open ones by the time of their invocation.
+        logs: The logs, by partition.
+        end: The last time in the history.
+        last_read: When the last successful poll of a partition ended.
     """
 
     def __init__(self, operations: Iterable[Operation]) -> None:
@@ -191,7 +190,7 @@ class History:
 
     @property
     def read_values(self) -> dict[str, set[Value]]:
-        """What successful polls returned, by partition."""
+        """The values that successful polls returned, by partition."""
         return self._read_ok
 
     def took_effect(self, operation: Operation) -> bool:
@@ -203,11 +202,10 @@ class History:
         )
 
     def is_excused(self, partition: str, offset: int, value: Value, when: float) -> bool:
-        """Whether a reader may have missed a value in a call that ended at `when`.
-
-        Retention may have removed its offset until then, or a truncation the value after its send;
-        or the reader was ahead of a log that was truncated and has grown again.
-        """
+        """Whether a reader may have missed a value in a call that ended at `when`."""
+        # Retention may have removed its offset until then, or a truncation the value after its
+        # send; or the
+        # reader was ahead of a log that was truncated and has grown again.
         if self._is_deleted(partition, offset, when) or self._is_refilled(partition, offset):
             return True
         writer = self.writer(partition, value)
@@ -220,12 +218,12 @@ class History:
         return known is not None and offset < known.highest_before(when)
 
     def _is_truncated(self, partition: str, offset: int | None, sent: float) -> bool:
-        """Whether a truncation after `sent` may have taken an offset: what is behind the end of the
-        log that it met was stored later."""
+        """Whether a truncation after `sent` may have taken an offset."""
         known = self._truncated.get(partition)
         lost = math.inf if known is None else known.lowest_after(sent)
         if lost == math.inf or offset is None:
             return lost < math.inf
+        # Offsets behind the end of the log at the truncation were stored later.
         return lost <= offset < self._ends[partition].highest_after(sent)
 
     def _is_refilled(self, partition: str, offset: int | None) -> bool:

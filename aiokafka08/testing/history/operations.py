@@ -1,7 +1,4 @@
-"""What a history consists of: operations, the messages that they moved, and anomalies. Pure.
-
-A history is a list of `Operation`s. A recorder writes it (`recorder`), or a test by hand, and
-`read_jsonl()` reads one that was stored. `check` judges it.
+"""The parts of a history: operations, the messages that they moved, and anomalies. Pure.
 
 Invariant: an operation names partitions as "topic/number" and messages by a value that is unique in
 its partition, so that histories are plain data, which JSON can hold.
@@ -17,17 +14,18 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any, Final, Literal, TextIO, get_args
 
+# Identifies a message in its partition.
 Value = str | int
-"""What identifies a message in its partition."""
 
+# The end of an operation: it took effect; it certainly took none; it may have taken effect; it
+# hasn't ended.
 Status = Literal["ok", "fail", "unknown", "open"]
-"""How an operation ended: it took effect; it took none, for certain; it may have taken effect; it
-hasn't ended."""
 
 _STATUSES: Final = get_args(Status)
 
 Fact = bool | float | str
 
+# Calls that the checks and the recorder know; another name must not look like one of them.
 CALLS: Final = (
     *("assign", "subscribe", "assigned", "revoked", "seek", "commit", "committed", "position"),
     *("stored", "expired", "retried", "log", "truncated", "deleted"),
@@ -35,7 +33,6 @@ CALLS: Final = (
     *("poll", "getone", "getmany", "getmany_arrow", "anext", "flush"),
     *("send", "send_many", "send_arrow", "send_batch", "send_and_wait"),
 )
-"""Calls that the checks and the recorder know; another name must not look like one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +41,8 @@ class Message:
 
     Attributes:
         partition: "orders/0"; "orders/?" if the message was sent to a partition that isn't known.
-        value: what identifies it; unique in its partition.
-        offset: where it is in the log; None if that isn't known.
+        value: Its identity; unique in its partition.
+        offset: Its place in the log; None if that isn't known.
     """
 
     partition: str
@@ -58,8 +55,8 @@ class Operation:
     """One call of one client, from its invocation to its end, or one observation.
 
     All times of a history are seconds of one clock. Only these calls have a meaning of their own;
-    of any other call, what it sent and returned is judged, and when it ended. A name that looks
-    like a misspelt one is refused:
+    of other calls only the messages that they sent and returned and their times are judged. A name
+    that looks like a misspelt one is refused:
 
     | call | |
     |---|---|
@@ -69,7 +66,7 @@ the fact `auto_commit`: the client also commits automatically, which isn't recor
 `exclusive`, of a group without generations: no other member may own them until this one's \
 `revoked`, `expired` or `stop` |
     | `expired` | the member's session in ZooKeeper ended: others may own its partitions |
-    | `seek` | it goes on at `offsets`, or at an unknown place of `partitions` |
+    | `seek` | it reads on at `offsets`, or at an unknown place of `partitions` |
     | `commit` | it commits `offsets`, and of `partitions` its positions, which aren't known; the \
 fact `explicit`: the caller chose the offsets |
     | `committed` | the offset store returned `offsets` |
@@ -188,6 +185,7 @@ def validated(operation: Operation) -> Operation:
 
 _NUMBER: Final = (int, float)
 _NUMBER_OR_NONE: Final = (int, float, type(None))
+# The types of the fields. Plain checks: a history has tens of thousands of operations.
 _KINDS: Final = (
     *(("process", str), ("call", str), ("invoked", _NUMBER), ("ended", _NUMBER_OR_NONE)),
     *(("accepted", _NUMBER_OR_NONE), ("status", str), ("deadline_s", _NUMBER_OR_NONE)),
@@ -195,7 +193,6 @@ _KINDS: Final = (
     *(("offsets", Mapping), ("group", (str, type(None))), ("generation", (int, type(None)))),
     ("facts", Mapping),
 )
-"""The types of the fields. A check of a history looks at each of tens of thousands."""
 
 
 def _wrong_type(operation: Any) -> str:
@@ -264,9 +261,9 @@ class Anomaly:
     """A violation that a history proves.
 
     Attributes:
-        name: which one; docs/testing.md has the table.
-        witness: the fewest operations that show it, without their other messages.
-        facts: the partition, values and offsets concerned, by name.
+        name: Its kind; docs/testing.md has the table.
+        witness: The fewest operations that show it, without their other messages.
+        facts: The partition, values and offsets concerned, by name.
     """
 
     name: str

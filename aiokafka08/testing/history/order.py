@@ -1,7 +1,7 @@
 """Whether logs and consumers keep the order: sends, polls, within one call and between calls. Pure.
 
 The names are those of Jepsen's Kafka checker. A poll "skips" if it passes over a message that is
-known to be in the log; it is "nonmonotonic" if it returns what was returned before, or earlier.
+known to be in the log; it is "nonmonotonic" if it returns a message again, or an earlier one.
 """
 
 from __future__ import annotations
@@ -93,9 +93,7 @@ def within_sends(history: History) -> Iterator[Anomaly]:
 def between_sends(history: History) -> Iterator[Anomaly]:
     """`nonmonotonic-send`: the log has two sends of a process in the other order.
 
-    Two sends have an order if the first was accepted before the second was called. First copies
-    count, since a retry may store a message again. After a send of an unknown result others may be
-    stored first: the network may still hold its bytes, in a connection that the client has closed.
+    Two sends have an order if the first was accepted before the second was called.
     """
     for operations in history.by_process.values():
         sends_by_partition: dict[str, list[Operation]] = defaultdict(list)
@@ -120,6 +118,7 @@ def _sends_out_of_order(
     barrier = 0
     for number, send in enumerate(sorted(sends, key=lambda send: send.invoked)):
         messages = [message for message in send.sent if message.partition == partition]
+        # First copies count, since a retry may store a message again.
         indexes = [log.first_index(message.value) for message in messages]
         while pending and pending[0][0] <= send.invoked:
             _, _, index, earlier = heapq.heappop(pending)
@@ -135,6 +134,9 @@ def _sends_out_of_order(
                 (only(highest[1], partition, values), only(send, partition, values)),
                 {"partition": partition, "values": values, "delta": first - highest[0]},
             )
+        # After a send of an unknown result others may be stored first: the network may still hold
+        # its bytes,
+        # in a connection that the client has closed.
         if (last := indexes[-1]) is not None and send.status == "ok":
             accepted = send.accepted if send.accepted is not None else send.ended
             if accepted is not None:
@@ -156,7 +158,7 @@ def _chooses_partitions(operation: Operation) -> bool:
 
 @dataclass(slots=True)
 class _Position:
-    """Where a consumer stands in a partition: it must go on at index `next_index`."""
+    """A consumer's place in a partition: it must continue at index `next_index`."""
 
     next_index: int
     after: Operation
@@ -164,11 +166,10 @@ class _Position:
 
 
 def between_polls(history: History) -> Iterator[Anomaly]:
-    """`poll-skip` and `nonmonotonic-poll`: a call doesn't go on where the last one ended.
-
-    A seek sets the place where the next call must go on. A new assignment by a group may move it
-    anywhere (`group_checks` checks where); so does the end of a subscription.
-    """
+    """`poll-skip` and `nonmonotonic-poll`: a call doesn't continue where the last one ended."""
+    # A seek sets the place where the next call must continue. A new assignment by a group may move
+    # it
+    # anywhere (`group_checks` checks where); so may the end of a subscription.
     for operations in history.by_process.values():
         positions: dict[str, _Position] = {}
         for operation in operations:

@@ -1,9 +1,6 @@
 """`RecordedConsumer`: a consumer whose calls, positions and rebalances a `Recorder` writes down.
 
 Invariant: a message counts as polled when the call that returned it ends.
-
-Calls have the deadlines that the consumer promises. `getone()` and `async for` have none: they may
-wait for ever for a message.
 """
 
 from __future__ import annotations
@@ -17,8 +14,8 @@ from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.history.operations import Fact, Message
 from aiokafka08.testing.history.recording import Recording
 
+# Gauges that are 0 after `stop()`.
 _EMPTY_AT_END: Final = ("requested_bytes", "buffered_bytes")
-"""Gauges that are 0 after `stop()`."""
 
 
 def _names(partitions: Iterable[TopicPartition]) -> tuple[str, ...]:
@@ -53,7 +50,7 @@ async def _done(result: Any) -> None:
 
 
 class RecordedConsumer:
-    """Does what the wrapped consumer does; see the module. `Recorder.consumer` makes it."""
+    """Has the wrapped consumer's methods; see the module. `Recorder.consumer` makes it."""
 
     def __init__(
         self, recorder: Recording, process: str, consumer: Any, deadline_s: float | None
@@ -90,9 +87,10 @@ class RecordedConsumer:
         consumer = self._consumer
         if self._deadline_s is not None:
             return self._deadline_s
+        # Such a start may wait for its group or for ZooKeeper.
         if consumer._wanted.by_topic or consumer._config.zookeeper_connect is not None:
             return None
-        # It finds a broker, and then the exact line.
+        # The start finds a broker, and then the exact line.
         deadline_s: float = 2 * consumer._router.config.start_timeout_s
         return deadline_s
 
@@ -156,6 +154,7 @@ class RecordedConsumer:
     # --- messages ---------------------------------------------------------------------------------
 
     async def getone(self, *partitions: TopicPartition) -> Any:
+        # Without a deadline: it may wait for ever for a message.
         return await self._poll("getone", self._consumer.getone(*partitions), None, self._one)
 
     async def getmany(
@@ -277,7 +276,7 @@ class RecordedConsumer:
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None) -> None:
         positions, assigned = dict(self._positions), _names(self._consumer.assignment())
         if offsets is not None:
-            assigned = ()  # nothing else is committed
+            assigned = ()  # only the given offsets are committed
             positions = {
                 _names([tp])[0]: value if isinstance(value, int) else value[0]
                 for tp, value in offsets.items()
@@ -294,6 +293,7 @@ class RecordedConsumer:
         try:
             await self._consumer.commit(offsets)
         except BaseException as error:
+            # The broker may have stored the offsets before the error.
             entry.end("unknown", error=repr(error))
             raise
         entry.end()

@@ -13,13 +13,13 @@ from typing import Any, Final
 from aiokafka08.testing.history.operations import Fact, Message, Status
 from aiokafka08.testing.history.recording import Entry, Recording, place
 
+# Gauges that are 0 after `stop()`.
 _EMPTY_AT_END: Final = (
     "batches_unfinished",
     "buffer_used_bytes",
     "requests_in_flight",
     "senders_waiting",
 )
-"""Gauges that are 0 after `stop()`."""
 
 
 class RecordedBatch:
@@ -40,7 +40,7 @@ class RecordedBatch:
 
 
 class RecordedProducer:
-    """Does what the wrapped producer does; see the module. `Recorder.producer` makes it."""
+    """Has the wrapped producer's methods; see the module. `Recorder.producer` makes it."""
 
     def __init__(
         self, recorder: Recording, process: str, producer: Any, deadline_s: float | None
@@ -63,7 +63,8 @@ class RecordedProducer:
 
     async def start(self) -> None:
         deadline_s = self._deadline_s
-        if deadline_s is None:  # it finds a broker, and then perhaps the exact line
+        # The start finds a broker, and then perhaps the exact line.
+        if deadline_s is None:
             deadline_s = 2 * self._producer._config.start_timeout_s
         await self._record("start", self._producer.start(), deadline_s)
 
@@ -199,7 +200,7 @@ class RecordedProducer:
         if error is not None:
             entry.end("unknown", error=repr(error))
         elif (metadata := future.result()) is None:
-            entry.end("unknown")  # acks=0
+            entry.end("unknown")  # with acks=0 no response says whether it was stored
         else:
             # The messages of a batch have consecutive offsets.
             name = place(topic, metadata.partition)
@@ -219,16 +220,14 @@ class RecordedProducer:
         return deliveries
 
     async def _watch(self, entry: Entry, topic: str, deliveries: Any) -> None:
-        """Wait for the end of all messages of a call; record those of each partition together.
-
-        If some of them fail, the offsets of the others aren't known.
-        """
+        """Wait for the end of all messages of a call; record those of each partition together."""
         sent = entry.fields["sent"]
         try:
             results: Sequence[Any] = await deliveries
             failed: dict[int, BaseException] = {}
         except Exception:
             results = ()
+            # If some messages fail, the offsets of the others aren't known.
             failed = deliveries.errors()
         outcomes: list[tuple[Status, tuple[Message, ...], str]] = []
         stored: dict[str, list[Message]] = {}

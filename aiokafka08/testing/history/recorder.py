@@ -1,8 +1,7 @@
-"""`Recorder`: write down what producers and consumers do, as a history.
+"""`Recorder`: record the calls of producers and consumers as a history.
 
-It wraps clients: the wrapped client is used as the client itself, so it records on real brokers, on
-the embedded cluster and in a simulation. Of a client it uses the public methods, and reads its
-configuration and the generation of its group.
+Invariant: of a client it uses the public methods, and reads only its configuration and the
+generation of its group, so it records on real brokers, on the embedded cluster and in a simulation.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ class Recorder(Recording):
 
     Args:
         clock: returns seconds; None: the time of the running event loop (default None).
-        identify: returns for (key, value) what identifies a message; it must be unique in its
-            partition. By default the text of the value; long ones are cut, with a digest. Clients
-            with serializers need one of their own. It gets the values as they are sent, as they are
-            returned, and as bytes of the log, and must return the same for all three.
+        identify: returns the identity of a message for (key, value); it must be unique in the
+            message's partition. By default the text of the value; long ones are cut, with a digest.
+            Clients with serializers need one of their own. It gets the values as they are sent, as
+            they are returned, and as bytes of the log, and must return the same for all three.
     """
 
     # --- clients ----------------------------------------------------------------------------------
@@ -37,7 +36,7 @@ class Recorder(Recording):
     def producer(
         self, process: str, producer: Producer, deadline_s: float | None = None
     ) -> Producer:
-        """Return the producer, wrapped: what is called on it is recorded.
+        """Return the producer, wrapped, so that its calls are recorded.
 
         Give the producer `on_event=recorder.on_event(process)`, or else the checker takes each
         message that a retry stored twice for an anomaly.
@@ -60,7 +59,7 @@ class Recorder(Recording):
     def consumer(
         self, process: str, consumer: Consumer, deadline_s: float | None = None
     ) -> Consumer:
-        """Return the consumer, wrapped: what is called on it is recorded.
+        """Return the consumer, wrapped, so that its calls are recorded.
 
         Subscribe with the wrapped consumer, so that rebalances are recorded. Don't use `subscribe`
         of the constructor's topics.
@@ -69,7 +68,7 @@ class Recorder(Recording):
             process: its name in the history; unique.
             consumer: an AIOKafkaConsumer.
             deadline_s: the longest that `commit()`, `committed()`, `position()`, the start or the
-                stop may take. None: what the consumer promises, `request_timeout_ms` for the first
+                stop may take. None: the consumer's own limits, `request_timeout_ms` for the first
                 three, and twice `start_timeout_ms` for the start; but a start that waits for a
                 group or for ZooKeeper has no limit, nor has the stop (default None). `getmany()`
                 has its own; `getone()` and `async for` may wait for ever, and have none.
@@ -104,7 +103,7 @@ class Recorder(Recording):
         return note
 
     def expect_ready(self, process: str, expected: bool | None) -> None:
-        """State what `ready()` of a running client must return from now on.
+        """State the result that `ready()` of a running client must have from now on.
 
         State it only where it is certain: True while all brokers are up and the client has no work
         but to be connected; False once no broker can be reached, and for longer than its timeouts.
@@ -149,6 +148,7 @@ class Recorder(Recording):
         await consumer.seek_to_beginning()
         ends = await consumer.end_offsets(wanted)
         polled = []
+        # A list: each position is asked for, so that all partitions are read on.
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
             for tp, records in (await consumer.getmany(timeout_ms=500)).items():
                 polled += [self.message(tp, record, extracts) for record in records]

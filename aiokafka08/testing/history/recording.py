@@ -1,7 +1,4 @@
-"""`Recording`: the operations that are being written down, and those that were.
-
-The wrapped clients (`recorded_producer`, `recorded_consumer`) begin and end operations here;
-`recorder.Recorder` is what users make of it.
+"""`Recording`: the operations of a history, both open and ended.
 
 Invariant: times of a history increase strictly, so the order of two events is never in doubt, even
 where the clock stands still.
@@ -22,12 +19,12 @@ from aiokafka08.errors import EmbeddedHeadersError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.history.operations import Fact, Message, Operation, Status, Value
 
+# Longer values are cut in a history, with a digest that keeps them different.
 _SHOWN: Final = 40
-"""Longer values are cut in a history, and told apart by a digest."""
 
 
 def value_of(key: Any, value: Any) -> Value:
-    """Return what identifies a message: its value as text, or its key if it has no value."""
+    """Return the identity of a message: its value as text, or its key if it has no value."""
     content = key if value is None else value
     if isinstance(content, int):
         return content
@@ -71,8 +68,8 @@ class Recording:
     """See the module; the arguments are those of `Recorder`.
 
     Attributes:
-        embeds_headers: whether a recorded producer puts headers into values.
-        expected_ready: what is known of `ready()` of a client, by its name.
+        embeds_headers: Whether a recorded producer puts headers into values.
+        expected_ready: By client, the result that `ready()` must have.
     """
 
     def __init__(
@@ -90,7 +87,7 @@ class Recording:
 
     @property
     def operations(self) -> list[Operation]:
-        """What was recorded until now; operations that haven't ended come last, as "open"."""
+        """The recorded operations; those that haven't ended come last, as "open"."""
         left = [Operation(**entry.fields, status="open") for entry in self._open]
         return [*self._operations, *left]
 
@@ -101,7 +98,7 @@ class Recording:
     # --- for the wrapped clients ------------------------------------------------------------------
 
     def ready_facts(self, process: str, client: Any) -> dict[str, Fact]:
-        """Return the facts of `ready()`: what the client says, and what is known."""
+        """Return the facts of `ready()`: the client's result, and the expected one."""
         facts: dict[str, Fact] = {"ready": client.ready()}
         if process in self.expected_ready:
             facts["expected"] = self.expected_ready[process]

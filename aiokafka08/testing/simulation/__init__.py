@@ -3,8 +3,7 @@
     with simulate(seed=7, brokers=3, version="0.8.2", network=Network(fragment=True)) as world:
         world.run(my_service_scenario)
 
-`world` has `simulate()`; `loop` is the event loop, `fabric` the network, `guard` refuses what isn't
-simulated. docs/testing.md explains how to use it.
+docs/testing.md explains how to use it.
 
 Invariant: outside this package, its modules import what `testing` may import, and `testing`.
 """

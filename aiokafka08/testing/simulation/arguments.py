@@ -1,4 +1,4 @@
-"""Checks of what callers pass to a simulation. Pure.
+"""Checks of the arguments of a simulation. Pure.
 
 Invariant: an impossible value raises a ValueError of one line that names the option, its value and
 what is expected.
@@ -33,14 +33,15 @@ def check_simulation(seed: object, network: object, options: dict[str, object]) 
 
 
 def check_network(network: object) -> None:
-    """Check what should be a `Network`."""
+    """Check that the value is a `Network`."""
     if not isinstance(network, Network):
         raise invalid("network", network, "a Network, such as Network(latency_ms=(1, 30))")
 
 
 def check_scenario(function: object) -> None:
-    """Check what `World.run` shall run."""
+    """Check the argument of `World.run`."""
     if inspect.iscoroutine(function):
+        # asyncio would warn that it was never awaited.
         function.close()
         raise invalid(
             "function",
@@ -53,7 +54,7 @@ def check_scenario(function: object) -> None:
 
 
 def check_awaitable(function: object, returned: object) -> None:
-    """Check what the function of `World.run` has returned."""
+    """Check the result of the function of `World.run`."""
     if not asyncio.iscoroutine(returned):
         raise invalid(
             "function", function, f"a coroutine function (async def); it returned {returned!r}"
@@ -61,7 +62,7 @@ def check_awaitable(function: object, returned: object) -> None:
 
 
 def check_callback(function: object) -> None:
-    """Check what `World.call_later` shall call."""
+    """Check the function of `World.call_later`."""
     plain = function
     while isinstance(plain, functools.partial):
         plain = plain.func

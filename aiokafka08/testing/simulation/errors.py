@@ -1,4 +1,4 @@
-"""What a simulated run may fail with, beyond the exceptions of the scenario itself."""
+"""The errors of a simulated run, beyond the exceptions of the scenario itself."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""`Fabric`: the network of a running simulation, and what a scenario can break in it.
+"""`Fabric`: the network of a running simulation, and the faults that a scenario can cause in it.
 
-Parties are named: brokers are "broker 0", "broker 1" and so on, clients are "client" or what
-`World.process` calls them. Where a method takes parties, None stands for all. A broker that
-doesn't exist is refused (ValueError); at the end of `World.run`, so is a party that hasn't begun.
+Parties are named: brokers are "broker 0", "broker 1" and so on, clients are "client" or have the
+name of `World.process`. Where a method takes parties, None stands for all. A broker that doesn't
+exist is refused (ValueError); at the end of `World.run`, so is a party that hasn't begun.
 
 Invariant: a connection's two directions fail, block and end independently of each other.
 """
@@ -38,13 +38,13 @@ class Fabric(Links):
         loop: the loop of the simulation.
         network: how connections behave unless `set_link` says otherwise.
         random: draws latencies and fragments.
-        trace: gets all that arrives.
+        trace: gets all data that arrives.
         parties: checks the parties that a scenario names.
 
     Attributes:
-        dns: the addresses by host name; a scenario may change them at any time. An address on which
+        dns: The addresses by host name; a scenario may change them at any time. An address on which
             no server has ever listened, other than 127.0.0.1, never responds.
-        transports: the open ends of all connections.
+        transports: The open ends of all connections.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Fabric(Links):
         self._client_port = _FIRST_CLIENT_PORT
         self._next_port = _FIRST_SERVER_PORT
 
-    # --- what a scenario calls --------------------------------------------------------------------
+    # --- the scenario -----------------------------------------------------------------------------
 
     def reset(self, one: str | None = None, other: str | None = None) -> int:
         """Break the open connections between two parties by RST, at both ends; return how many."""
@@ -152,7 +152,7 @@ class Fabric(Links):
             if listening is None or listening.party in self._refusing:
                 inbound.send(Mark.RESET)
                 return
-            # It may have begun to listen after the client's call.
+            # The server may have begun to listen after the client's call.
             outbound.target = inbound.source = listening.party
             names = {"peername": addresses["sockname"], "sockname": addresses["peername"]}
             self._open(outbound, inbound, listening.context, names, listening.accept)
@@ -162,6 +162,7 @@ class Fabric(Links):
             if item is Mark.OPEN and not opened.done():
                 self._open(inbound, outbound, context, addresses, established)
             elif item is Mark.OPEN:
+                # The client has given up meanwhile.
                 outbound.send(Mark.RESET)
             elif not opened.done():
                 text = f"Connect call failed {(ip, port)}"
@@ -179,6 +180,7 @@ class Fabric(Links):
                 opened.set_exception(error)
 
         outbound.arrived, inbound.arrived = at_server, at_client
+        # An address without a machine never responds; on a machine a closed port refuses.
         outbound.is_dead = ip not in self._machines
         outbound.send(Mark.OPEN)
         try:
@@ -212,7 +214,7 @@ class Fabric(Links):
     ) -> SimulatedListening:
         """Open a port; see `_core.server.listening.listen`."""
         if not port:
-            # One that no server has had: a broker that restarts "on any other port" moves.
+            # A port that no server has had: a broker that restarts "on any other port" moves.
             port = self._next_port
             while (host, port) in self._listening:
                 port += 1

@@ -1,11 +1,11 @@
 """Loaded libraries that bring event loops or threads of their own, in C: uvloop and librdkafka.
 
-They take sockets and time from the system, where `guard` doesn't see it. So it refuses what starts
-them. A class in C can't be changed, and programs import it by name: each module that has it gets
-the replacement.
-
-Invariant: this module imports no library. What isn't loaded isn't listed.
+Invariant: this module imports no library. A library that isn't loaded isn't listed.
 """
+
+# They take sockets and time from the system, where `guard` doesn't see it, so their start is
+# refused. A class in C can't be changed, and programs import it by name: each module that has it
+# gets the replacement.
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CLIENTS: Final = ("Producer", "Consumer")
 
 
 def foreign_starts() -> Iterator[tuple[Any, str, str]]:
-    """Yield what starts such a library: its owner, its name there, and what it is."""
+    """Yield the owner, the name and a description of each start of such a library."""
     if (uvloop := sys.modules.get("uvloop")) is not None:
         yield uvloop.Loop, "__new__", "an event loop of uvloop"
     if (rdkafka := sys.modules.get("confluent_kafka.cimpl")) is not None:

@@ -1,17 +1,11 @@
-"""`guarded()`: refuse what would make a run depend on the process it runs in.
+"""`guarded()`: refuse resources that would make a run depend on its process.
 
 Real sockets, threads, processes, look-ups of hosts, `time.sleep`, other event loops and clients are
 refused to all code in the thread of the simulation; real time and randomness only to modules of
-`aiokafka08`, which have `environment` for them: the clocks of `time`, `os.urandom`, and the
-functions of `random`, `secrets` and `uuid`. Logging and asyncio may read the clock: what they do
-with it stays outside the simulation. `seeded_random()`: what other code draws from `random` follows
-the seed.
+`aiokafka08`, which have `environment` for them.
 
-The error names the code that asked: the first caller outside asyncio, uvloop and the standard
-library's modules of sockets, threads and processes.
-
-It sees calls by way of the module (`random.choice()`). It doesn't see names that a module imported
-before (`from random import choice`), `datetime.now()`, nor compiled code;
+Invariant: only calls by way of the module are seen (`random.choice()`), not names that a module
+imported before (`from random import choice`), `datetime.now()` or compiled code;
 tests/testing/simulation/test_sources.py finds those in the sources.
 """
 
@@ -45,6 +39,7 @@ _FOR_ALL: Final[tuple[tuple[Any, str, str], ...]] = (
     (time, "sleep", "time.sleep(), which holds the event loop"),
     (asyncio, "new_event_loop", "another event loop"),
 )
+# Logging and asyncio may read the clock: their use of it stays outside the simulation.
 _FOR_THE_PACKAGE: Final[tuple[tuple[Any, str, str], ...]] = (
     *((time, name, f"time.{name}()") for name in ("time", "time_ns", "monotonic", "monotonic_ns")),
     *((time, name, f"time.{name}()") for name in ("perf_counter", "perf_counter_ns")),
@@ -54,6 +49,7 @@ _FOR_THE_PACKAGE: Final[tuple[tuple[Any, str, str], ...]] = (
     *((uuid, name, f"uuid.{name}()") for name in ("uuid1", "uuid4")),
 )
 _PACKAGE: Final = __name__.partition(".")[0]
+# Modules that act on behalf of their callers: an error names the first caller outside of them.
 _PLUMBING: Final = (
     "asyncio",
     "concurrent",
@@ -63,7 +59,6 @@ _PLUMBING: Final = (
     "threading",
     "uvloop",
 )
-"""Modules that ask on behalf of their callers."""
 
 
 @contextmanager
@@ -79,7 +74,7 @@ def seeded_random(seed: int) -> Iterator[None]:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Raise SimulationError where the code of this block asks for what isn't simulated."""
+    """Raise SimulationError where the code of this block uses a resource that isn't simulated."""
     thread = threading.get_ident()
     before = []
     for_all_code = (*_FOR_ALL, *foreign_starts())
@@ -116,7 +111,7 @@ def _refusing(
 
 
 def _asking(frame: FrameType) -> FrameType:
-    """Return the frame that asked, or its first caller that isn't plumbing."""
+    """Return the frame of the call, or its first caller that isn't plumbing."""
     caller: FrameType | None = frame
     while caller is not None:
         if caller.f_globals.get("__name__", "").partition(".")[0] not in _PLUMBING:

@@ -1,7 +1,4 @@
-"""`Links`: the directions between parties, and which of them are slow or blocked.
-
-`Fabric` is one, for scenarios; each `Wire` reads it.
-"""
+"""`Links`: the directions between parties, and which of them are slow or blocked."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from aiokafka08.testing.simulation.trace import Trace
 
 
 class Retrying(Protocol):
-    """What a block has kept from arriving."""
+    """Data that a block has kept from arriving."""
 
     def retry(self) -> None:
         """Arrive soon, since the block has ended."""
@@ -29,7 +26,7 @@ class Links:
         loop: the loop of the simulation.
         network: how connections behave unless `set_link` says otherwise.
         random: draws latencies and fragments.
-        trace: gets all that arrives.
+        trace: gets all data that arrives.
         parties: checks the parties that a scenario names.
     """
 
@@ -70,7 +67,7 @@ class Links:
     def block(self, source: str | None, target: str | None, *, both: bool = True) -> None:
         """Let nothing arrive from one party at another until `heal`.
 
-        Open connections stay open: what is sent arrives after the block, as TCP sends it again.
+        Open connections stay open: data arrives after the block, as TCP sends it again.
 
         Args:
             source: the party that sends; None: all.
@@ -84,7 +81,7 @@ class Links:
             self._blocked[target, source] = None
 
     def heal(self) -> None:
-        """End all blocks; what they have kept arrives after a retransmission."""
+        """End all blocks; the data that they have kept arrives after a retransmission."""
         self._blocked.clear()
         kept, self._kept = self._kept, {}
         for wire in kept:
@@ -93,7 +90,7 @@ class Links:
     def read_slowly(self, party: str, bytes_per_s: float | None) -> None:
         """Let a party read each of its connections slowly, and no faster than this.
 
-        What it hasn't read fills the window, and then the sender has to wait.
+        Unread data fills the window, and then the sender has to wait.
 
         Args:
             party: the party that reads.

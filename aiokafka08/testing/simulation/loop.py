@@ -1,12 +1,11 @@
 """`SimulatedLoop`: an asyncio event loop whose time is virtual and whose network is simulated.
 
-When no callback is ready, the clock jumps to the next timer. All else is asyncio's: callbacks run
-in the order of `call_soon`, timers in the order of their times, and those of one time in the order
-of their calls. Each callback belongs to a *party*, a simulated process, named by its context. The
-callbacks of a paused party wait until it resumes, in their order; those of other parties go on.
+When no callback is ready, the clock jumps to the next timer. Each callback belongs to a *party*, a
+simulated process, named by its context. The callbacks of a paused party wait until it resumes, in
+their order.
 
-Invariant: the loop asks the process for nothing: no time, no file descriptor, no thread. What needs
-one raises `SimulationError`, which names it.
+Invariant: the loop uses nothing of its process: no time, no file descriptor, no thread. A call that
+needs one raises `SimulationError`, which names it.
 """
 
 from __future__ import annotations
@@ -29,16 +28,16 @@ from aiokafka08.testing.simulation.tasks import NumberedTask, describe_tasks
 from aiokafka08.testing.simulation.threads import SimulatedExecutor
 from aiokafka08.testing.simulation.trace import Trace
 
+# The loop's time at the start of a simulation, in seconds.
 START_S: Final = 1000.0
-"""The loop's time at the start of a simulation, in seconds."""
 
+# The shortest positive delay of `call_later`. Otherwise a timer whose delay rounds to nothing, and
+# which sets itself again, would stop the time.
 _RESOLUTION_S: Final = 1e-6
-"""The shortest positive delay of `call_later`. Otherwise a timer whose delay rounds to nothing, and
-which sets itself again, would stop the time."""
+# Iterations at one virtual time after which the run fails.
 _MOST_AT_ONE_TIME: Final = 100_000
-"""Iterations at one virtual time after which the run fails."""
+# How many callbacks the error of such a run describes.
 _DESCRIBED: Final = 10
-"""How many callbacks the error of such a run describes."""
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -48,9 +47,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         trace: gets each iteration.
 
     Attributes:
-        network: makes the connections; to be set before the loop runs.
-        ends_at: the virtual time at which the run fails.
-        errors: what callbacks have raised, as contexts of asyncio's exception handler.
+        network: Makes the connections; to be set before the loop runs.
+        ends_at: The virtual time at which the run fails.
+        errors: The exceptions of callbacks, as contexts of asyncio's exception handler.
     """
 
     network: Fabric
@@ -84,7 +83,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
-        """See asyncio, whose method does the same after more calls."""
+        """See asyncio."""
+        # asyncio's method does the same after more calls.
         self._check_closed()  # type: ignore[attr-defined]
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)  # type: ignore[attr-defined]
@@ -209,7 +209,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.network.create_server(protocol_factory, host or "127.0.0.1", port or 0)
 
     async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> Any:
-        """See asyncio; the answers come from `Fabric.dns`."""
+        """See asyncio; the addresses come from `Fabric.dns`."""
         return await self.network.getaddrinfo(host, port)
 
     # --- what there isn't -------------------------------------------------------------------------
@@ -234,7 +234,9 @@ def _party(handle: asyncio.Handle) -> str:
 
 
 def _describe_callbacks(handles: Iterable[asyncio.Handle]) -> str:
-    """Return the first callbacks, one a line; of a step of a task, what the task waits for."""
+    """Return the first callbacks, one a line; for a step of a task, the future that the task
+    awaits.
+    """
     lines = []
     for handle in itertools.islice(handles, _DESCRIBED):
         task: object = getattr(handle._callback, "__self__", None)  # type: ignore[attr-defined]

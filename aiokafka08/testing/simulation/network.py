@@ -1,4 +1,4 @@
-"""`Network`: how the connections of a simulation behave while nothing is broken."""
+"""`Network`: how the connections of a simulation behave without faults."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Network:
             draws its own, but never overtakes an earlier one of its connection. Pieces that arrive
             at once are read at once.
         bytes_per_s: the bandwidth of one connection in one direction; None: unlimited.
-        fragment: whether what is written at once arrives in pieces, cut at any byte.
-        window_bytes: how much a connection takes in one direction that the receiver hasn't read,
-            like the socket buffers of both sides.
+        fragment: whether data that is written at once arrives in pieces, cut at any byte.
+        window_bytes: how many unread bytes a connection takes in one direction, like the socket
+            buffers of both sides.
 
     Raises:
         ValueError: an option is impossible; the text names it.

@@ -1,11 +1,8 @@
 """Which party the running code belongs to, and which parties there are.
 
-A party is a process of the simulated distributed system: a broker, or a program with clients
-(Jepsen calls the former a node, the latter a process). It has its own tasks, connections and wall
-clock, and the simulation can pause it, as SIGSTOP does. All parties share one event loop in one
-process of the operating system. Their names are "broker 0", "broker 1" and so on, and "cluster" for
-what the brokers share, such as the controller; all other code is "client", unless
-`World.process()` gives it to another party.
+A party is a process of the simulated distributed system: a broker, or a program with clients. It
+has its own tasks, connections and wall clock, and the simulation can pause it, as SIGSTOP does.
+All parties share one event loop.
 
 Invariant: each callback belongs to one party, the one in whose context it was scheduled; only
 callbacks of the network itself belong to none.
@@ -20,8 +17,10 @@ from typing import Final
 from aiokafka08.testing.options import invalid
 from aiokafka08.testing.simulation.errors import SimulationError
 
+# The name of the running party; tasks and callbacks inherit it. Brokers are "broker 0", "broker 1"
+# and so on; the controller and other shared parts are "cluster"; all other code is "client", unless
+# `World.process()` gives it to another party.
 PARTY: Final[ContextVar[str]] = ContextVar("aiokafka08_party", default="client")
-"""The name of the running party; tasks and callbacks inherit it."""
 
 
 def context_of(party: str) -> Context:
@@ -31,12 +30,12 @@ def context_of(party: str) -> Context:
     return context
 
 
+# The context of the network itself, which no pause stops.
 NO_PARTY: Final = context_of("")
-"""The context of the network itself, which no pause stops."""
 
 
 class Parties:
-    """The parties that there are, and those that the scenario's faults name.
+    """The existing parties, and the parties that the scenario's faults name.
 
     Args:
         brokers: returns the numbers of the brokers.

@@ -14,9 +14,6 @@ from aiokafka08.testing.simulation.transport import SimulatedTransport
 class SimulatedListening:
     """A port; see `_core.server.listening.Listening`.
 
-    The network accepts connections also while the party is paused, as a kernel does; `accept` is
-    called when the party runs.
-
     Args:
         factory: makes the protocol of each connection.
         port: the port.
@@ -42,6 +39,9 @@ class SimulatedListening:
 
     def accept(self, transport: SimulatedTransport) -> None:
         """Give a connection its protocol."""
+        # The network accepts connections also while the party is paused, as a kernel does; this
+        # runs when
+        # the party runs.
         if self.is_closed:
             transport.reset()
         else:
@@ -58,7 +58,7 @@ class SimulatedListening:
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """What `loop.create_server` returns."""
+    """The result of `loop.create_server`."""
 
     sockets: tuple[Any, ...] = ()
 

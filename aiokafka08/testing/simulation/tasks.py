@@ -1,4 +1,4 @@
-"""Tasks with hashes that don't depend on addresses, and descriptions of what tasks wait for."""
+"""Tasks with hashes that don't depend on addresses, and descriptions of waiting tasks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ _numbers = itertools.count()
 class NumberedTask(asyncio.Task[Any]):
     """A task whose hash is its number, so that a set of tasks has the same order in each run.
 
-    asyncio itself keeps tasks in sets, and so does much code that uses it.
-
     Attributes:
-        party: the party that has started it.
+        party: The party that has started it.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
@@ -28,6 +26,7 @@ class NumberedTask(asyncio.Task[Any]):
         super().__init__(*arguments, **options)
 
     def __hash__(self) -> int:
+        # asyncio itself keeps tasks in sets, and so does much code that uses it.
         return self._number
 
     @classmethod
@@ -43,7 +42,9 @@ def restart_numbers() -> None:
 
 
 def describe_tasks(tasks: Iterable[asyncio.Task[Any]]) -> str:
-    """Return each task's name with its chain of coroutines and what the last one waits for."""
+    """Return each task's name with its chain of coroutines and the future that the last one
+    awaits.
+    """
     return "\n".join(map(_describe, sorted(tasks, key=hash)))
 
 

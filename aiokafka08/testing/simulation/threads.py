@@ -1,8 +1,8 @@
 """Simulated threads: functions that block run in the event loop and take virtual time.
 
-A function runs in one piece when its thread starts, a little after it was submitted. What it
-returns becomes visible later, after the time that it has spent: a short random one, and all that
-the function has passed to `spend()`, such as the wait for a server that doesn't respond.
+A function runs in one piece when its thread starts. Its result becomes visible later, after the
+time that it has spent: a short random one, and all that the function has passed to `spend()`, such
+as the wait for a server that doesn't respond.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Threads:
         self._is_running = False
 
     def monotonic(self) -> float:
-        """Return the virtual time, which goes on in a thread that spends some."""
+        """Return the virtual time, which advances in a thread that spends some."""
         return self._loop.time() + self._spent_s
 
     def spend(self, seconds: float) -> None:
-        """Let virtual time pass in the running thread; for simulations of what blocks."""
+        """Let virtual time pass in the running thread, for simulations of blocking calls."""
         if self._is_running:  # the event loop waits for nothing
             self._spent_s += max(seconds, 0.0)
 

@@ -1,4 +1,7 @@
-"""`Trace`: a running hash over the events, frames and virtual times of a run."""
+"""`Trace`: a running hash over the events, frames and virtual times of a run.
+
+Invariant: two runs with the same hash have had the same events in the same order.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """`SimulatedTransport`: one end of a simulated connection, with the behaviour of asyncio's sockets.
 
-Data that has arrived waits in the inbox until the protocol reads; it counts against the sender's
-window meanwhile. As with sockets, a protocol gets what is there in one read, `eof_received` after
-all data, and `connection_lost` in a later iteration of the event loop.
+Invariant: as with sockets, a protocol gets all data that has arrived in one read, `eof_received`
+after all data, and `connection_lost` in a later iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -45,8 +44,9 @@ class SimulatedTransport(InspectableTransport):
         self._context = context
         self._ended = ended
         self._protocol: Any = None
+        # Data that waits here until the protocol reads counts against the sender's window.
         self._inbox = bytearray()
-        self._end: Mark | None = None  # what has arrived behind the inbox
+        self._end: Mark | None = None  # the mark that has arrived behind the inbox
         self._reading = self._feeding = self._eof_received = False
         self._outbox = bytearray()
         self._high, self._low = _HIGH_WATER_BYTES, _HIGH_WATER_BYTES // 4
@@ -130,7 +130,7 @@ class SimulatedTransport(InspectableTransport):
         """See `InspectableTransport`."""
         return self._end is Mark.FIN
 
-    # --- what is sent -----------------------------------------------------------------------------
+    # --- sending ----------------------------------------------------------------------------------
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """See asyncio."""
@@ -211,7 +211,7 @@ class SimulatedTransport(InspectableTransport):
         self._arrived(Mark.RESET)
 
     def vanish(self) -> None:
-        """Lose all that is sent from now on, in both directions; nobody notices."""
+        """Lose all bytes that are sent from now on, in both directions; neither end notices."""
         self._inbound.drop()
         self._outbound.drop()
 
@@ -225,7 +225,7 @@ class SimulatedTransport(InspectableTransport):
         self._lost = True
         self._outbox.clear()
         if error is None and (not self._eof_written or self._inbox):
-            # As Linux does: what the process hasn't read is answered by RST.
+            # As Linux does: it responds to data that the process hasn't read by RST.
             self._outbound.send(Mark.RESET if self._inbox else Mark.FIN)
         self._inbox.clear()
         if self._protocol is None:

@@ -1,10 +1,8 @@
-"""`Wire`: one direction of a simulated connection.
+"""`Wire`: one direction of a simulated connection, which carries data and marks (`Mark`).
 
-It carries data and marks (`Mark`) in their order. Each is delayed by the latency and bandwidth of
-its direction. While the direction is blocked, what would arrive is kept, as TCP's sender keeps it,
-and goes on when the block ends.
+Each is delayed by the latency and bandwidth of its direction.
 
-Invariant: what arrives is what was sent, in its order, or a prefix of it.
+Invariant: the receiver gets what was sent, in its order, or a prefix of it.
 """
 
 from __future__ import annotations
@@ -21,16 +19,16 @@ from aiokafka08.testing.simulation.links import Links
 from aiokafka08.testing.simulation.party import NO_PARTY
 
 _RESOLUTION_S: Final = 1e-9
+# How much a slow reader reads at once: as much as it reads in this time.
 _SLOW_READ_S: Final = 0.1
-"""How much a slow reader reads at once: as much as it reads in this time."""
 _HEADER_BYTES: Final = 8  # a cut within the first bytes of a frame is the hardest to survive
 
 
 class Mark(enum.Enum):
-    """What a wire carries besides data."""
+    """The items of a wire besides data."""
 
+    # The client wants a connection, or the server accepts it.
     OPEN = "open"
-    """The client wants a connection, or the server accepts it."""
     FIN = "fin"
     RESET = "reset"
 
@@ -45,10 +43,10 @@ class Wire:
         target: the party that receives.
 
     Attributes:
-        arrived: called with each piece of data and each mark.
-        on_room: called when the receiver has read, so that more may be sent.
-        window_bytes: how much more may be sent.
-        is_dead: True if all that is sent from now on vanishes.
+        arrived: Called with each piece of data and each mark.
+        on_room: Called when the receiver has read, so that more may be sent.
+        window_bytes: How much more may be sent.
+        is_dead: True if all bytes that are sent from now on vanish.
     """
 
     __slots__ = (
@@ -95,6 +93,7 @@ class Wire:
         latency = shortest_ms + (longest_ms - shortest_ms) * self.links.random.random()
         arrives_at += latency / 1000
         flying = self._flying
+        # A later piece never overtakes an earlier one.
         if flying:
             arrives_at = max(arrives_at, flying[-1][0])
         flying.append((arrives_at, item))
@@ -105,6 +104,7 @@ class Wire:
         self._timer = None
         links, flying = self.links, self._flying
         if links.is_blocked(self.source, self.target):
+            # Kept here, as TCP's sender keeps it, until the block ends.
             links.wait_for_heal(self)
             return
         bytes_per_s = links.reading_rate(self.target)
@@ -146,7 +146,7 @@ class Wire:
             self._timer = self.links.loop.call_later(delay_s, self._arrive, context=NO_PARTY)
 
     def drop(self) -> None:
-        """Lose all that is on its way, and all that is sent from now on."""
+        """Lose the data in flight, and all data that is sent from now on."""
         self.is_dead = True
         self._flying.clear()
         if self._timer is not None:

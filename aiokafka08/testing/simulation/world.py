@@ -1,11 +1,10 @@
 """`simulate()` and `World`: run asyncio code and a cluster in virtual time, repeatably.
 
-    with simulate(seed=7, brokers=3, network=Network(latency_ms=(1, 30), fragment=True)) as world:
-        world.run(my_service_scenario)
-
 In `world.run()` the unmodified client, the embedded brokers and the caller's coroutine share one
-`SimulatedLoop`. An hour takes as long as the work that is done in it. Everything that varies is
-drawn from the seed: the same seed gives the same run, which `trace_hash` proves.
+`SimulatedLoop`.
+
+Invariant: everything that varies is drawn from the seed: the same seed gives the same run, which
+`trace_hash` proves.
 """
 
 from __future__ import annotations
@@ -55,13 +54,13 @@ T = TypeVar("T")
 _EPOCH_S: Final = 1_600_000_000.0 - START_S  # the wall clock at loop time 0
 _LONGEST_S: Final = 6 * 3600.0
 _SETTLE_STEPS: Final = 10
+# How often the end of a simulation cancels the tasks that still run.
 _CANCELS: Final = 3
-"""How often the end of a simulation cancels the tasks that still run."""
+# How long it waits for them each time, in virtual seconds.
 _CANCEL_S: Final = 600.0
-"""How long it waits for them each time, in virtual seconds."""
 _TESTING: Final = f"{EmbeddedCluster.__module__.rpartition('.')[0]}."
+# The party of the brokers' shared parts, such as the controller.
 _CLUSTER: Final = "cluster"
-"""The party of what the brokers share, such as the controller."""
 
 
 @contextmanager
@@ -85,7 +84,7 @@ def simulate(
     Raises:
         SimulationError: an event loop runs in this thread, this process simulates already, or a
             cluster or client was started in another thread whose event loop runs.
-        LeftoverError: at the end of the block, a task goes on in spite of being cancelled.
+        LeftoverError: at the end of the block, a task still runs although it was cancelled.
         ValueError: the value of an option is invalid.
     """
     running = asyncio._get_running_loop()
@@ -133,10 +132,10 @@ class World:
 
     Attributes:
         cluster: the brokers, as outside a simulation. Their names are kafka0, kafka1 and so on.
-        network: what can be broken between the parties, and the names' addresses.
+        network: the network between the parties, with its faults, and the names' addresses.
         random: a generator for the scenario's own choices, drawn from the seed.
         threads: the simulated threads.
-        zookeeper: the cluster's ZooKeeper, and what can be broken between it and the clients.
+        zookeeper: the cluster's ZooKeeper, with the faults between it and the clients.
         zookeeper_connect: its address, for `zookeeper_connect` of a client.
     """
 
@@ -204,7 +203,7 @@ class World:
         All sessions end. The brokers keep the nodes that they have.
 
         Args:
-            nodes: path → data, parents included: what the other one has; None: back to the
+            nodes: path → data, parents included: the nodes of the other one; None: back to the
                 cluster's own.
 
         Returns:
@@ -235,7 +234,7 @@ class World:
         *arguments: Any,
         limit_s: float = _LONGEST_S,
     ) -> T:
-        """Run a coroutine function to its end, and return what it returns.
+        """Run a coroutine function to its end, and return its result.
 
         Args:
             function: the scenario; it may use `cluster`, `network` and any asyncio code.
@@ -244,7 +243,7 @@ class World:
 
         Raises:
             WaitsForeverError: a task waits, and nothing is scheduled or the limit is over. The
-                text has each waiting task's stack and what it waits for.
+                text has each waiting task's stack and the future that it awaits.
             LeftoverError: the run has ended and has left tasks, connections or timers behind.
             SimulationError: the code asked for a thread, a real socket or the like, a callback
                 of the event loop has raised an exception, or a fault named a party that hasn't
@@ -285,7 +284,8 @@ class World:
         servers = {_CLUSTER, *(f"broker {node_id}" for node_id in self.cluster.nodes)}
         _, ends, timers = self._leftovers(lambda party: party not in servers)
         left = []
-        if tasks := asyncio.all_tasks(self._loop):  # of the scenario's as well, which has ended
+        # Tasks of any party, so the scenario's too: it has ended.
+        if tasks := asyncio.all_tasks(self._loop):
             left.append(f"tasks:\n{describe_tasks(tasks)}")
         if ends:
             left.append(f"connections: {', '.join(map(repr, ends))}")
@@ -377,21 +377,21 @@ class World:
             PARTY.reset(token)
 
     def pause(self, party: str) -> None:
-        """Stop a party as SIGSTOP does, until `resume`: time passes, and its kernel goes on."""
+        """Stop a party as SIGSTOP does, until `resume`: time passes, and its kernel still works."""
         self._parties.name("pause", party)
         self._trace.event(f"pause {party}")
         self._loop.pause(party)
 
     def resume(self, party: str) -> None:
-        """Let a paused party go on; its timers that are overdue run at once."""
+        """Let a paused party continue; its overdue timers run at once."""
         self._parties.name("resume", party)
         self._trace.event(f"resume {party}")
         self._loop.resume(party)
 
     def hold(self, seconds: float) -> None:
-        """Hold the event loop: let time pass in the running callback, as a long computation does.
+        """Block the event loop: let time pass in the running callback, as a long computation does.
 
-        It holds all parties. To hold one of them, use `pause` and `resume`.
+        This blocks all parties. To stop one of them, use `pause` and `resume`.
         """
         check_seconds("seconds", seconds)
         self._loop.hold(seconds)

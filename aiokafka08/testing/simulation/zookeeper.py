@@ -4,12 +4,8 @@
     client = SimulatedKazooClient(zookeeper, timeout=6.0)
     zookeeper.disconnect(for_s=10)  # longer than the session: it ends, its nodes are deleted
 
-A scenario drives the faults. `zookeeper_client` is what the package takes for kazoo's client;
-`zookeeper_tree` has the nodes; `zookeeper_brokers` is what brokers write.
-
 Invariant: nothing blocks and nothing runs in a thread. A request of a connected client has its
-result at once; callbacks and all that takes time are timers of the loop.
-tests/conformance/contract/zookeeper runs the same tests on a real server.
+result at once; callbacks and everything that takes time are timers of the loop.
 """
 
 from __future__ import annotations
@@ -21,23 +17,23 @@ from typing import Any, Final, Protocol
 from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, Tree, WatchEvent
 
+# Until an event reaches the functions that wait for it.
 CALLBACK_S: Final = 0.001
-"""Seconds until an event reaches the functions that wait for it."""
+# The parts of the session timeout after which kazoo pings the server, and after which it gives up a
+# silent connection.
 PING_PART: Final = 1 / 3
-"""The part of the session timeout after which kazoo pings the server."""
 SILENCE_PART: Final = 2 / 3
-"""The part of the session timeout after which kazoo gives up a connection that is silent."""
 
 
 class Timer(Protocol):
-    """What `call_later` returns."""
+    """A timer of a `Scheduler`."""
 
     def cancel(self) -> None:
-        """Don't call the function."""
+        """Cancel the call."""
 
 
 class Scheduler(Protocol):
-    """What an event loop has, and a test can do by itself."""
+    """The clock and timers of an event loop; a test can have its own."""
 
     def time(self) -> float:
         """Return the time in seconds."""
@@ -59,14 +55,14 @@ class ConnectedClient(Protocol):
     loses_response: bool
 
     def lose_network(self, until: float, *, silent: bool) -> None:
-        """Have no network until a time of the loop."""
+        """Lose the network until a time of the loop."""
 
     def notify(self, kind: EventKind, path: str) -> None:
-        """Learn that something has happened to a node that it watches."""
+        """Take the event of a watched node."""
 
 
 class Session:
-    """A session as the server knows it.
+    """A session at the server.
 
     Attributes:
         number: kazoo's session id.
@@ -120,7 +116,7 @@ class SimulatedZookeeper:
         self._data_watches: dict[str, dict[int, None]] = {}
         self._child_watches: dict[str, dict[int, None]] = {}
 
-    # --- what a scenario does ---------------------------------------------------------------------
+    # --- the scenario -----------------------------------------------------------------------------
 
     @property
     def clients(self) -> list[ConnectedClient]:
@@ -134,16 +130,16 @@ class SimulatedZookeeper:
         *,
         silent: bool = False,
     ) -> None:
-        """Take the network between clients and server away.
+        """Interrupt the network between clients and server.
 
-        A session whose client is away for longer than its timeout ends, which its client learns at
-        its return.
+        A session ends if its client is away for longer than the session's timeout. The client
+        learns it when it is back.
 
         Args:
             for_s: seconds until the network is back.
-            clients: those that it hits, also ones that start meanwhile; None: all.
-            silent: whether the network loses packets without closing connections: the clients
-                notice after two thirds of their session's timeout, and later if they send
+            clients: the clients that lose the network; None: all, also ones that start meanwhile.
+            silent: whether the network loses packets without closing connections. The clients
+                then notice after two thirds of their session's timeout, or later if they send
                 requests, which kazoo takes for pings.
         """
         end = self._scheduler.time() + for_s
@@ -154,10 +150,10 @@ class SimulatedZookeeper:
             client.lose_network(end, silent=silent)
 
     def expire(self, client: ConnectedClient) -> None:
-        """End a client's session, as a server does that hasn't heard of it; the client learns it.
+        """End a client's session, as if its timeout had passed; the client learns it at once.
 
         Raises:
-            ValueError: it has no session.
+            ValueError: the client has no session.
         """
         session = client.session
         if session is None:
@@ -166,10 +162,8 @@ class SimulatedZookeeper:
         client.lose_network(self._scheduler.time() + CALLBACK_S, silent=False)
 
     def lead_to(self, tree: Tree) -> None:
-        """Let the address be that of another ZooKeeper, with these nodes.
-
-        All sessions end, which their clients learn when they connect to the other one.
-        """
+        """Let the address be that of another ZooKeeper, with these nodes; all sessions end."""
+        # A client learns the end of its session when it connects to the other ZooKeeper.
         clients = list(self._clients)
         for session in list(self._sessions.values()):
             self.end_session(session)
@@ -188,7 +182,7 @@ class SimulatedZookeeper:
 
     _unreachable_until = 0.0
 
-    # --- what clients call ------------------------------------------------------------------------
+    # --- clients ----------------------------------------------------------------------------------
 
     def time(self) -> float:
         """Return the loop's time in seconds."""
@@ -222,12 +216,12 @@ class SimulatedZookeeper:
         return session
 
     def hear(self, session: Session) -> bool:
-        """Take a ping or a request; return False if the session has ended."""
+        """Note a ping or a request; return False if the session has ended."""
         session.last_heard = self.time()
         return session.number in self._sessions
 
     def lives_until(self, session: Session, when: float) -> bool:
-        """Return whether a session will last until a time, if nothing is heard of it."""
+        """Return whether a session will last until a time without a ping or a request."""
         return session.number in self._sessions and when < session.last_heard + session.timeout_s
 
     def _watch_expiry(self, session: Session, delay: float) -> None:
@@ -255,12 +249,12 @@ class SimulatedZookeeper:
     # --- watches ----------------------------------------------------------------------------------
 
     def watch(self, path: str, session: Session, *, children: bool) -> None:
-        """Tell the session once of the next change of a node, or of its list of children."""
+        """Set a watch: the session gets the next change of a node, or of its list of children."""
         watches = self._child_watches if children else self._data_watches
         watches.setdefault(path, {})[session.number] = None
 
     def forget_watches(self, session: Session) -> None:
-        """Forget what a session watches: kazoo sets no watch again after a connection is lost."""
+        """Remove the watches of a session."""
         for watches in (self._data_watches, self._child_watches):
             for watching in watches.values():
                 watching.pop(session.number, None)

@@ -1,12 +1,12 @@
-"""The brokers of an embedded cluster at their ZooKeeper: what they write, and what they watch.
+"""The brokers of an embedded cluster at their ZooKeeper: their nodes and their watches.
 
 Brokers write the nodes of live brokers, topics, partitions' leaders, and the offsets that clients
-commit by OffsetCommit 0. The controller carries out what tools write: new topics and partitions,
-changed settings, requests to delete a topic. Nodes that nothing in the package reads aren't there.
+commit by OffsetCommit 0. The controller carries out the nodes that tools write: new topics and
+partitions, changed settings, requests to delete a topic.
 
-Invariant: after each change of the cluster `publish()` makes the nodes agree with it, before the
-event loop goes on. What a client writes takes effect `CONTROLLER_S` later, as with real brokers.
-The brokers keep their nodes while clients are led to another ZooKeeper.
+Invariant: after each change of the cluster `publish()` makes the nodes agree with it at once, in
+the same callback of the event loop. The brokers keep their nodes while clients are led to another
+ZooKeeper.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, WatchEvent, join, split
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey, StoredCommit
 
+# From a client's write to its effect on the brokers; it isn't immediate on real ones either.
 CONTROLLER_S: Final = 0.05
-"""Seconds from a client's write to its effect on the brokers."""
 
 _CLUSTER_ID: Final = "/cluster/id"
 _IDS: Final = "/brokers/ids"
@@ -32,7 +32,7 @@ _DELETIONS: Final = "/admin/delete_topics"
 
 
 class PublishingCluster(Protocol):
-    """What this needs of `EmbeddedCluster`."""
+    """The part of `EmbeddedCluster` that `BrokerNodes` uses."""
 
     _state: ClusterState
 
@@ -44,7 +44,7 @@ class BrokerNodes:
 
     Args:
         zookeeper: the simulated server.
-        cluster: what `EmbeddedCluster` has: its state, and a method that changes it.
+        cluster: the embedded cluster.
 
     Attributes:
         tree: the brokers' nodes.
@@ -59,8 +59,8 @@ class BrokerNodes:
         self._state = state = cluster._state
         self._others: Mapping[int, tuple[str, int]] | None = None
         self._publishing = False
-        self._published: object = None  # what the nodes agree with; None: they may not
-        self._pending: dict[str, None] = {}  # what clients wrote and the controller hasn't seen
+        self._published: object = None  # the result of `_wanted` that the nodes agree with
+        self._pending: dict[str, None] = {}  # paths that the controller hasn't handled yet
         for path in (_IDS, _TOPICS, _CONFIGS, _CHANGES, _DELETIONS, "/consumers"):
             self._write(path, b"")
         state.zookeeper_commits = CommitNodes(self._read, self._write)

@@ -1,13 +1,10 @@
-"""What the package takes for kazoo's client: the calls that it makes, on a simulated server.
+"""A client in place of kazoo's, on a simulated server: kazoo's names, results and exceptions.
 
-`_core.zookeeper` makes these calls in functions that it runs in threads. A simulation runs such a
-function at once, inside the loop; so a request has its result when it is made. While the network is
-away it has none: then `get` raises kazoo's timeout error at once, and tells
-`SimulatedZookeeper.spend` how long a thread would have been blocked. The request itself stays
-queued, as kazoo's do, and takes effect when the network is back within the session: for its caller
-that is a response that came too late.
+A simulation runs the functions that `_core.zookeeper` gives to threads at once, inside the loop.
 
-Invariant: only calls of `_core.zookeeper` are here; kazoo's names, results and exceptions.
+Invariant: nothing blocks. A request has its result when it is made, or none while the network is
+away: then `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets the time
+for which a thread would have been blocked. Only methods that `_core.zookeeper` calls are here.
 """
 
 from __future__ import annotations
@@ -29,8 +26,8 @@ from aiokafka08.testing.simulation.zookeeper import (
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, TreeNode, join, split
 
 Watch = Callable[[Any], object]
+# From the return of the network to the client's next attempt.
 _RECONNECT_S: Final = 0.05
-"""Seconds from the return of the network to the client's next attempt."""
 
 
 class SimulatedResult:
@@ -46,14 +43,14 @@ class SimulatedResult:
         self._limit_s = limit_s
         self._call_back = call_back
         self._links: list[Callable[[Any], object]] = []
+        # When the client will learn that its session has ended; None: it won't.
         self.ends_at: float | None = None
-        """When the client will learn that its session has ended; None: it won't."""
         self._done = False
         self._value: Any = None
         self._error: BaseException | None = None
 
     def run(self, request: Callable[[], Any]) -> None:
-        """Perform the request; keep what it returns or raises."""
+        """Perform the request; keep its result or exception."""
         try:
             self._value = request()
         except Exception as error:
@@ -99,13 +96,14 @@ class SimulatedResult:
 
         Raises:
             KazooTimeoutError: there is none.
-            KafkaTimeoutError: there is none, and the call has no timeout: so does
-                `_core.zookeeper.session.temporary_session`, which alone makes such calls.
+            KafkaTimeoutError: there is none, and the call has no timeout.
         """
         if not self._done:
             from kazoo.handlers.threading import KazooTimeoutError
 
             if not self.wait(timeout if block else 0):
+                # Only requests inside `_core.zookeeper.session.temporary_session` have no timeout;
+                # there the real client's requests end with this error.
                 if block and timeout is None:
                     raise KafkaTimeoutError("ZooKeeper doesn't respond in time")
                 raise KazooTimeoutError
@@ -120,7 +118,7 @@ class SimulatedKazooClient:
     Args:
         server: the simulated server.
         timeout: seconds of its session, and of a request that blocks without a limit.
-        kazoo_options: other options of kazoo's client, which mean nothing here.
+        kazoo_options: other options of kazoo's client; they have no effect.
 
     Attributes:
         session: the session; None before `start`, after `stop`, and once it has ended.
@@ -240,10 +238,11 @@ class SimulatedKazooClient:
         self._ping = self._later(self._timeout_s * PING_PART, self._send_ping)
 
     def _send_ping(self) -> None:
-        """Keep the session alive; one that the process has slept through has ended."""
+        """Keep the session alive, or learn that it has ended."""
         self._schedule_ping()
         if self.session is None or not self._has_network or self.state != "CONNECTED":
             return
+        # The process may have been paused for longer than the session lasts.
         if not self._server.hear(self.session):
             self.lose_network(self._server.time(), silent=False)
 
@@ -273,7 +272,8 @@ class SimulatedKazooClient:
         self._reconnect = self._later(self._away_until - now + _RECONNECT_S, self._network_is_back)
 
     def _delay_notice(self) -> None:
-        """Send a request into a silent network: kazoo pings, and misses the response, later."""
+        """Put off the notice of a silent network, since a request is sent."""
+        # Kazoo takes a request for a ping: it sends its next one later, and misses that response.
         now, ping_s = self._server.time(), self._timeout_s * PING_PART
         if now < self._silent_ping_at:
             self._silent_ping_at = now + ping_s
@@ -299,7 +299,7 @@ class SimulatedKazooClient:
         self._reset_watchers()
 
     def _network_is_back(self) -> None:
-        """Reconnect; a connection that nobody missed goes on."""
+        """Reconnect, or keep the connection if the client hasn't noticed a silent network."""
         self._reconnect = None
         session = self.session
         assert session is not None
@@ -346,6 +346,8 @@ class SimulatedKazooClient:
         else:
             if self._notice is not None:
                 self._delay_notice()
+            # As with kazoo, the request takes effect when the network is back within the session,
+            # although its caller has a timeout error by then.
             self._queue.append((result, request))
             returns_at = self._away_until + _RECONNECT_S
             if self.session is None or not self._server.lives_until(self.session, returns_at):
@@ -353,7 +355,7 @@ class SimulatedKazooClient:
         return result
 
     def _is_alive(self) -> bool:
-        """Return whether the server knows the session; a process may have slept through its end."""
+        """Return whether the session lasts; if it doesn't, lose the connection."""
         if self.session is not None and self._server.hear(self.session):
             return True
         self.lose_network(self._server.time(), silent=False)
@@ -375,7 +377,7 @@ class SimulatedKazooClient:
             self._call_back(watcher, event)
 
     def _reset_watchers(self) -> None:
-        """Call all functions that watch something: they must look again."""
+        """Call all functions that watch something, since their watches are lost."""
         from kazoo.protocol.states import EventType, WatchedEvent
 
         event = WatchedEvent(EventType.NONE, self.state, None)

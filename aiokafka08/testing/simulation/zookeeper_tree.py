@@ -1,6 +1,6 @@
 """The nodes of a simulated ZooKeeper: data, versions, ephemeral owners, children.
 
-`zookeeper` keeps the sessions and calls this. Pure: no session, no clock, no watch.
+Pure: no session, no clock, no watch.
 
 Invariant: each change returns the events that a real ZooKeeper triggers for it, in its order; a
 change that fails raises kazoo's exception and changes nothing.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kazoo.exceptions import ZookeeperError
 
 EventKind = Literal["CREATED", "DELETED", "CHANGED", "CHILD"]
+# An event, by kazoo's name, and the path of the node.
 WatchEvent = tuple[EventKind, str]
-"""What happened, and the path of the node; the names are kazoo's."""
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class TreeNode:
     """One node.
 
     Attributes:
-        data: what clients have written.
+        data: the bytes that clients have written.
         owner: the session of an ephemeral node; 0 for any other.
         created: transaction and time in ms of the creation.
         modified: transaction and time in ms of the last write.

@@ -1,1 +1,1 @@
-"""kcat's flags, the output of its `-L`, and how it chooses partitions, for `aiokafka08 kcat`."""
+"""kcat's flags, the output of its `-L`, and its choice of partitions, for `aiokafka08 kcat`."""

@@ -1,4 +1,4 @@
-"""What `kcat -L` prints: the cluster as text, and as JSON in kcat's form. Pure."""
+"""The output of `kcat -L`: the cluster as text, and as JSON in kcat's form. Pure."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def kcat_text(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | Non
 
 
 def kcat_json(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | None, at: str) -> str:
-    """Return the cluster as the JSON object that `kcat -L -J` prints. The arguments are those of
-    `kcat_text`."""
+    """Return the cluster as the JSON object of `kcat -L -J`; arguments as of `kcat_text`."""
     listed = []
     for name in topics:
         info = snapshot.topics[name]

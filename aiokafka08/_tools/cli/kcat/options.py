@@ -1,8 +1,6 @@
 """kcat's command line: parse its one-letter flags.
 
-Pure. `commands.kcat` runs what they ask for.
-
-Invariant: each flag of kcat 1.7.1 has its meaning here, or is refused with the reason.
+Invariant: pure. Each flag of kcat 1.7.1 has its meaning here, or is refused with the reason.
 """
 
 from __future__ import annotations
@@ -23,25 +21,25 @@ _WORDS: Final = ("beginning", "end", "stored")
 
 @dataclass(slots=True)
 class KcatOptions:
-    """What the flags say, with kcat's defaults."""
+    """The values of the flags, with kcat's defaults."""
 
+    # P, C, G, L or Q; empty: P if stdin isn't a terminal, else C.
     mode: str = ""
-    """P, C, G, L or Q; empty: P if stdin isn't a terminal, else C."""
     brokers: str | None = None
     topic: str | None = None
+    # Of mode Q: topic, partition, milliseconds.
     queries: list[tuple[str, int, int]] = field(default_factory=list)
-    """Of mode Q: topic, partition, milliseconds."""
     partition: int | None = None
     group: str | None = None
+    # Files in mode P, topics in mode G.
     names: list[str] = field(default_factory=list)
-    """Files in mode P, topics in mode G."""
     properties: list[str] = field(default_factory=list)
     config: str | None = None
     timeout_s: float = 5
+    # In the form of `--from`.
     start: str | None = None
-    """In the form of `--from`."""
+    # In the form of `--to`.
     stop: str | None = None
-    """In the form of `--to`."""
     exit_at_end: bool = False
     count: int | None = None
     template: str | None = None
@@ -49,8 +47,8 @@ class KcatOptions:
     delimiter: bytes = b"\n"
     key_delimiter: bytes | None = None
     key: bytes | None = None
+    # In the form NAME=VALUE.
     headers: list[str] = field(default_factory=list)
-    """In the form NAME=VALUE."""
     null: bool = False
     one_file: bool = False
     tee: bool = False
@@ -58,10 +56,10 @@ class KcatOptions:
     serdes: list[str] = field(default_factory=list)
     registry: str | None = None
     verbosity: int = 1
+    # Given flags without effect beside -f or -J, as in kcat 1.7.1.
     ignored: list[str] = field(default_factory=list)
-    """Given flags without effect beside -f or -J, as in kcat 1.7.1."""
+    # Print this and end: "help", "version", "list" or "dump" (of the properties).
     show: str | None = None
-    """Print this and end: "help", "version", "list" or "dump" (of the properties)."""
 
 
 def parse_kcat(arguments: Sequence[str]) -> KcatOptions:
@@ -146,8 +144,8 @@ def _apply(options: KcatOptions, topics: list[str], flag: str, value: str) -> No
 
 
 def _set_simple(options: KcatOptions, flag: str, value: str) -> None:
-    """Set what needs no check; -u, -E, -d and -O need nothing: output isn't
-    buffered, and -O has no effect in kcat 1.7.1 either."""
+    """Set a value that needs no check."""
+    # -u, -E, -d and -O set nothing: output isn't buffered, and -O has no effect in kcat 1.7.1.
     text = {"b": "brokers", "F": "config", "f": "template", "r": "registry", "z": "compression"}
     switches = {
         "e": "exit_at_end",

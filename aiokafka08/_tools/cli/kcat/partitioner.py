@@ -1,7 +1,4 @@
-"""librdkafka's default partitioner, so that `kcat` puts a key where kcat itself puts it. Pure.
-
-`commands.kcat` uses it for messages with keys, `settings` for `partitioner=consistent_random`.
-"""
+"""librdkafka's default partitioner: a key gets the same partition as with kcat itself. Pure."""
 
 from __future__ import annotations
 

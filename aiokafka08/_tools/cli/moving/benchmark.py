@@ -1,7 +1,7 @@
-"""What `bench` measures: producing, consuming, and the latency from end to end.
+"""The measurements of `bench`: producing, consuming, and the latency from end to end.
 
 Invariant: figures are of acknowledged and of read messages only. `bench consume` changes nothing;
-the others write to the topic that is named, and nowhere else.
+the others write to the named topic, and nowhere else.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from aiokafka08.structs import TopicPartition
 _DISTINCT: Final = 1000
 _CALL_MESSAGES: Final = 2000
 _PENDING_CALLS: Final = 64
+# The beginning of a message that measures latency: the run, and the number of the message.
 _STAMP: Final = struct.Struct(">16sq")
-"""The beginning of a message that measures latency: the run, and the number of the message."""
 
 
 async def measure_produce(
@@ -142,7 +142,7 @@ async def _send(sending: AIOKafkaProducer, tp: TopicPartition, value: bytes) -> 
 
 
 async def _until_read(reading: AIOKafkaConsumer[bytes, bytes], stamp: bytes) -> None:
-    """Read until a message of this run comes; skip those of other programs."""
+    """Read until a message begins with the stamp; skip those of other programs."""
     while not (await reading.getone()).value.startswith(stamp):  # type: ignore[union-attr]
         pass
 

@@ -1,10 +1,7 @@
 """`consume`: read records and write them to stdout in a format.
 
-`consume` is the whole of it, for `commands.consume` and `commands.kcat`. `_tools.reading`
-finds the offsets and reads, in a group `read_group` reads, an encoder formats, `pipes` writes.
-
-Invariants: nothing but records goes to stdout. A record counts as read, for the count and the rate,
-only when it was written; for the group's offsets see `read_group`. No topic is created.
+Invariants: only records go to stdout. A record counts as read, for the count and the rate, only
+when it was written; for the group's offsets see `read_group`. No topic is created.
 """
 
 from __future__ import annotations
@@ -55,51 +52,52 @@ from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import join_names
 
+# The default of fetch.max.bytes here.
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
-"""What a consumer buffers, unless fetch.max.bytes says otherwise."""
 
+# About as much as a member of a group writes at a time: if the reader of stdout ends, the next one
+# gets so much again.
 _GROUP_BLOCK_BYTES: Final = 16 * 1024
-"""How much a member of a group writes at a time, about: a reader that ends gets so much again."""
 
+# How long to wait for leaders, as during an election, before the other partitions are read.
 _LEADER_S: Final = 5.0
-"""How long a partition may have no leader, as during an election, until the others are read."""
 
+# Control characters that text doesn't have; ESC is in coloured logs.
 _NOT_TEXT: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
-"""Control characters that text doesn't have; ESC is in coloured logs."""
 
+# Control characters of ASCII and in UTF-8, except tabs and newlines.
 _ESCAPES: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
-"""Control characters, of ASCII and in UTF-8, but for tabs and newlines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumeJob:
-    """What to read."""
+    """The records to read, and how."""
 
+    # Names, or regular expressions that begin with "^".
     topics: Sequence[str]
-    """Names, or regular expressions that begin with "^"."""
+    # Empty: all.
     partitions: Sequence[int] = ()
-    """Empty: all."""
     start: Bounds = field(default_factory=Bounds)
     end: Bounds = field(default_factory=Bounds)
+    # Stop at the ends that the logs have at the start.
     exit_at_end: bool = False
-    """Stop at the ends that the logs have at the start."""
+    # Stop after so many records, of those that `only` accepts.
     count: int | None = None
-    """Stop after so many records, of those that `only` accepts."""
+    # Write only these records; the others count as read.
     only: RecordFilter | None = None
-    """Write only these records; the others count as read."""
+    # Read as a member of this group.
     group: str | None = None
-    """Read as a member of this group."""
+    # Where the group begins in a partition without a committed offset.
     reset: AutoOffsetReset = "earliest"
-    """Where the group begins in a partition without a committed offset."""
     bytes_per_s: float | None = None
+    # The options that write binary data as text, for an error.
     text_options: str = "--format jsonl, hex or base64"
-    """The options that write binary data as text, for an error."""
+    # The option that names ZooKeeper, for an error.
     zookeeper_option: str = "--zookeeper host:2181/chroot"
-    """The option that names ZooKeeper, for an error."""
+    # The options that begin a partition at an offset, for an error.
     start_options: Callable[[TopicPartition, int], str] = lambda tp, offset: (
         f"--from {tp.partition}={offset}"
     )
-    """The options that begin a partition at an offset, for an error."""
 
 
 async def consume(
@@ -115,7 +113,7 @@ async def consume(
 
     Args:
         settings: the cluster.
-        job: what to read.
+        job: the records to read, and how.
         encoder_of: makes the encoder.
         output: stdout.
         note: shows a line on stderr.
@@ -172,10 +170,7 @@ async def consume(
 async def _with_way_out(
     error: CorruptRecordException, router: Router, job: ConsumeJob
 ) -> CorruptRecordException:
-    """Return an error that names the options with which reading goes on behind the damage.
-
-    If the place isn't found, the error says why.
-    """
+    """Return an error with the options to read on after the damage, or why they are unknown."""
     tp, offset, readable = error.partition, error.offset, error.next_offset
     if tp is None or offset is None:
         return error
@@ -200,7 +195,8 @@ async def _with_way_out(
 
 
 def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:
-    """Raise an error in words of the command line; the consumer's own would name its arguments."""
+    """Refuse a group in ZooKeeper without an address of ZooKeeper."""
+    # The consumer's own error would name its arguments instead of options.
     version = router.version()
     if job.group is None or settings.zookeeper_connect is not None or version is None:
         return
@@ -217,7 +213,7 @@ def _check_group(settings: Settings, job: ConsumeJob, router: Router) -> None:
 async def _plan(
     job: ConsumeJob, router: Router, note: Note
 ) -> tuple[list[PartitionRange], list[TopicPartition]]:
-    """Return what to read of each partition, and the partitions that can't be read."""
+    """Return the range of each partition, and the partitions that can't be read."""
     snapshot = router.metadata.snapshot
     topics = select_topics(job.topics, snapshot)
     tps = select_partitions(topics, job.partitions, snapshot)
@@ -257,7 +253,7 @@ async def _source(
     ranges: Sequence[PartitionRange],
     copied: _Copied,
 ) -> AsyncIterator[RecordBatchSource]:
-    """Open what the ranges are read with."""
+    """Open the source of the ranges' records."""
     limits = {"fetch_max_bytes": _FETCH_MAX_BYTES, **settings.consumer}
     if job.group is None and all(range_.is_in_log for range_ in ranges):
         source = read_bounded(
@@ -302,11 +298,11 @@ async def _source(
 
 
 class _Copied:
-    """Writes records, and counts what was written.
+    """Writes records, and counts them.
 
     Attributes:
-        output: where the records go.
-        on_written: called with a partition and the offset in front of which all that was read is
+        output: the output for the records.
+        on_written: called with a partition and an offset, before which all read records are
             written.
     """
 
@@ -323,7 +319,7 @@ class _Copied:
         self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
         self._left = job.count
         self._only = job.only
-        # What was written in one piece is committed in one.
+        # Records that are written in one piece are also committed in one.
         self._block_bytes = None if job.group is None else _GROUP_BLOCK_BYTES
         self._text_options = job.text_options
         self._encoder = encoder
@@ -341,7 +337,7 @@ class _Copied:
 
     @property
     def takes_columns(self) -> bool:
-        """Return True if `add` takes columns: all of a batch is written at once then."""
+        """Return True if `add` takes columns, which it writes as a whole."""
         is_cut = self._left is not None or self._limit is not None or self._only is not None
         is_cut = is_cut or self.output.is_terminal
         return self._columns_encoder is not None and not is_cut
@@ -390,7 +386,7 @@ class _Copied:
             at = end
 
     def _check_keys(self, tp: TopicPartition, records: Sequence[BytesRecord], data: bytes) -> None:
-        """Refuse keys with escape sequences, which name things and have no colours."""
+        """Refuse keys with escape sequences; only values may have colours."""
         for record in records:
             if record.key and _ESCAPES.search(record.key) and record.key in data:
                 raise RecordFormatError(
@@ -402,10 +398,9 @@ class _Copied:
     async def _write(
         self, tp: TopicPartition, data: bytes, count: int, last_offset: int, following: int | None
     ) -> None:
-        """Write what `count` records up to an offset were encoded to.
+        """Write the encoded bytes of `count` records up to an offset.
 
-        `following` is the offset of the next one that was read, if any. It may have the offset of
-        the last one (docs/brokers.md 6.7), which isn't passed then.
+        `following` is the offset of the next record that was read, if any.
         """
         if self.output.is_terminal and not _is_text(data):
             raise RecordFormatError(
@@ -414,6 +409,8 @@ class _Copied:
                 f"{self._text_options}"
             )
         await self.output.write(data)
+        # The next record may have the offset of the last one (docs/brokers.md 6.7). That offset
+        # isn't passed then.
         next_offset = last_offset + 1
         self.on_written(tp, next_offset if following is None else min(next_offset, following))
         self._progress.add(count)
@@ -424,7 +421,7 @@ def _size(records: Sequence[BytesRecord]) -> int:
 
 
 def _is_text(data: bytes) -> bool:
-    """Return True if the bytes don't upset a terminal."""
+    """Return True if the bytes are safe for a terminal."""
     try:
         data.decode()
     except UnicodeDecodeError:

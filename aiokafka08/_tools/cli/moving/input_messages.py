@@ -1,4 +1,4 @@
-"""Where the messages of `produce` come from: stdin, files with many messages, or a file for each.
+"""The input of `produce`: stdin, files with many messages, or a file for each.
 
 Invariant: the end of a file ends a message.
 """
@@ -17,8 +17,8 @@ from aiokafka08._tools.records.types import InputMessages, RecordDecoder, Record
 
 STDIN: Final = "-"
 
+# Messages, and the number of bytes that they took in the input.
 MessageSource = AsyncIterator[tuple[InputMessages, int]]
-"""Messages, each time with the bytes that they took in the input."""
 
 
 async def delimited_messages(
@@ -30,7 +30,7 @@ async def delimited_messages(
         paths: the files, one after the other; none: stdin.
         stdin: its descriptor.
         decoder: cuts the input into messages.
-        block_bytes: read at most so many bytes at a time (default 1048576).
+        block_bytes: the most bytes of one read (default 1048576).
 
     Raises:
         OSError: a file can't be read.

@@ -1,13 +1,9 @@
 """Read stdin and write stdout in an event loop, without a thread and without a non-blocking mode.
 
-A descriptor's non-blocking mode is shared with other processes (the shell, the other commands of a
-pipeline), so it stays as it is. Instead a pipe, terminal or socket is read when it is readable, and
-written while it is writable: `PIPE_BUF` bytes, or on Linux as many as a pipe has room for. Neither
-blocks. Regular files never block for long.
-
-Invariant: a task that waits here can be cancelled.
-
-Called by `consuming` and `producing`.
+Invariants: a task that waits here can be cancelled. A descriptor keeps its mode: the non-blocking
+mode would be shared with other processes (the shell, the other commands of a pipeline). A pipe,
+terminal or socket is read and written only while it is ready, so that no call blocks; regular files
+never block for long.
 """
 
 from __future__ import annotations
@@ -29,8 +25,8 @@ from aiokafka08._tools.cli.output import write_bytes
 
 BLOCK_BYTES: Final = 1024 * 1024
 _PIPE_BYTES: Final = 1024 * 1024
+# The most that a pipe holds on macOS and BSD, where its writer can't ask how much it holds.
 _OTHER_PIPE_BYTES: Final = 64 * 1024
-"""What a pipe holds at most on macOS and BSD, which don't tell its writer how much it holds."""
 _F_SETPIPE_SZ: Final = getattr(fcntl, "F_SETPIPE_SZ", None)
 _F_GETPIPE_SZ: Final = getattr(fcntl, "F_GETPIPE_SZ", None)
 
@@ -51,7 +47,7 @@ def _may_block(descriptor: int) -> bool:
 
 
 async def read_blocks(descriptor: int, max_bytes: int = BLOCK_BYTES) -> AsyncIterator[bytes]:
-    """Yield what can be read, as soon as it can be read, up to the end.
+    """Yield the bytes of a file up to its end, each block as soon as it can be read.
 
     Args:
         descriptor: an open file; nothing else reads it.
@@ -72,7 +68,7 @@ async def read_blocks(descriptor: int, max_bytes: int = BLOCK_BYTES) -> AsyncIte
 
 
 class Output(Protocol):
-    """Where a command writes its data."""
+    """The output for a command's data."""
 
     @property
     def is_terminal(self) -> bool:
@@ -83,9 +79,9 @@ class Output(Protocol):
         """How many bytes were written in all."""
 
     def taken_bytes(self) -> int:
-        """Return how many of them aren't waiting in a pipe or socket for its reader.
+        """Return how many of the written bytes don't wait in a pipe or socket for its reader.
 
-        Where the system doesn't tell, it may be fewer than were taken, but never more.
+        On some systems it may be fewer than that, but never more.
         """
 
     async def write(self, data: bytes) -> None:
@@ -137,10 +133,10 @@ class OutputPipe:
             raise OSError(error.errno, error.strerror, "stdout") from None
 
     def _room(self) -> int:
-        """Return how many bytes a write doesn't block for, when the descriptor is writable."""
+        """Return how many bytes a write can take without blocking, if the descriptor is ready."""
         if self._capacity is None:
             return select.PIPE_BUF
-        # The first and the last page of what it holds may be partly empty.
+        # The pipe's content fills whole pages, and its first and last one may be partly empty.
         held = self._ask(termios.FIONREAD)
         return max(self._capacity - held - 2 * mmap.PAGESIZE, select.PIPE_BUF)
 
@@ -158,7 +154,7 @@ class OutputPipe:
         if not self._is_socket:
             return _OTHER_PIPE_BYTES
         unread = self._ask(termios.TIOCOUTQ)
-        # A socket drops them when its reader ends, so the count is wrong then.
+        # A socket drops unread bytes when its reader ends, and counts them as taken.
         is_closed = any(
             event & (select.POLLERR | select.POLLHUP) for _, event in self._poll.poll(0)
         )
@@ -169,7 +165,7 @@ class OutputPipe:
 
 
 def _pipe_bytes(descriptor: int) -> int | None:
-    """Return the capacity of a pipe; None if it isn't one, or the system doesn't tell."""
+    """Return the capacity of a pipe; None for another file, or if the system doesn't give it."""
     if _F_GETPIPE_SZ is None or not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         return None
     return fcntl.fcntl(descriptor, _F_GETPIPE_SZ)
@@ -194,7 +190,7 @@ class OutputObject:
 
 
 def open_stdout(*, enlarge: bool = True) -> Output:
-    """Return what writes to stdout.
+    """Return an output for stdout.
 
     Args:
         enlarge: whether a pipe gets a larger buffer, which is faster (default True).

@@ -1,12 +1,9 @@
 """`produce`: read messages from stdin or files, and send them.
 
-`produce` is the whole of it, for `commands.produce` and `commands.kcat`. The input comes from
-`input_messages`; `send_all` sends it.
-
-Invariants: a message is sent as soon as it is complete, whether or not more input comes. The order
-of the messages of a partition is that of the input. What is held at most: the producer's
-`buffer_memory`, and a block of the input. Whatever ends the run, what was buffered before is
-flushed, and the counts say how many messages were acknowledged.
+Invariants: a message is sent as soon as it is complete, whether or not more input comes. The
+messages of a partition keep the order of the input. Memory holds at most the producer's
+`buffer_memory` and a block of the input. Whatever ends the run, messages that were buffered before
+are flushed, and the counts say how many messages were acknowledged.
 """
 
 from __future__ import annotations
@@ -47,43 +44,43 @@ from aiokafka08.errors import (
 )
 from aiokafka08.telemetry import count_text
 
+# The default of buffer.memory here.
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
-"""What the producer buffers, unless buffer.memory says otherwise."""
 _MAX_REQUEST_BYTES: Final = 1048576
+# The most calls of `send_many` whose deliveries aren't awaited yet.
 _MOST_PENDING: Final = 256
-"""Calls of `send_many` whose deliveries aren't awaited yet."""
+# How long `run` may take to notice that stdout is closed.
 _CANCEL_S: Final = 0.1
-"""How long `run` may take to notice that stdout is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceJob:
-    """Where messages go."""
+    """The destination of messages, and how they are sent."""
 
     topic: str
+    # None: the message names it, or the producer's partitioner chooses.
     partition: int | None = None
-    """None: the message names it, or the producer's partitioner chooses."""
+    # The key of messages without one.
     key: bytes | None = None
-    """The key of messages without one."""
+    # Stop after so many messages.
     count: int | None = None
-    """Stop after so many messages."""
     bytes_per_s: float | None = None
+    # Headers of each message, before its own.
     headers: Headers = ()
-    """Headers of each message, before its own."""
+    # A codec, "none", or None for that of the settings.
     compression: str | None = None
-    """A codec, "none", or None for that of the settings."""
 
 
 @dataclass(slots=True)
 class ProduceCounts:
-    """What became of the messages."""
+    """How many messages were read and acknowledged."""
 
+    # Messages of the input, without those after the first wrong one.
     read: int = 0
-    """Messages of the input, without those after the first wrong one."""
+    # Messages acknowledged; with acks=0, written.
     acknowledged: int = 0
-    """Messages acknowledged; with acks=0, written."""
+    # The word for them in texts: "acknowledged" or "written".
     done: str = "acknowledged"
-    """What texts say of them: "acknowledged" or "written"."""
 
 
 class ProduceFailed(KafkaError):
@@ -94,8 +91,8 @@ class _Sent(NamedTuple):
     """Messages of one `send_many` call."""
 
     deliveries: Deliveries
+    # The number of each message in the input, from 1 on.
     numbers: Sequence[int]
-    """The number of each message in the input, from 1 on."""
 
 
 def max_message_bytes(settings: Settings) -> int:
@@ -116,11 +113,11 @@ async def produce(
 
     Args:
         settings: the cluster.
-        job: where the messages go.
+        job: their destination.
         paths: the files; none: stdin.
         options: how they are read.
         tee: write the values to stdout as well (default False).
-        note: shows a line on stderr: how many were acknowledged, if this is cancelled.
+        note: shows a line on stderr: the number of acknowledged ones, if this is cancelled.
 
     Raises:
         IllegalArgumentError: options don't go together, or there are headers without a mode.
@@ -179,11 +176,9 @@ async def produce(
 
 
 def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
-    """Return the producer's arguments: those of the settings, and defaults for a stream of input.
-
-    Message sets have the producer's own size. Larger plain ones aren't sent faster, and each reader
-    would cost the broker twice the CPU time (docs/performance.md).
-    """
+    """Return the producer's arguments: those of the settings, and defaults for a stream."""
+    # The size of message sets stays the producer's own. Larger plain ones aren't sent faster, and
+    # each reader would cost the broker twice the CPU time (docs/performance.md).
     arguments = {"buffer_memory": _BUFFER_MEMORY, **settings.producer}
     if job.compression is not None:
         arguments["compression_type"] = None if job.compression == "none" else job.compression
@@ -211,12 +206,12 @@ async def send_all(
 
     Args:
         producer: a started producer.
-        job: where they go.
+        job: their destination.
         source: the messages of the input, each time with the bytes that they took there.
         counts: updated all the time, also if this raises or is cancelled.
         progress: gets the bytes of the input.
-        tee: write the values there as well, each with a newline (default None).
-        flush_timeout_s: how long to wait for what was buffered, if this fails or is cancelled.
+        tee: a second output for the values, each with a newline (default None).
+        flush_timeout_s: how long to wait for buffered messages, if this fails or is cancelled.
 
     Raises:
         RecordFormatError: the input is wrong.
@@ -245,9 +240,9 @@ async def send_all(
                 async with asyncio.timeout(flush_timeout_s):
                     await sender.flush()
         finally:
-            await producer.stop(timeout=0)  # what isn't acknowledged fails
+            await producer.stop(timeout=0)  # unacknowledged messages fail
             with suppress(KafkaError):
-                await sender.flush()  # counts at once what was
+                await sender.flush()  # counts the acknowledged ones at once
         raise
 
 
@@ -256,7 +251,7 @@ async def _copy(tee: Output | None, messages: InputMessages) -> None:
         try:
             await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
         except BrokenPipeError:
-            # `run` cancels for the same reason. Let it, before the flush that it would cut short.
+            # `run` cancels this task for the same reason; later, that would cut the flush short.
             await asyncio.sleep(_CANCEL_S)
             raise
 
@@ -277,7 +272,7 @@ class _Sender:
     async def send(self, messages: InputMessages) -> InputMessages:
         """Pass messages to the producer; wait while its memory is full.
 
-        If this is cancelled, all the messages are sent nevertheless: `flush` waits for them.
+        If this is cancelled, all the messages are sent nevertheless; `flush` waits for them.
 
         Returns:
             the messages that the count of the job allows.
@@ -297,12 +292,12 @@ class _Sender:
         """Wait until each message is acknowledged.
 
         Raises:
-            ProduceFailed: one isn't. The others are waited for before.
-            KafkaError: the last `send` failed. The messages before are waited for.
+            ProduceFailed: one wasn't acknowledged; the others are waited for before.
+            KafkaError: the last `send` failed; the messages before it are waited for.
         """
         failed: BaseException | None = None
         if self._sending is not None:
-            await asyncio.wait((self._sending,))  # goes on if this is cancelled
+            await asyncio.wait((self._sending,))  # the task runs on if this is cancelled
             failed = self._sending.exception()
         while self._pending:
             try:

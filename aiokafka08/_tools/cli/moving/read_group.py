@@ -1,10 +1,7 @@
-"""Read as a member of a consumer group, and commit what was written out.
+"""Read as a member of a consumer group, and commit the records that were written out.
 
-`consuming` calls `written` when the output has the records. They are committed when they aren't
-waiting for the output's reader any more, so a member or a reader that dies loses nothing.
-
-Invariant: a commit covers taken records only: every `COMMIT_S` seconds, before partitions are
-revoked, and at an end by a signal or the reader. At its own end it covers all that is written.
+Invariant: a commit covers records that the output's reader has taken, and no others, so a member or
+a reader that dies loses nothing. Only at the member's own end it covers all written records.
 """
 
 from __future__ import annotations
@@ -37,8 +34,8 @@ class GroupReader(ConsumerRebalanceListener):
     Args:
         consumer: a started consumer with a group, and without a subscription.
         topics: existing topics.
-        ranges: where each partition stops; and where it starts, if `seek` is true.
-        output: where the records are written.
+        ranges: the stop of each partition; and its start, if `seek` is true.
+        output: the output of the records.
         seek: begin at the start of the ranges, whatever the group has committed.
     """
 
@@ -58,8 +55,8 @@ class GroupReader(ConsumerRebalanceListener):
         self._assigned: set[TopicPartition] | None = None
         self._output = output
         self._taken: dict[TopicPartition, int] = {}
+        # The bytes that were written in all, and the offsets to commit once these bytes are taken.
         self._waiting: deque[tuple[int, dict[TopicPartition, int]]] = deque()
-        """The bytes that were written in all, and the offsets that are committed once taken."""
         self._read_to: dict[TopicPartition, int] = {}
         self._commit_at = asyncio.get_running_loop().time() + COMMIT_S
 
@@ -108,10 +105,8 @@ class GroupReader(ConsumerRebalanceListener):
                 return
 
     def written(self, tp: TopicPartition, offset: int) -> None:
-        """The output has all records of a partition before `offset`, as far as they were read.
-
-        More with the offset of the last one may come: the consumer's position doesn't pass it then.
-        """
+        """Note that the output has all records of a partition before `offset` that were read."""
+        # More records with the last one's offset may come; the consumer's position is before it.
         written = self._output.written_bytes
         if not self._waiting or self._waiting[-1][0] < written:
             self._waiting.append((written, {}))
@@ -119,10 +114,10 @@ class GroupReader(ConsumerRebalanceListener):
         self._take(self._output.taken_bytes())
 
     async def commit(self, *, all_written: bool = False) -> None:
-        """Commit what was taken and is still assigned.
+        """Commit the offsets of taken records in partitions that are still assigned.
 
         Args:
-            all_written: True counts what waits for the output's reader, too (default False).
+            all_written: True counts records that wait for the output's reader, too (default False).
 
         Raises:
             KafkaError: the commit failed.
@@ -138,7 +133,7 @@ class GroupReader(ConsumerRebalanceListener):
                 await self._consumer.commit(offsets)
 
     def _take(self, taken_bytes: int) -> None:
-        """Let what ends within the first bytes of the output be committed."""
+        """Let the records that end within the first bytes of the output be committed."""
         while self._waiting and self._waiting[0][0] <= taken_bytes:
             self._taken.update(self._waiting.popleft()[1])
 
