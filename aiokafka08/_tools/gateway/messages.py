@@ -246,29 +246,56 @@ class _Reader:
             struct.error: the frame is too short; so do the other methods.
         """
         values: Values = {}
-        for name, names, _, head, field, has_length, has_varint, is_wanted in struct_.parts:
+        for part in struct_.parts:
+            name, names, _, head, field, has_length, has_varint, is_wanted = part
             start = self._pos
+            if not is_wanted:
+                self._skip(part)
+                values[name] = self._data[start : self._pos]
+                continue
             numbers = head.unpack_from(self._data, start)
             self._pos = start + head.size
             if names:
                 values.update(zip(names, numbers, strict=False))
             if field is not None:
                 length = numbers[-1] if has_length else self._varint() - 1 if has_varint else 0
-                values[name] = self._field(field, length, is_wanted)
-            if not is_wanted:
-                values[name] = self._data[start : self._pos]
+                values[name] = self._field(field, length)
         if struct_.has_rest:
             values[_REST] = self._data[self._pos :]
-        elif struct_.is_skipped and struct_.has_tags:
-            self._pos = behind_tags(self._data, self._pos)
         elif struct_.has_tags:
             self._tagged(struct_, values)
         return values
 
+    def _skip(self, part: _Part) -> None:
+        """Go on behind a part that isn't wanted."""
+        _, _, _, head, field, has_length, has_varint, _ = part
+        start = self._pos
+        self._pos = start + head.size
+        if field is None:
+            self._check_length(0)
+            return
+        length = self._varint() - 1 if has_varint else 0
+        if has_length:
+            length = head.unpack_from(self._data, start)[-1]
+        if field.struct is None or field.is_array:
+            self._check_length(length)
+        if field.item is not None:
+            for _ in range(length):
+                self._skip_struct(field.item)
+        elif field.struct is None:
+            self._pos += max(length, 0)
+        elif length >= 0:
+            self._skip_struct(field.struct)
+
+    def _skip_struct(self, struct_: Struct) -> None:
+        for part in struct_.parts:
+            self._skip(part)
+        if struct_.has_tags:
+            self._pos = behind_tags(self._data, self._pos)
+
     def _tagged(self, struct_: Struct, values: Values) -> None:
         count = self._varint()
-        if count:
-            self._take_items(count)
+        self._take_items(count)
         for _ in range(count):
             tag, size = self._varint(), self._varint()
             end = self._pos + size
@@ -284,44 +311,42 @@ class _Reader:
                     f"tagged field {tag} ends at {self._pos}; expected {end}, by its size"
                 )
 
-    def _field(self, field: Field, length: int, is_wanted: bool) -> Any:
+    def _field(self, field: Field, length: int) -> Any:
         """Return the value of a field behind its length, which is -1 if it is null."""
         if field.struct is not None and not field.is_array:
             return None if field.is_nullable and length < 0 else self.struct(field.struct)
-        if not -1 <= length <= len(self._data) - self._pos:
-            raise KafkaProtocolError(
-                f"a length of {length} before {self._pos}; expected -1 to "
-                f"{len(self._data) - self._pos}"
-            )
+        self._check_length(length)
         if length < 0:
-            if is_wanted and not field.is_nullable:
-                raise KafkaProtocolError(f"null instead of {field.name or 'an item'}")
+            if not field.is_nullable:
+                raise KafkaProtocolError(f"null instead of {field.name}")
             return None
-        if field.is_array:
-            return self._items_of(field, length, is_wanted)
+        if field.item is not None:
+            return self._items_of(field, field.item, length)
         start = self._pos
         self._pos = start + length
         value = self._data[start : self._pos]
         return str(value, "utf-8", "surrogateescape") if field.kind == "string" else value
 
-    def _items_of(self, field: Field, count: int, is_wanted: bool) -> list[Any] | None:
-        assert field.item is not None
-        if not is_wanted:
-            for _ in range(count):
-                self.struct(field.item)
-            return None
+    def _items_of(self, field: Field, item: Struct, count: int) -> list[Any]:
         self._take_items(count)
-        items = [self.struct(field.item) for _ in range(count)]
-        return items if field.struct is not None else [item[_ITEM] for item in items]
-
-    def _varint(self) -> int:
-        value, self._pos = read_varint(self._data, self._pos)
-        return value
+        items = [self.struct(item) for _ in range(count)]
+        return items if field.struct is not None else [one[_ITEM] for one in items]
 
     def _take_items(self, count: int) -> None:
         self._items -= count
         if self._items < 0:
             raise KafkaProtocolError(f"more than {self._max_items} items")
+
+    def _check_length(self, length: int) -> None:
+        left = len(self._data) - self._pos
+        if not -1 <= length <= left:
+            raise KafkaProtocolError(
+                f"a length of {length} before {self._pos}; expected -1 to {left}"
+            )
+
+    def _varint(self) -> int:
+        value, self._pos = read_varint(self._data, self._pos)
+        return value
 
 
 class _Writer:
