@@ -13,17 +13,22 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08._core.net.config import Address
+from aiokafka08._tools.gateway.answers import error_answer
+from aiokafka08._tools.gateway.api_versions import TRANSLATED
+from aiokafka08._tools.gateway.headers import RequestHead
+from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.messages import Values
 from aiokafka08._tools.gateway.translation import (
     Budget,
     Translation,
     partitions,
     read_answer,
+    request_end,
     write_request,
+    write_response,
 )
 from aiokafka08.errors import (
     GroupCoordinatorNotAvailableError,
@@ -78,54 +83,50 @@ class Coordinators:
             del self._addresses[group]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRequest:
-    """A request of version 0 for the coordinator of a group.
+def ask_coordinator(
+    head: RequestHead,
+    frame: memoryview,
+    request: Values,
+    respond: Callable[[Values], list[Buffer]],
+    coordinators: Coordinators,
+) -> Translation:
+    """Return the steps of a request; a broker that can't be reached ends the connection.
 
-    Attributes:
-        group: the group.
-        header_end: see `translation.request_end`.
-        frame: the request for the target.
-        read: reads the target's response.
-        respond: makes the client's response from its values.
-        failed: makes the client's response with an error code for all partitions.
+    Args:
+        head: the header of the client's request.
+        frame: its frame.
+        request: its values.
+        respond: makes the client's response from the values of the target's.
+        coordinators: those that are known.
     """
-
-    group: str
-    header_end: bytes
-    frame: list[Buffer]
-    read: Callable[[memoryview], Values]
-    respond: Callable[[Values], list[Buffer]]
-    failed: Callable[[int], list[Buffer]]
-
-
-def ask_coordinator(request: GroupRequest, coordinators: Coordinators) -> Translation:
-    """Return the steps of a request; a broker that can't be reached ends the connection."""
+    group, header_end = request["GroupId"], request_end(head, frame)
+    version = TRANSLATED[head.key][1]
+    asked = write_request(head.key, version, header_end, request)
 
     def ask(broker: Address | None, tries: int, after_s: float) -> Translation:
-        def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
-            response = request.read(answer)
+        def answered(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
+            response = read_answer(head.key, version, answer)
             codes = {one["ErrorCode"] for _, one in partitions(response["Topics"])}
             if not codes & ELSEWHERE:
-                return request.respond(response)
-            coordinators.forget(request.group)
-            return look_up(tries, after_s) if tries else request.respond(response)
+                return respond(response)
+            coordinators.forget(group)
+            return look_up(tries, after_s) if tries else respond(response)
 
-        return Translation(request.frame, respond, is_exclusive=True, broker=broker)
+        return Translation(asked, answered, is_exclusive=True, broker=broker)
 
     def look_up(tries: int, after_s: float) -> Translation:
-        def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
+        def answered(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
             found = read_answer(ApiKey.GROUP_COORDINATOR, 0, answer)
             code, broker = found["ErrorCode"], (found["Host"], found["Port"])
             if code == _NOT_YET and tries > 1:
                 return look_up(tries - 1, _RETRY_S)
             if code:
-                return request.failed(code)
-            coordinators.remember(request.group, broker)
+                failed = error_answer(apis()[head.key], head.version, request, code, "")
+                return write_response(head, failed)
+            coordinators.remember(group, broker)
             return ask(broker, tries - 1, _RETRY_S)
 
-        asked = {"Key": request.group}
-        frame = write_request(ApiKey.GROUP_COORDINATOR, 0, request.header_end, asked)
-        return Translation(frame, respond, after_s=after_s)
+        look_up_frame = write_request(ApiKey.GROUP_COORDINATOR, 0, header_end, {"Key": group})
+        return Translation(look_up_frame, answered, after_s=after_s)
 
-    return ask(coordinators.find(request.group), _TRIES, after_s=0.0)
+    return ask(coordinators.find(group), _TRIES, after_s=0.0)

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiokafka08._tools.gateway.answers import error_answer
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
-from aiokafka08._tools.gateway.coordinators import Coordinators, GroupRequest, ask_coordinator
+from aiokafka08._tools.gateway.coordinators import Coordinators, ask_coordinator
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead
-from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.messages import Values
 from aiokafka08._tools.gateway.translation import (
     Budget,
@@ -103,7 +101,6 @@ def translate_offsets(
     """Translate OffsetCommit 0 and 1 to version 2, which has no time of a commit, and OffsetFetch 0
     to version 1."""
     request = read_old_request(head, frame)
-    version = TRANSLATED[head.key][1]
 
     def respond(response: Values) -> list[Buffer]:
         for _, one in partitions(response["Topics"]):
@@ -113,16 +110,10 @@ def translate_offsets(
             one["ErrorCode"] = code
         return write_response(head, response)
 
-    def failed(code: int) -> list[Buffer]:
-        return write_response(head, error_answer(apis()[head.key], head.version, request, code, ""))
-
-    def read(answer: memoryview) -> Values:
-        return read_answer(head.key, version, answer)
-
-    header_end = request_end(head, frame)
-    made = write_request(head.key, version, header_end, request)
-    if head.version:
-        return Translation(made, lambda answer, budget: respond(read(answer)))
-    group = request["GroupId"]
-    asked = GroupRequest(group, header_end, made, read, respond, failed)
-    return ask_coordinator(asked, coordinators)
+    if not head.version:
+        return ask_coordinator(head, frame, request, respond, coordinators)
+    version = TRANSLATED[head.key][1]
+    return Translation(
+        write_request(head.key, version, request_end(head, frame), request),
+        lambda answer, budget: respond(read_answer(head.key, version, answer)),
+    )
