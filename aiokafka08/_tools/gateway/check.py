@@ -16,6 +16,7 @@ from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
 from aiokafka08._tools.gateway.target_sample import TargetSample, TargetTopic
+from aiokafka08.errors import AuthenticationFailedError, CertificateError, KafkaConnectionError
 from aiokafka08.protocol.api import ApiKey
 
 
@@ -26,6 +27,16 @@ class CheckCode(Code):
         "target-unreachable",
         Severity.CRITICAL,
         "no broker of the target can be reached",
+    )
+    AUTHENTICATION = (
+        "authentication-failed",
+        Severity.CRITICAL,
+        "the target refuses the gateway, or doesn't offer its SASL mechanism",
+    )
+    CERTIFICATE = (
+        "certificate-refused",
+        Severity.CRITICAL,
+        "the target's certificate isn't of a trusted authority, or is for another host",
     )
     PORT = (
         "port-unavailable",
@@ -100,6 +111,18 @@ _OLD_FETCH_BYTES: Final = 1 << 20
 """What consumers of 0.8 to 0.10 fetch of a partition by default."""
 _NEVER: Final = 2**63 - 1
 _NAMED: Final = 3
+
+
+def unreachable(error: KafkaConnectionError, names: OptionNames) -> CodedFinding:
+    """Return the finding for a target that can't be asked."""
+    config = names.name("target_config")
+    code, action = CheckCode.UNREACHABLE, "Check the addresses, the network, and security.protocol"
+    if isinstance(error, AuthenticationFailedError):
+        code, action = CheckCode.AUTHENTICATION, "Correct the properties sasl.*"
+    elif isinstance(error, CertificateError):
+        code, action = CheckCode.CERTIFICATE, "Correct ssl.ca.location, or use the host's full name"
+    why = error.text.partition(": ")[2] or error.text
+    return CodedFinding(code, names.name("to"), why, f"{action} in {config}")
 
 
 def judge(

@@ -42,6 +42,7 @@ class GatewaySettings:
 
     Attributes:
         options: those of the gateway itself.
+        target_config: the file with the properties for TLS and SASL to the target; None: none.
         state: the file of the table of ports; None: none.
         metrics: where to serve metrics, as it was given; None: nowhere.
         log_level: one of `option_table.LOG_LEVELS`.
@@ -49,6 +50,7 @@ class GatewaySettings:
     """
 
     options: GatewayOptions
+    target_config: Path | None
     state: Path | None
     metrics: str | None
     log_level: str
@@ -93,11 +95,22 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
         ),
         names=names,
     )
-    state = values["state"]
-    if state is not None:
-        is_in_file = path is not None and "state" not in flags
-        state = (path.parent if path is not None and is_in_file else Path()) / state
-    return GatewaySettings(options, state, values["metrics"], values["log_level"], names)
+    return GatewaySettings(
+        options,
+        _file("target_config", values, names),
+        _file("state", values, names),
+        values["metrics"],
+        values["log_level"],
+        names,
+    )
+
+
+def _file(key: str, values: Mapping[str, Any], names: OptionNames) -> Path | None:
+    """Return a path; one in the file of options is relative to it."""
+    path: str | None = values[key]
+    if path is None or names.path is None or key in names.flags:
+        return None if path is None else Path(path)
+    return names.path.parent / path
 
 
 def _patterns(section: str, values: Mapping[str, Any], names: OptionNames) -> NamePatterns | None:

@@ -24,7 +24,7 @@ from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.limited_log import LimitedLog, one_line
-from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
@@ -46,7 +46,6 @@ from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import refuse_replica
 from aiokafka08._tools.gateway.translator import TargetFacts, Translator
 from aiokafka08._tools.gateway.upstream import (
-    CONNECT_ERRORS,
     Answer,
     Upstream,
     Upstreams,
@@ -85,6 +84,7 @@ class BrokerRoute:
     Attributes:
         node_id: the broker's id.
         address: where it listens now.
+        network: how to connect to brokers.
         address_of: the addresses that clients use for brokers, which may be new.
         known_address_of: the same for any node, without believing in the address that it has now.
         unreachable: called when a connection to the broker couldn't be opened.
@@ -102,6 +102,7 @@ class BrokerRoute:
 
     node_id: int
     address: Callable[[], Address]
+    network: NetConfig
     address_of: AddressOf
     known_address_of: AddressOf
     unreachable: Callable[[], None]
@@ -131,6 +132,7 @@ class GatewayHandler(ConnectionHandler):
             Translator(route.facts, route.measurements, is_read_committed=route.is_read_committed),
             self._upstream,
             self._new_upstream,
+            route.network,
             lambda holds: self._hold("exclusive", holds),
             self._refuse,
             self._warn,
@@ -143,17 +145,14 @@ class GatewayHandler(ConnectionHandler):
     # --- the connection to the broker -------------------------------------------------------------
 
     async def _connect(self) -> None:
-        host, port = self._route.address()
         try:
-            await connect(self._upstream, (host, port))
-        except CONNECT_ERRORS as error:
-            self._warn(
-                f"no connection to node {self._route.node_id} at {address_text((host, port))}: "
-                f"{str(error) or 'timed out'}"
-            )
+            await connect(self._upstream, self._route.address(), self._route.network)
+        except KafkaError as error:
+            self._warn(f"no connection to node {self._route.node_id} at {error.text}")
             self._route.measurements.upstream_failed(self._route.node_id, "connect")
             self._connection.abort()
-            if not (isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES):
+            cause = error.__cause__
+            if not (isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES):
                 self._route.unreachable()
             return
         self._hold("connecting", False)

@@ -64,6 +64,14 @@ OPTIONS: Final = (
         "Brokers of the target, of Kafka 2.1 to 4.x; the gateway finds the others.",
     ),
     Option(
+        "target_config",
+        a_text,
+        None,
+        "FILE",
+        "Properties for TLS and SASL to the target, as a .conf of kcat, a .properties of Java, or "
+        "a .toml of profiles (default: neither).",
+    ),
+    Option(
         "listen",
         a_text,
         DEFAULT_LISTEN,

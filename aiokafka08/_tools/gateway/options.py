@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from aiokafka08._core.net.config import Address, parse_bootstrap_servers
+from aiokafka08._core.net.config import Address, NetConfig, parse_bootstrap_servers
 from aiokafka08._core.properties import shorten
 from aiokafka08._tools.gateway.access import ALL, Access
 from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, flag
+from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08.errors import IllegalArgumentError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -37,7 +38,7 @@ class GatewayOptions:
     """See the module.
 
     Attributes:
-        targets: addresses of brokers of the target.
+        network: addresses of brokers of the target, and how to connect to them.
         listen: the address of the listener for the first broker; the next ones have the ports
             behind it.
         advertise: the host that clients get as that of all brokers.
@@ -50,7 +51,7 @@ class GatewayOptions:
         max_held_bytes: what all connections together may hold in memory.
     """
 
-    targets: tuple[Address, ...]
+    network: NetConfig
     listen: Address
     advertise: str
     allowed: tuple[Network, ...]
@@ -59,6 +60,11 @@ class GatewayOptions:
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_response_bytes: int = MAX_RESPONSE_BYTES
     max_held_bytes: int = MAX_HELD_BYTES
+
+    @property
+    def targets(self) -> tuple[Address, ...]:
+        """Addresses of brokers of the target."""
+        return self.network.bootstrap
 
     def is_allowed(self, host: str) -> bool:
         """Return whether a client at this address is served."""
@@ -162,12 +168,12 @@ def gateway_options(
             f"the gateway by {names.name('advertise')}"
         )
     try:
-        brokers = parse_bootstrap_servers(targets)
+        network = target_network(targets)
     except IllegalArgumentError as error:
         detail = error.text.removeprefix("bootstrap_servers").removeprefix(": ")
         raise IllegalArgumentError(f"{names.shown('to', targets)}: {detail}") from None
     return GatewayOptions(
-        brokers,
+        network,
         (str(address), port),
         advertise or str(address),
         networks,

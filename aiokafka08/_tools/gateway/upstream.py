@@ -21,21 +21,18 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple, cast
 
-from aiokafka08._core.net.config import Address
+from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.server import transports
 from aiokafka08._core.server.connection import Exchange
 from aiokafka08._core.server.read_budget import LEAST_BYTES
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.scheduler import Job
 from aiokafka08._core.server.work import Work
+from aiokafka08._tools.gateway.target_connection import open_target
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import decode_correlation_id
 from aiokafka08.protocol.frame import SCRATCH_BYTES, FrameReader
 from aiokafka08.protocol.types import Buffer
-
-CONNECT_TIMEOUT_S: Final = 10.0
-CONNECT_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError)
-"""What opening a connection raises; the last two are for hosts and ports that can't be any."""
 
 CLOSE_S: Final = 30.0
 """How long a broker may take to read what a client that has gone sent before."""
@@ -190,10 +187,6 @@ class Upstream(asyncio.BufferedProtocol):
     def discard(self) -> None:
         """End, since the making of the connection has failed or was cancelled."""
         self._closed = True
-        if self._transport is not None:
-            self._transport.abort()
-            # asyncio calls it later, which then has nothing to do; uvloop doesn't.
-            self.connection_lost(None)
 
     # --- what `ReadBudget` and `MemoryLimit` call -------------------------------------------------
 
@@ -246,6 +239,12 @@ class Upstream(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         self._report()
         self._writable(True)
+
+    def eof_received(self) -> bool:
+        # `RawStream` has kept a transport open whose end came before this protocol.
+        if self._transport is not None:
+            self._transport.close()
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
@@ -334,19 +333,18 @@ class Upstream(asyncio.BufferedProtocol):
             transport.resume_reading()
 
 
-async def connect(upstream: Upstream, address: Address) -> None:
+async def connect(upstream: Upstream, address: Address, network: NetConfig) -> None:
     """Open the connection.
 
     Raises:
-        one of `CONNECT_ERRORS`: that isn't possible.
+        KafkaError: that isn't possible.
     """
-    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await loop.create_connection(lambda: upstream, *address)
+        session = await open_target(address, network)
     except BaseException:
         upstream.discard()
         raise
+    session.stream.hand_over(upstream)
 
 
 def respond(exchange: Exchange, frame: list[Buffer]) -> None:
