@@ -14,6 +14,7 @@ Invariant: an error names the file and the key, or the flag, with the value and 
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any, Final
 from aiokafka08._core.config_file import Key, check_sections, named, read_file
 from aiokafka08._core.names import NamePatterns, compile_patterns
 from aiokafka08._tools.gateway.access import Access
+from aiokafka08._tools.gateway.client_security import read_users, server_context
 from aiokafka08._tools.gateway.option_table import OPTIONS, flag
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames, gateway_options
 from aiokafka08.errors import IllegalArgumentError
@@ -81,6 +83,7 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
         raise IllegalArgumentError(
             f"{where}: missing; expected brokers of the target, such as kafka4-1:9092"
         )
+    users = _file("users", values, names)
     options = gateway_options(
         values["to"],
         values["listen"],
@@ -88,6 +91,8 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
         allowed=values["allow"],
         is_open=values["open"],
         is_read_committed=values["isolation"] == "read_committed",
+        tls=_tls(values, names),
+        users=None if users is None else read_users(users),
         access=Access(
             _patterns("topics", values, names),
             _patterns("groups", values, names),
@@ -103,6 +108,28 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
         values["log_level"],
         names,
     )
+
+
+def _tls(values: Mapping[str, Any], names: OptionNames) -> ssl.SSLContext | None:
+    """Return the TLS of the listeners; None: none."""
+    cert, key, client_ca = (
+        _file(option, values, names) for option in ("tls_cert", "tls_key", "tls_client_ca")
+    )
+    if cert is None:
+        for option in ("tls_key", "tls_client_ca"):
+            if values[option] is not None:
+                raise IllegalArgumentError(
+                    f"{names.shown(option, values[option])}: expected {names.name('tls_cert')} too"
+                )
+        return None
+    try:
+        return server_context(cert, key, client_ca)
+    except OSError as error:
+        files = ", ".join(str(file) for file in (cert, key, client_ca) if file is not None)
+        raise IllegalArgumentError(
+            f"{names.name_in_error('tls_cert')}: {files}: {error.strerror or error}; expected "
+            "readable PEM files, and a private key without a password"
+        ) from None
 
 
 def _file(key: str, values: Mapping[str, Any], names: OptionNames) -> Path | None:

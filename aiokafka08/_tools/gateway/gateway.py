@@ -24,6 +24,7 @@ from typing import Any, Final
 from aiokafka08 import environment
 from aiokafka08._core.limited_log import LimitedLog, later_in_loop
 from aiokafka08._core.metrics.metric_family import MetricFamily
+from aiokafka08._core.net.authentication import renew_credentials
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.server.connection import (
     ConnectionHandler,
@@ -32,6 +33,7 @@ from aiokafka08._core.server.connection import (
     ServerConnection,
 )
 from aiokafka08._core.server.listener import Listener
+from aiokafka08._core.server.listening import ServerTls
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
@@ -137,6 +139,8 @@ class Gateway:
         found = await find_brokers(self._options.network)
         self._table.add(found)
         sys.setswitchinterval(_SWITCH_S)
+        if self._options.network.sasl is not None:
+            self.run_task(renew_credentials(self._options.network.sasl))
         try:
             for node_id, address in found.items():
                 broker = _BrokerListener(self, node_id, address)
@@ -225,6 +229,7 @@ class Gateway:
             self._options.is_read_committed,
             self.clients,
             self._options.access,
+            self._options.users,
             self._limited_log,
             self._measurements,
         )
@@ -244,7 +249,12 @@ class Gateway:
             self._resources,
             ConnectionOptions(self._options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
             handler,
+            None if self._options.tls is None else ServerTls(self._options.tls, self._not_tls),
         )
+
+    def _not_tls(self, host: str, error: OSError) -> None:
+        text = f"no TLS: {getattr(error, 'reason', None) or error.strerror or error}"
+        self._limited_log.report((host, text), f"{host}: {text}")
 
     def listen_address(self, node_id: int) -> Address:
         """Return where the listener of a broker is."""

@@ -27,6 +27,7 @@ from aiokafka08._core.limited_log import LimitedLog, one_line
 from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._core.server.sasl import AuthenticationFailed, SaslUsers
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway import api_versions
 from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
@@ -35,6 +36,11 @@ from aiokafka08._tools.gateway.addresses import (
     has_addresses,
     read_addresses,
     replace_addresses,
+)
+from aiokafka08._tools.gateway.client_security import (
+    SASL_VERSIONS,
+    ClientLogin,
+    certificate_name,
 )
 from aiokafka08._tools.gateway.clients import ClientTable, Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
@@ -64,6 +70,9 @@ _OUT_OF_RESOURCES: Final = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 )
 """Errors of this machine, which tell nothing of the broker."""
+
+LOGIN_S: Final = 20.0
+"""How long a client may take to authenticate."""
 
 _SHOWN_CHARACTERS: Final = 255  # of a client id
 
@@ -96,6 +105,7 @@ class BrokerRoute:
         is_read_committed: see `Translator`.
         clients: where requests are counted.
         access: what clients may use.
+        users: who clients may be; None: they don't log in.
         log: for warnings that clients cause.
         measurements: what is measured.
     """
@@ -114,6 +124,7 @@ class BrokerRoute:
     is_read_committed: bool
     clients: ClientTable
     access: Access
+    users: SaslUsers | None
     log: LimitedLog
     measurements: Measurements
 
@@ -137,12 +148,24 @@ class GatewayHandler(ConnectionHandler):
             self._refuse,
             self._warn,
         )
-        self._hold("connecting", True)
-        self._connecting = asyncio.create_task(self._connect())
-        route.tasks.add(self._connecting)
-        self._connecting.add_done_callback(route.tasks.discard)
+        self._login = ClientLogin(route.users)
+        self._certificate_name = certificate_name(connection.certificate)
+        self._connecting: asyncio.Task[None] | None = None
+        self._login_ends: asyncio.TimerHandle | None = None
+        if self._login.is_complete:
+            self._begin_connecting()
+        else:
+            loop = asyncio.get_running_loop()
+            self._login_ends = loop.call_later(LOGIN_S, self._login_is_late)
 
     # --- the connection to the broker -------------------------------------------------------------
+
+    def _begin_connecting(self) -> None:
+        if self._connecting is None:
+            self._hold("connecting", True)
+            self._connecting = asyncio.create_task(self._connect())
+            self._route.tasks.add(self._connecting)
+            self._connecting.add_done_callback(self._route.tasks.discard)
 
     async def _connect(self) -> None:
         try:
@@ -191,9 +214,18 @@ class GatewayHandler(ConnectionHandler):
     def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
         head: RequestHead | None = None
         try:
+            if self._login.awaits_token:
+                exchange.respond(self._login.take_token(frame))
+                self._login_goes_on()
+                return
             head = read_head(frame)
-            yield from self._handle(head, frame, exchange)
-        except (RefusedError, KafkaProtocolError) as error:
+            if head.key in SASL_VERSIONS:
+                self._log_in(head, frame, exchange)
+            elif self._login.is_complete or head.key == API_VERSIONS:
+                yield from self._handle(head, frame, exchange)
+            else:
+                raise RefusedError("the client hasn't authenticated")
+        except (RefusedError, KafkaProtocolError, AuthenticationFailed) as error:
             self._refuse(head, error.text if isinstance(error, KafkaError) else str(error))
             exchange.end()
 
@@ -210,10 +242,34 @@ class GatewayHandler(ConnectionHandler):
         _log.error("%s: closed by an internal error", self._connection.peer, exc_info=error)
 
     def lost(self) -> None:
-        self._connecting.cancel()
+        for begun in (self._connecting, self._login_ends):
+            if begun is not None:
+                begun.cancel()
         self._connection.abort()  # so that no work goes on for it
         self._translated.close()
         self._upstream.close()
+
+    # --- the login --------------------------------------------------------------------------------
+
+    def _log_in(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> None:
+        if head.version not in SASL_VERSIONS[head.key]:
+            raise RefusedError(f"expected version 0 to {SASL_VERSIONS[head.key][-1]}")
+        exchange.respond(self._login.answer(head, frame))
+        if self._login.ends:
+            self._refuse(head, "the authentication has failed")
+        else:
+            self._login_goes_on()
+            self._count(head, Fate.PASSED)
+
+    def _login_goes_on(self) -> None:
+        if self._login.is_complete and self._login_ends is not None:
+            self._login_ends.cancel()
+            self._login_ends = None
+            self._begin_connecting()
+
+    def _login_is_late(self) -> None:
+        self._warn(f"closed: the client hasn't authenticated within {LOGIN_S:g} s")
+        self._connection.abort()
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -302,20 +358,23 @@ class GatewayHandler(ConnectionHandler):
             return
         software = " ".join(_values(api, head, frame, "software name", "software version"))
         self._count(head, Fate.PASSED, software=software.encode(errors="replace").decode())
+        self._begin_connecting()
         self._upstream.send(
             head.correlation_id,
             [frame],
             exchange,
-            lambda answer: finish(
-                api_versions.offered(head.version, answer, self._route.access.versions)
-            ),
+            lambda answer: finish(api_versions.offered(head.version, answer, self._versions)),
         )
+
+    def _versions(self, api: Api) -> range:
+        """Return the versions of an API that may pass, or that the gateway answers."""
+        return SASL_VERSIONS.get(api.key) or self._route.access.versions(api)
 
     def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:
         api = apis().get(head.key)
         # What is no API or version is one entry, or a client could make the table large.
         is_known = api is not None and (
-            head.version in self._route.access.versions(api)
+            head.version in self._versions(api)
             or api_versions.is_translated(head.key, head.version)
         )
         self._route.clients.count(
@@ -323,6 +382,7 @@ class GatewayHandler(ConnectionHandler):
             self._connection.host,
             (api.name if api else "unknown", head.version if is_known else -1, fate),
             software=software,
+            principal=self._login.user or self._certificate_name,
         )
 
     def _pass(

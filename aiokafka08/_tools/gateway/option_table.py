@@ -95,6 +95,35 @@ OPTIONS: Final = (
     ),
     Option("open", a_boolean, False, "", "Serve clients from everywhere; not with --allow."),
     Option(
+        "tls_cert",
+        a_text,
+        None,
+        "FILE",
+        "Serve clients by TLS, with this certificate (PEM) and those between it and its authority.",
+    ),
+    Option(
+        "tls_key",
+        a_text,
+        None,
+        "FILE",
+        "The private key of --tls-cert, without a password (default: it is in that file).",
+    ),
+    Option(
+        "tls_client_ca",
+        a_text,
+        None,
+        "FILE",
+        "Serve only clients with a certificate of these authorities (PEM).",
+    ),
+    Option(
+        "users",
+        a_text,
+        None,
+        "FILE",
+        "Serve only clients that authenticate by SASL as a user of this TOML file, which has lines "
+        'as NAME = "PASSWORD".',
+    ),
+    Option(
         "topics.include",
         texts,
         (),

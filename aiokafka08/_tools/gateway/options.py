@@ -1,13 +1,14 @@
 """`GatewayOptions`: where the gateway listens, for whom, and to which cluster it leads; checked.
 
 Invariant: a gateway that other machines can reach serves only clients that are allowed: its options
-need allowed networks, or say that it is open.
+need allowed networks, or a way to authenticate, or say that it is open.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Final
 
 from aiokafka08._core.net.config import Address, NetConfig, parse_bootstrap_servers
 from aiokafka08._core.properties import shorten
+from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.gateway.access import ALL, Access
 from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, flag
 from aiokafka08._tools.gateway.target_connection import target_network
@@ -46,6 +48,8 @@ class GatewayOptions:
         is_read_committed: whether clients that fetch in old versions get no records of aborted and
             open transactions.
         access: which topics, groups and requests clients may use.
+        tls: the TLS of the listeners; None: none.
+        users: who clients may be by SASL; None: they don't authenticate so.
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
         max_held_bytes: what all connections together may hold in memory.
@@ -57,6 +61,8 @@ class GatewayOptions:
     allowed: tuple[Network, ...]
     is_read_committed: bool = False
     access: Access = ALL
+    tls: ssl.SSLContext | None = None
+    users: SaslUsers | None = None
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_response_bytes: int = MAX_RESPONSE_BYTES
     max_held_bytes: int = MAX_HELD_BYTES
@@ -116,6 +122,8 @@ def gateway_options(
     is_open: bool = False,
     is_read_committed: bool = False,
     access: Access = ALL,
+    tls: ssl.SSLContext | None = None,
+    users: SaslUsers | None = None,
     names: OptionNames = FLAG_NAMES,
 ) -> GatewayOptions:
     """Return checked options.
@@ -128,6 +136,8 @@ def gateway_options(
         is_open: serve clients from everywhere.
         is_read_committed: see `GatewayOptions`.
         access: see `GatewayOptions`.
+        tls: see `GatewayOptions`.
+        users: see `GatewayOptions`.
         names: how errors name the options.
 
     Raises:
@@ -147,9 +157,11 @@ def gateway_options(
             "serves everybody, whatever the second says. Leave one out"
         )
     networks = tuple(_network(text, names) for text in allowed)
+    has_certificates = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
+    is_authenticated = users is not None or has_certificates
     if address.is_loopback:
         networks += (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-    elif is_open:
+    elif is_open or (is_authenticated and not networks):
         networks = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
     elif not networks:
         raise IllegalArgumentError(
@@ -179,6 +191,8 @@ def gateway_options(
         networks,
         is_read_committed,
         access,
+        tls,
+        users,
     )
 
 

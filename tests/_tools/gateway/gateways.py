@@ -146,6 +146,11 @@ class ScriptedBroker:
                 writer.write_eof()
 
     @property
+    def connection_count(self) -> int:
+        """How many connections it has accepted."""
+        return len(self._writers)
+
+    @property
     def address(self) -> str:
         return f"{HOST}:{self.port}"
 

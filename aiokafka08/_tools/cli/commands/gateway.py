@@ -46,6 +46,7 @@ CHECK_FIELDS: Final = {
 CLIENT_FIELDS: Final = {
     "client_id": "the client's name for itself",
     "address": "its IP address",
+    "principal": "its user of SASL, or the subject of its certificate",
     "software": "the name and version of its library, if it has sent them",
     "needs_gateway": "yes if a request of it was translated: it can't use the target yet",
     "first_seen": "the time of its first request",
