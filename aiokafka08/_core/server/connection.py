@@ -441,7 +441,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _close_now(self) -> None:
         """Close the connection once written responses are sent; drop later requests."""
         self._drop_requests()
-        self._transport.close()
+        transports.close(self._transport)
         if self._giving_up is None and self._transport.get_write_buffer_size():
             # The client doesn't read; without a limit it would keep the connection for ever.
             loop = asyncio.get_running_loop()

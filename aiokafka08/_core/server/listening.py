@@ -25,7 +25,7 @@ _ACCEPTS: Final = 16
 _BACKLOG: Final = 1024
 _ACCEPT_PAUSE_S: Final = 1.0
 _HANDSHAKE_S: Final = 10.0
-"""How long a client may take for the handshake of TLS."""
+"""How long a client may take for the handshake of TLS, and for its end."""
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
@@ -180,7 +180,11 @@ class SocketListening:
             return
         try:
             await loop.connect_accepted_socket(
-                self._factory, accepted, ssl=tls.context, ssl_handshake_timeout=_HANDSHAKE_S
+                self._factory,
+                accepted,
+                ssl=tls.context,
+                ssl_handshake_timeout=_HANDSHAKE_S,
+                ssl_shutdown_timeout=_HANDSHAKE_S,
             )
         except OSError as error:
             tls.refused(host, error)

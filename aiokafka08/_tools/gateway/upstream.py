@@ -209,7 +209,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._jobs.clear()
         if self._transport is not None and self._giving_up is None:
             if not self._waiting:
-                self._transport.close()
+                transports.close(self._transport)
             self._giving_up = asyncio.get_running_loop().call_later(CLOSE_S, self._give_up)
 
     def abort(self) -> None:
@@ -254,7 +254,7 @@ class Upstream(asyncio.BufferedProtocol):
             return
         self._send_waiting()
         if self._closed:
-            self._transport.close()
+            transports.close(self._transport)
             return
         self.keep_session(lifetime_s, authenticate)
         self._tell_writable()
@@ -337,7 +337,7 @@ class Upstream(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         # `RawStream` has kept a transport open whose end came before this protocol.
         if self._transport is not None:
-            self._transport.close()
+            transports.close(self._transport)
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
