@@ -35,6 +35,7 @@ class Fate(enum.Enum):
 
     PASSED = "passed"
     TRANSLATED = "translated"
+    STRANDED = "stranded"  # it has passed; Kafka 4 would refuse it
     REFUSED = "refused"
 
 
@@ -104,7 +105,7 @@ class ClientTable:
                     del self._clients[next(iter(self._clients))]
             self._clients[key] = client
             client.last_s = now_s
-            client.needs_gateway |= counted[2] is Fate.TRANSLATED
+            client.needs_gateway |= counted[2] in (Fate.TRANSLATED, Fate.STRANDED)
             if counted not in client.requests and len(client.requests) >= MAX_COUNTED:
                 client.requests["others", -1, counted[2]] += 1
             else:

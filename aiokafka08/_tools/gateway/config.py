@@ -28,6 +28,12 @@ from aiokafka08._tools.gateway.option_table import OPTIONS, flag
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames, gateway_options
 from aiokafka08.errors import IllegalArgumentError
 
+_NOT_OBSERVING: Final = (
+    "topics.include", "topics.exclude", "groups.include", "groups.exclude", "read_only",
+    "isolation",
+)  # fmt: skip
+"""Options of translated and limited requests."""
+
 _SECTIONS: Final[Mapping[str, Mapping[str, Key]]] = {
     section: {
         option.key.rpartition(".")[2]: Key(option.check, option.default)
@@ -83,6 +89,13 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
         raise IllegalArgumentError(
             f"{where}: missing; expected brokers of the target, such as kafka4-1:9092"
         )
+    if values["observe"]:
+        for key in _NOT_OBSERVING:
+            if values[key] != next(one.default for one in OPTIONS if one.key == key):
+                raise IllegalArgumentError(
+                    f"{names.name_in_error('observe')} and {names.name(key)}: the first passes all "
+                    "requests as they are. Leave one out"
+                )
     users = _file("users", values, names)
     options = gateway_options(
         values["to"],
@@ -93,6 +106,7 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
         is_read_committed=values["isolation"] == "read_committed",
         tls=_tls(values, names),
         users=None if users is None else read_users(users),
+        is_observing=values["observe"],
         access=Access(
             _patterns("topics", values, names),
             _patterns("groups", values, names),

@@ -227,6 +227,7 @@ class Gateway:
             self._facts,
             self._options.max_response_bytes,
             self._options.is_read_committed,
+            self._options.is_observing,
             self.clients,
             self._options.access,
             self._options.users,

@@ -103,6 +103,7 @@ class BrokerRoute:
         facts: what is known of the target.
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
+        is_observing: whether all that clients may send passes as it is.
         clients: where requests are counted.
         access: what clients may use.
         users: who clients may be; None: they don't log in.
@@ -122,6 +123,7 @@ class BrokerRoute:
     facts: TargetFacts
     max_response_bytes: int
     is_read_committed: bool
+    is_observing: bool
     clients: ClientTable
     access: Access
     users: SaslUsers | None
@@ -283,6 +285,8 @@ class GatewayHandler(ConnectionHandler):
         is_translated = api_versions.is_translated(head.key, head.version)
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
+        elif self._route.is_observing and head.version in self._versions(api):
+            yield from self._observe(api, head, frame, exchange)
         elif api.name in api_versions.CHANGES:
             limited = yield from apart(
                 len(frame), lambda: self._access.refuse_change(api, head, frame)
@@ -299,6 +303,25 @@ class GatewayHandler(ConnectionHandler):
                 f"expected version {api.versions[0]} to {api.versions[-1]}, or one that is "
                 "translated"
             )
+
+    def _observe(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+    ) -> Work[None]:
+        """Pass a request, and note whether Kafka 4 would refuse it."""
+        if head.version in api.versions:
+            self._count(head, Fate.PASSED)
+            yield from self._pass(api, head, frame, exchange)
+            return
+        self._count(head, Fate.STRANDED)
+        # Its fields aren't described, but for those at its beginning.
+        first = frame[head.body_at : head.body_at + 4]
+        if head.key in (ApiKey.FETCH, ApiKey.LIST_OFFSETS):
+            refuse_replica(int.from_bytes(first, "big", signed=True))
+        expects_response = head.key != ApiKey.PRODUCE or first[:2] != b"\0\0"
+        self._upstream.send(
+            head.correlation_id, [frame], exchange, None, expects_response=expects_response
+        )
+        exchange.release()
 
     def _allowed(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: GatewayExchange
@@ -368,6 +391,8 @@ class GatewayHandler(ConnectionHandler):
 
     def _versions(self, api: Api) -> range:
         """Return the versions of an API that may pass, or that the gateway answers."""
+        if self._route.is_observing and not api.is_between_brokers:
+            return SASL_VERSIONS.get(api.key) or range(api.versions[-1] + 1)
         return SASL_VERSIONS.get(api.key) or self._route.access.versions(api)
 
     def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:

@@ -152,6 +152,14 @@ OPTIONS: Final = (
         "Let clients write nothing but the offsets of their groups.",
     ),
     Option(
+        "observe",
+        a_boolean,
+        False,
+        "",
+        "Pass all requests as they are, and list which ones Kafka 4 would refuse: for a target up "
+        "to 3.9, before its upgrade.",
+    ),
+    Option(
         "state",
         a_text,
         None,

@@ -1,7 +1,7 @@
 """`GatewayOptions`: where the gateway listens, for whom, and to which cluster it leads; checked.
 
 Invariant: a gateway that other machines can reach serves only clients that are allowed: its options
-need allowed networks, or a way to authenticate, or say that it is open.
+need allowed networks, or TLS and a way to authenticate, or say that it is open.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ class GatewayOptions:
         allowed: the networks whose clients are served.
         is_read_committed: whether clients that fetch in old versions get no records of aborted and
             open transactions.
+        is_observing: whether all passes as it is, to a target that takes old requests itself.
         access: which topics, groups and requests clients may use.
         tls: the TLS of the listeners; None: none.
         users: who clients may be by SASL; None: they don't authenticate so.
@@ -60,6 +61,7 @@ class GatewayOptions:
     advertise: str
     allowed: tuple[Network, ...]
     is_read_committed: bool = False
+    is_observing: bool = False
     access: Access = ALL
     tls: ssl.SSLContext | None = None
     users: SaslUsers | None = None
@@ -121,6 +123,7 @@ def gateway_options(
     allowed: Sequence[str] = (),
     is_open: bool = False,
     is_read_committed: bool = False,
+    is_observing: bool = False,
     access: Access = ALL,
     tls: ssl.SSLContext | None = None,
     users: SaslUsers | None = None,
@@ -135,6 +138,7 @@ def gateway_options(
         allowed: networks, such as "10.0.0.0/24", or addresses.
         is_open: serve clients from everywhere.
         is_read_committed: see `GatewayOptions`.
+        is_observing: see `GatewayOptions`.
         access: see `GatewayOptions`.
         tls: see `GatewayOptions`.
         users: see `GatewayOptions`.
@@ -157,15 +161,16 @@ def gateway_options(
             "serves everybody, whatever the second says. Leave one out"
         )
     networks = tuple(_network(text, names) for text in allowed)
-    has_certificates = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
-    is_authenticated = users is not None or has_certificates
+    is_authenticated = tls is not None and (
+        users is not None or tls.verify_mode is ssl.CERT_REQUIRED
+    )
     if address.is_loopback:
         networks += (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
     elif is_open or (is_authenticated and not networks):
         networks = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
     elif not networks:
         raise IllegalArgumentError(
-            f"{shown}: without TLS and passwords each client that reaches "
+            f"{shown}: without TLS and a login each client that reaches "
             "this address can use the target. Name the clients' networks by "
             f"{names.name('allow')}, or say {names.name('open')}"
         )
@@ -190,6 +195,7 @@ def gateway_options(
         advertise or str(address),
         networks,
         is_read_committed,
+        is_observing,
         access,
         tls,
         users,

@@ -10,6 +10,7 @@ import struct
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,16 @@ from aiokafka08._core.sasl.mechanism import Mechanism
 from aiokafka08._core.sasl.plain import Plain
 from aiokafka08._core.sasl.scram import Scram
 from aiokafka08._core.server.sasl import SaslUsers
+from aiokafka08._tools.findings import Code
 from aiokafka08._tools.gateway import handler
+from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.client_security import read_users, server_context
 from aiokafka08._tools.gateway.config import read_settings
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.options import FLAG_NAMES, GatewayOptions, gateway_options
 from aiokafka08._tools.gateway.target_client import TargetClient
 from aiokafka08._tools.gateway.target_connection import target_network
+from aiokafka08._tools.gateway.target_sample import TargetSample
 from aiokafka08.errors import (
     AuthenticationFailedError,
     IllegalArgumentError,
@@ -43,6 +48,7 @@ pytestmark = pytest.mark.fast
 PASSWORD = "alice-secret"
 TOKEN = b"\0alice\0alice-secret"
 WRONG = b"\0alice\0wrong-secret"
+PASSWORDS_CODE = CheckCode.PASSWORDS
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
@@ -243,6 +249,18 @@ async def test_large_responses_and_ends_pass_through_tls(certificate: Path) -> N
 # --- options --------------------------------------------------------------------------------------
 
 
+def codes(options: GatewayOptions) -> set[Code]:
+    return {one.code for one in judge(TargetSample((HOST, 1), {}, {}), options, FLAG_NAMES)}
+
+
+def test_password_for_the_target_should_not_be_readable() -> None:
+    options = gateway_options(f"{HOST}:1")
+    network = target_network(f"{HOST}:1", **login())
+    assert PASSWORDS_CODE in codes(replace(options, network=network))
+    network = target_network(f"{HOST}:1", **login("SCRAM-SHA-256"))
+    assert PASSWORDS_CODE not in codes(replace(options, network=network))
+
+
 def test_users_need_a_file_that_others_cannot_read(tmp_path: Path) -> None:
     path = tmp_path / "users.toml"
     path.write_text('alice = "alice-secret"\n')
@@ -285,6 +303,8 @@ def test_files_of_security_are_relative_to_that_of_options(
         'tls_key = "key.pem"\nusers = "users.toml"\n'
     )
     settings = read_settings(path, {})
+    assert PASSWORDS_CODE not in codes(settings.options)
+    assert PASSWORDS_CODE in codes(replace(settings.options, tls=None))
     assert settings.options.tls is not None
     assert settings.options.tls.verify_mode is ssl.CERT_NONE
     assert settings.options.is_allowed("192.0.2.1")  # who they are is known otherwise

@@ -48,10 +48,11 @@ CLIENT_FIELDS: Final = {
     "address": "its IP address",
     "principal": "its user of SASL, or the subject of its certificate",
     "software": "the name and version of its library, if it has sent them",
-    "needs_gateway": "yes if a request of it was translated: it can't use the target yet",
+    "needs_gateway": "yes if a request of it was translated, or would be refused by Kafka 4",
     "first_seen": "the time of its first request",
     "last_seen": "the time of its last request",
     "translated": "its translated requests, as API, version and number",
+    "stranded": "those that have passed with --observe, and that Kafka 4 would refuse",
     "passed": "those that the target took as they were",
     "refused": "those that were refused, or a part of which was",
 }
@@ -114,8 +115,8 @@ def gateway(context: click.Context, given: Mapping[str, Any]) -> int:
 
     Preview: it isn't for production yet. Kafka 4 closes the connection when it gets a request of a
     client of its first years. The gateway translates these requests, and passes all others.
-    Clients connect to it in place of the brokers. It has no TLS and no passwords, so it listens on
-    this machine only unless --allow or --open says otherwise. Without a command it is `gateway run`
+    Clients connect to it in place of the brokers. It listens on this machine only, unless
+    clients authenticate, or --allow or --open says otherwise. Without a command it is `gateway run`
     with these options.
     """
     if context.invoked_subcommand is None:
@@ -208,7 +209,7 @@ def clients_(url: str, format: str | None) -> int:
 
 def _client_row(client: Mapping[str, Any]) -> dict[str, Any]:
     row = {field: client.get(field) for field in CLIENT_FIELDS}
-    for fate in ("translated", "passed", "refused"):
+    for fate in ("translated", "stranded", "passed", "refused"):
         row[fate] = [
             f"{api} {version}: {count}"
             for api, versions in client["requests"].get(fate, {}).items()
