@@ -8,14 +8,20 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.gateway.check import CheckCode, unreachable
+from aiokafka08._tools.gateway.client_security import server_context
 from aiokafka08._tools.gateway.options import FLAG_NAMES
 from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._tools.gateway.target_sample import sample_target
@@ -25,11 +31,22 @@ from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
-from tests._tools.gateway.gateways import RawClient, first_port, running
+from tests._tools.gateway.gateways import (
+    HOST,
+    RawClient,
+    first_port,
+    make_certificate,
+    running,
+)
 from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.sasl import PASSWORDS, REAUTHENTICATION_MS
 from tests.sasl.conftest import SECRETS, StartCluster, options_of
 from tests.support.full import in_full
+
+with warnings.catch_warnings():  # of importlib.resources, in the import
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
 
 VERSION = "4.1.0"
 pytestmark = [pytest.mark.release(VERSION), pytest.mark.timeout(240)]
@@ -133,6 +150,93 @@ async def lives_for(seconds: float, port: int, topic: str) -> bool:
             except (EOFError, ConnectionError):
                 return False
     return True
+
+
+def use_as_of_0_10(servers: str, topic: str) -> None:
+    """Produce and consume with kafka-python as of 0.10: plain tokens."""
+    client: dict[str, Any] = {
+        "bootstrap_servers": servers,
+        "api_version": (0, 10),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "bob",
+        "sasl_plain_password": "bob-secret",
+    }
+    with closing(kafka.KafkaProducer(**client, max_block_ms=30_000)) as producer:
+        producer.send(topic, b"old").get(60)
+    consumer = kafka.KafkaConsumer(
+        topic, **client, auto_offset_reset="earliest", consumer_timeout_ms=60_000
+    )
+    with closing(consumer):
+        assert next(consumer).value == b"old"
+
+
+def use_as_today(servers: str, topic: str, cafile: Path) -> None:
+    """Produce and consume with librdkafka of today, by SCRAM in SaslAuthenticate over TLS."""
+    client = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(cafile),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "bob",
+        "sasl.password": "bob-secret",
+    }
+    producer = confluent_kafka.Producer(client)
+    producer.produce(topic, b"new")
+    assert producer.flush(60) == 0
+    consumer = confluent_kafka.Consumer(
+        {**client, "group.id": "gateway", "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    try:
+        values = [found.value() for found in consumer.consume(2, timeout=60)]
+        assert values[-1] == b"new"
+    finally:
+        consumer.close()
+
+
+async def test_clients_log_in_at_the_gateway_and_it_at_the_target(
+    sasl_cluster: StartCluster, unique_topic: UniqueTopic, tmp_path: Path
+) -> None:
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    topic = unique_topic()
+    await asyncio.to_thread(create, cluster, topic)
+    network = network_of(cluster, "SCRAM-SHA-256", tls=True)
+    users = SaslUsers({"bob": "bob-secret"})
+    cert, key = await asyncio.to_thread(make_certificate, tmp_path)
+    async with (
+        running("unused:1", network=network, users=users) as plain,
+        running(
+            "unused:1", network=network, users=users, tls=server_context(cert, key, None)
+        ) as secured,
+    ):
+        await asyncio.to_thread(use_as_of_0_10, f"{HOST}:{first_port(plain)}", topic)
+        await asyncio.to_thread(use_as_today, f"{HOST}:{first_port(secured)}", topic, cert)
+        for gateway in (plain, secured):
+            assert "bob" in {row["principal"] for row in gateway.clients.rows()}
+
+
+@pytest.mark.release("3.9.1")
+async def test_observed_clients_of_3_9_work_as_before(
+    broker_clusters: BrokerClusters, unique_topic: UniqueTopic
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    topic = unique_topic()
+    await asyncio.to_thread(create, cluster, topic)
+
+    def use(servers: str) -> None:
+        client: dict[str, Any] = {"bootstrap_servers": servers, "api_version": (0, 9)}
+        with closing(kafka.KafkaProducer(**client, max_block_ms=30_000)) as producer:
+            producer.send(topic, b"old").get(60)
+        admin = AdminClient({"bootstrap.servers": servers, "client.id": "today"})
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)
+
+    async with running(cluster.bootstrap_servers, is_observing=True) as gateway:
+        await asyncio.to_thread(use, f"{HOST}:{first_port(gateway)}")
+        rows = {row["needs_gateway"]: row for row in gateway.clients.rows()}
+    assert rows[True]["requests"]["stranded"] == {"Produce": {"1": 1}}
+    assert rows[False]["client_id"] == "today"
+    assert "CreatePartitions" in rows[False]["requests"]["passed"]
 
 
 @pytest.mark.parametrize(

@@ -38,23 +38,18 @@ from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
 from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
-from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08._tools.gateway.target_client import TargetClient
 from aiokafka08._tools.gateway.target_connection import (
-    CLIENT_ID,
     CONNECT_TIMEOUT_S,
     failure_text,
     open_target,
-    read_answer,
 )
-from aiokafka08._tools.gateway.translation import read_body
 from aiokafka08._tools.gateway.translator import TargetFacts
 from aiokafka08._tools.gateway.upstream import Upstreams
 from aiokafka08.errors import KafkaConnectionError, KafkaError
-from aiokafka08.protocol.api import encode_request
-from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
@@ -65,7 +60,6 @@ _RETRY_S: Final = 1.0
 _SWITCH_S: Final = 0.00005
 """For so long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
-_MAX_METADATA_BYTES: Final = 16 << 20
 _METADATA_VERSION: Final = 1
 
 
@@ -387,29 +381,18 @@ async def find_brokers(network: NetConfig) -> dict[int, Address]:
     problems = []
     for address in network.bootstrap:
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                found = await _brokers_of(address, network)
+            async with (
+                asyncio.timeout(CONNECT_TIMEOUT_S),
+                await TargetClient.open(address, network) as client,
+            ):
+                metadata = await client.call("Metadata", _METADATA_VERSION, Topics=[])
         except (KafkaError, TimeoutError) as error:
             problems.append(failure_text(address, error))
             continue
-        if found:
-            return found
+        if metadata["Brokers"]:
+            return {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
         problems.append(f"{address_text(address)}: names no brokers")
     raise KafkaConnectionError(f"the target can't be reached: {'; '.join(problems)}")
-
-
-async def _brokers_of(address: Address, network: NetConfig) -> dict[int, Address]:
-    stream = (await open_target(address, network)).stream
-    try:
-        request = MetadataRequest(topics=[])
-        stream.write(b"".join(encode_request(request, _METADATA_VERSION, 0, CLIENT_ID)))
-        frame = await read_answer(stream, _MAX_METADATA_BYTES)
-    finally:
-        await stream.close()
-    metadata: MetadataResponse = read_body(
-        MetadataResponse, _METADATA_VERSION, frame, CORRELATION_BYTES
-    )
-    return {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
 
 
 def _nothing_changes() -> None:

@@ -27,7 +27,7 @@ from aiokafka08._core.limited_log import LimitedLog, one_line
 from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.resources import ServerResources
-from aiokafka08._core.server.sasl import AuthenticationFailed, SaslUsers
+from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed, SaslUsers
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway import api_versions
 from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
@@ -216,6 +216,8 @@ class GatewayHandler(ConnectionHandler):
     def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
         head: RequestHead | None = None
         try:
+            if not self._login.is_complete and len(frame) > MAX_TOKEN_BYTES:
+                raise RefusedError(f"{len(frame)} bytes before the client has authenticated")
             if self._login.awaits_token:
                 exchange.respond(self._login.take_token(frame))
                 self._login_goes_on()
@@ -317,7 +319,7 @@ class GatewayHandler(ConnectionHandler):
         first = frame[head.body_at : head.body_at + 4]
         if head.key in (ApiKey.FETCH, ApiKey.LIST_OFFSETS):
             refuse_replica(int.from_bytes(first, "big", signed=True))
-        expects_response = head.key != ApiKey.PRODUCE or first[:2] != b"\0\0"
+        expects_response = head.key != ApiKey.PRODUCE or bytes(first[:2]) != b"\0\0"
         self._upstream.send(
             head.correlation_id, [frame], exchange, None, expects_response=expects_response
         )

@@ -9,9 +9,11 @@ from typing import Any, Final, Self
 
 from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.net.raw_stream import RawStream
+from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import Values, read_response, write_message
-from aiokafka08._tools.gateway.target_connection import CLIENT_ID, open_target, read_answer
+from aiokafka08._tools.gateway.target_connection import CLIENT_ID, open_target
+from aiokafka08.errors import KafkaConnectionError
 
 _MAX_BYTES: Final = 128 << 20
 _API_VERSIONS: Final = 18
@@ -29,13 +31,22 @@ class TargetClient:
         self._stream = stream
 
     @classmethod
+    async def open(cls, address: Address, network: NetConfig) -> Self:
+        """Connect.
+
+        Raises:
+            KafkaError: the broker can't be reached, or refuses the gateway.
+        """
+        return cls((await open_target(address, network)).stream)
+
+    @classmethod
     async def connect(cls, address: Address, network: NetConfig) -> Self:
         """Connect, and ask for the versions.
 
         Raises:
             KafkaError: the broker can't be reached, refuses the gateway, or is older than 0.10.
         """
-        client = cls((await open_target(address, network)).stream)
+        client = await cls.open(address, network)
         try:
             found = await client._call(apis()[_API_VERSIONS], 0, {})
         except BaseException:
@@ -90,8 +101,13 @@ class TargetClient:
         )
         frame = header + b"".join(write_message(api, "request", version, values))
         self._stream.write(len(frame).to_bytes(4, "big") + frame)
-        answer = memoryview(await read_answer(self._stream, _MAX_BYTES))
-        return read_response(api, version, answer)
+        answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
+        if answer is None:
+            raise KafkaConnectionError(
+                "it has closed the connection without an answer. The port may be one for SASL, or "
+                "the broker too old"
+            )
+        return read_response(api, version, memoryview(answer))
 
 
 def _api(name: str) -> Api:

@@ -28,9 +28,9 @@ from aiokafka08._core.net.connect import (
     ip_addresses,
     timeout_text,
 )
-from aiokafka08._core.net.raw_stream import RawStream, connect_raw
+from aiokafka08._core.net.raw_stream import connect_raw
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
-from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.protocol.api import ApiKey
 
 CLIENT_ID: Final = "aiokafka08-gateway"
@@ -89,21 +89,6 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
     except TimeoutError:
         text = timeout_text(address, network, CONNECT_TIMEOUT_S)
         raise (waits[-1].timeout_error(f"{text}: ") if waits else KafkaTimeoutError(text)) from None
-
-
-async def read_answer(stream: RawStream, max_bytes: int) -> bytes:
-    """Return the frame of a broker's response.
-
-    Raises:
-        KafkaError: there is none, or it isn't a broker's.
-    """
-    frame = await stream.read_frame(4, max_bytes)
-    if frame is None:
-        raise KafkaConnectionError(
-            "it has closed the connection without an answer. The port may be one for SASL, or the "
-            "broker too old"
-        )
-    return frame
 
 
 def failure_text(address: Address, error: Exception) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 from aiokafka08._tools.gateway.gateway import Gateway
@@ -31,6 +33,15 @@ async def running(
         yield gateway
     finally:
         await gateway.stop()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Return the files of a certificate that is its own authority, and of its key."""
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=me -keyout key.pem"
+    command += f" -out cert.pem -addext subjectAltName=IP:{HOST}"
+    command += " -addext keyUsage=digitalSignature,keyCertSign"
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem", folder / "key.pem"
 
 
 def first_port(gateway: Gateway) -> int:

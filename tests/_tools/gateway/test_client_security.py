@@ -7,7 +7,6 @@ import contextlib
 import logging
 import ssl
 import struct
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -41,7 +40,14 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.sasl_authenticate import SaslAuthenticateRequest
 from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
 from aiokafka08.testing import EmbeddedCluster
-from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker, first_port, running
+from tests._tools.gateway.gateways import (
+    HOST,
+    RawClient,
+    ScriptedBroker,
+    first_port,
+    make_certificate,
+    running,
+)
 
 pytestmark = pytest.mark.fast
 
@@ -60,10 +66,7 @@ def users() -> SaslUsers:
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a certificate that is its own authority, for servers and clients."""
     folder = tmp_path_factory.mktemp("certificate")
-    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=me -keyout key.pem"
-    command += f" -out cert.pem -addext subjectAltName=IP:{HOST}"
-    command += " -addext keyUsage=digitalSignature,keyCertSign"
-    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    make_certificate(folder)
     return folder
 
 
@@ -142,6 +145,9 @@ async def test_versions_are_told_before_the_login_and_nothing_else() -> None:
             async with await RawClient.connect(first_port(gateway)) as client:
                 client.send_request(request, 0)
                 assert await client.is_closed()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(struct.pack(">hhih", 18, 0, 1, -1) + bytes(600_000))
+            assert await client.is_closed()
 
 
 async def test_wrong_logins_are_answered_and_closed(caplog: pytest.LogCaptureFixture) -> None:
