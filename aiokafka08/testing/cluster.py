@@ -18,6 +18,7 @@ from typing import Any, Concatenate, Literal, NamedTuple, ParamSpec, Self, TypeV
 from aiokafka08 import environment
 from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.listening import keep_port
+from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08.errors import IllegalStateError
 from aiokafka08.protocol.api import Request
 from aiokafka08.protocol.compression import Codec
@@ -30,7 +31,6 @@ from aiokafka08.testing.faults import Answer, Effect, Fault, is_version_probe
 from aiokafka08.testing.handlers import HANDLERS
 from aiokafka08.testing.options import check_options
 from aiokafka08.testing.runtime import DEFAULT_MAX_BUFFERED_BYTES, ClusterRuntime, Recorded
-from aiokafka08.testing.sasl import SaslUsers
 from aiokafka08.testing.server import open_listener
 from aiokafka08.testing.state import WEEK_MS, BrokerSettings, BrokerState, ClusterState, Commit
 

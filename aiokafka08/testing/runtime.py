@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.server.connection import Exchange
 from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._core.server.scheduler import Job
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08.protocol.api import Request
@@ -27,7 +28,6 @@ from aiokafka08.testing.broker_lines import ReceivedRequest
 from aiokafka08.testing.faults import Faults, is_version_probe
 from aiokafka08.testing.group import GroupKey
 from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
-from aiokafka08.testing.sasl import SaslUsers
 from aiokafka08.testing.state import OFFSETS_TOPIC, ClusterState
 
 DEFAULT_MAX_BUFFERED_BYTES: Final = 512 << 20

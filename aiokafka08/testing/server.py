@@ -23,6 +23,7 @@ from aiokafka08._core.server.connection import (
     ServerConnection,
 )
 from aiokafka08._core.server.listener import Listener
+from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed, SaslSession
 from aiokafka08._core.server.work import FEW_ITEMS, Work, offload
 from aiokafka08.protocol.api import Response, encode_response
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
@@ -65,7 +66,6 @@ from aiokafka08.testing.handlers.outcome import (
     Wait,
 )
 from aiokafka08.testing.runtime import ClusterRuntime, DelayedOperation
-from aiokafka08.testing.sasl import MAX_TOKEN_BYTES, AuthenticationFailed, SaslSession
 from aiokafka08.testing.state import BrokerState
 
 _log: Final = logging.getLogger("aiokafka08.testing.server")

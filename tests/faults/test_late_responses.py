@@ -22,6 +22,7 @@ from aiokafka08._core.net.config import NETWORK_DEFAULTS, net_config
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_reader import read_range
+from aiokafka08._core.server.sasl import SaslSession
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.consumer.membership.broker_group import LEAVE_TIMEOUT_S
 from aiokafka08.errors import KafkaConnectionError, KafkaTimeoutError, KafkaUnavailableError
@@ -54,7 +55,6 @@ from aiokafka08.telemetry import (
     Telemetry,
 )
 from aiokafka08.testing import Delay
-from aiokafka08.testing.sasl import SaslSession
 from aiokafka08.testing.server import BrokerHandler
 from aiokafka08.testing.simulation import World, simulate
 from tests.support.waiting import until

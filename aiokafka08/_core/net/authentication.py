@@ -11,18 +11,19 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import PendingStep, joined_details
 from aiokafka08._core.net.raw_stream import RawStream
-from aiokafka08._core.net.versions import BrokerVersion, alive_request
+from aiokafka08._core.net.versions import BrokerLine, BrokerVersion, alive_request
 from aiokafka08._core.sasl.failure import FailureKind, SaslFailure
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps
 from aiokafka08.errors import (
     AuthenticationFailedError,
     AuthenticationMethodNotSupported,
     IllegalSaslStateError,
+    KafkaConnectionError,
     KafkaProtocolError,
     UnsupportedSaslMechanismError,
     for_code,
@@ -48,6 +49,9 @@ MAX_TOKENS: Final = 16
 
 _CORRELATION_ID: Final = 1
 
+_WITH_SESSIONS: Final = BrokerVersion.of(BrokerLine.V0_10)
+"""A broker that has named the lifetime of a session has SaslAuthenticate 1."""
+
 _REFUSED: Final = SaslFailure(FailureKind.REFUSED)
 # A machine that was suspended has lost no more than that of the time to renew
 _LONGEST_SLEEP_S: Final = 3600.0
@@ -67,6 +71,16 @@ async def renew_credentials(mechanism: Mechanism) -> None:
         if due_s == math.inf:
             return
         await asyncio.sleep(min(due_s, _LONGEST_SLEEP_S))
+
+
+class FrameStream(Protocol):
+    """What an authentication needs of a connection; see `RawStream`."""
+
+    def write(self, data: bytes) -> None:
+        """Write one frame, size included."""
+
+    async def read_frame(self, least: int, most: int) -> bytes | None:
+        """Return the response to the last frame that was written; None: the broker has closed."""
 
 
 class _ClosedByBrokerError(Exception):
@@ -119,12 +133,36 @@ async def open_authenticated(
     )
 
 
+async def authenticate_again(
+    stream: FrameStream, address: Address, config: NetConfig, mechanism: Mechanism
+) -> float:
+    """Authenticate on a connection whose session would end (KIP-368); return its new lifetime.
+
+    Args:
+        stream: the connection; no other requests may be written meanwhile.
+        address: host and port, for the broker's principal and for errors.
+        config: the options of the network layer.
+        mechanism: the mechanism with its credentials.
+
+    Raises:
+        KafkaError: as `open_authenticated`.
+    """
+    conversation = _Conversation(stream, address, config, mechanism, lambda wait: None)
+    try:
+        return await conversation.send_handshake(_WITH_SESSIONS)
+    except _ClosedByBrokerError as closed:
+        raise KafkaConnectionError(
+            f"{address_text(address)}: the broker closed the connection on {closed}, which was to "
+            "prolong its session"
+        ) from None
+
+
 class _Conversation:
     """The authentication on one connection."""
 
     def __init__(
         self,
-        stream: RawStream,
+        stream: FrameStream,
         address: Address,
         config: NetConfig,
         mechanism: Mechanism,

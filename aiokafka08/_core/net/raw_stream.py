@@ -74,10 +74,15 @@ class RawStream(asyncio.StreamReaderProtocol):
         if self.reader.at_eof():  # it has come already, and won't come again
             protocol.eof_received()
 
-    async def close(self) -> None:
-        """Close at once, and wait until the socket is closed."""
+    def abort(self) -> None:
+        """Close at once."""
         if self._socket is not None:
             self._socket.abort()
+
+    async def close(self) -> None:
+        """Close at once, and wait until the socket is closed."""
+        self.abort()
+        if self._socket is not None:
             await self.socket_closed
 
 

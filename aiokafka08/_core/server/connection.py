@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -201,7 +201,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._half_close is not HalfClosePolicy.ANSWER:
             return False
         self._advance()
-        return True
+        # TLS as asyncio has it ends both ways at once.
+        return self._transport.get_extra_info("sslcontext") is None
 
     def pause_writing(self) -> None:
         self._writing_paused = True
@@ -245,6 +246,12 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.abort()
 
     # --- what handlers call -----------------------------------------------------------------------
+
+    @property
+    def certificate(self) -> Mapping[str, Any] | None:
+        """The client's certificate, as `SSLSocket.getpeercert` has it; None without one."""
+        found: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
+        return found or None
 
     @property
     def is_closing(self) -> bool:
@@ -434,7 +441,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _close_now(self) -> None:
         """Close the connection once written responses are sent; drop later requests."""
         self._drop_requests()
-        self._transport.close()
+        transports.close(self._transport)
         if self._giving_up is None and self._transport.get_write_buffer_size():
             # The client doesn't read; without a limit it would keep the connection for ever.
             loop = asyncio.get_running_loop()

@@ -13,7 +13,7 @@ from aiokafka08._core.server.connection import (
     ConnectionOptions,
     ServerConnection,
 )
-from aiokafka08._core.server.listening import Listening, listen
+from aiokafka08._core.server.listening import Listening, ServerTls, listen
 from aiokafka08._core.server.resources import ServerResources
 
 
@@ -25,6 +25,7 @@ class Listener:
         resources: shared by its connections and those of other listeners.
         options: how its connections treat their clients.
         new_handler: makes the handler of each connection.
+        tls: their TLS (default None: none).
 
     Attributes:
         port: The port; 0 before `open`.
@@ -37,6 +38,7 @@ class Listener:
         resources: ServerResources,
         options: ConnectionOptions,
         new_handler: Callable[[ServerConnection], ConnectionHandler],
+        tls: ServerTls | None = None,
     ) -> None:
         self.port = 0
         self.connections: dict[ServerConnection, None] = {}
@@ -44,6 +46,7 @@ class Listener:
         self._resources = resources
         self._options = options
         self._new_handler = new_handler
+        self._tls = tls
         self._closed = False
         self._all_closed = asyncio.Event()
         self._listening: Listening | None = None
@@ -63,7 +66,7 @@ class Listener:
         Raises:
             OSError: the port is not available; the text names the server and the address.
         """
-        self._listening = listen(self._new_connection, host, port, self._name)
+        self._listening = listen(self._new_connection, host, port, self._name, self._tls)
         self.port = self._listening.port
 
     def stop_listening(self) -> None:

@@ -10,7 +10,11 @@ import errno
 import logging
 import socket
 from collections.abc import Callable
-from typing import Any, Final, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import ssl
 
 # This name of the logger is older than the module: users may have configured it.
 _log: Final = logging.getLogger("aiokafka08.testing.listening")
@@ -20,6 +24,8 @@ _ACCEPTS: Final = 16
 # How many connections may wait to be accepted. Beyond it, clients try again after a second.
 _BACKLOG: Final = 1024
 _ACCEPT_PAUSE_S: Final = 1.0
+_HANDSHAKE_S: Final = 10.0
+"""How long a client may take for the handshake of TLS, and for its end."""
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
@@ -49,7 +55,22 @@ class NetworkLoop(Protocol):
         """See `listen()`."""
 
 
-def listen(factory: ProtocolFactory, host: str, port: int, name: str) -> Listening:
+@dataclass(frozen=True, slots=True)
+class ServerTls:
+    """The TLS of a port.
+
+    Args:
+        context: the certificate, and what clients need.
+        refused: called with the address of a client whose handshake has failed, and why.
+    """
+
+    context: ssl.SSLContext
+    refused: Callable[[str, OSError], None]
+
+
+def listen(
+    factory: ProtocolFactory, host: str, port: int, name: str, tls: ServerTls | None = None
+) -> Listening:
     """Listen on a port of an IP address, or on any free port if that is 0.
 
     Args:
@@ -57,6 +78,7 @@ def listen(factory: ProtocolFactory, host: str, port: int, name: str) -> Listeni
         host: the IP address to listen on.
         port: the port.
         name: the name of the server, for log lines and errors.
+        tls: the TLS of the connections (default None: none); simulated networks have none.
 
     Raises:
         OSError: the port is not available; the text names the server and the address.
@@ -66,7 +88,7 @@ def listen(factory: ProtocolFactory, host: str, port: int, name: str) -> Listeni
         # A simulated network accepts connections itself.
         if isinstance(loop, NetworkLoop):
             return loop.listen(factory, host, port, name)
-        return SocketListening(factory, host, port, name)
+        return SocketListening(factory, host, port, name, tls)
     except OSError as error:
         raise OSError(
             error.errno, f"{name} can't listen on {host}:{port}: {error.strerror}"
@@ -105,8 +127,11 @@ class SocketListening:
     # the
     # socket, but before it has created the transport.
 
-    def __init__(self, factory: ProtocolFactory, host: str, port: int, name: str) -> None:
+    def __init__(
+        self, factory: ProtocolFactory, host: str, port: int, name: str, tls: ServerTls | None
+    ) -> None:
         self._factory = factory
+        self._tls = tls
         self._name = name
         self._paused: asyncio.TimerHandle | None = None
         self._accepting: dict[asyncio.Task[Any], None] = {}
@@ -129,7 +154,7 @@ class SocketListening:
         loop = asyncio.get_running_loop()
         for _ in range(_ACCEPTS):
             try:
-                accepted, _address = self._socket.accept()
+                accepted, address = self._socket.accept()
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
                     # The socket stays readable: without a pause, the loop would spin.
@@ -143,13 +168,26 @@ class SocketListening:
                     self._paused = loop.call_later(_ACCEPT_PAUSE_S, self._listen)
                 return  # no client waits any more, or this one has gone
             accepted.setblocking(False)
-            task = loop.create_task(self._connect(accepted))
+            task = loop.create_task(self._connect(accepted, str(address[0])))
             self._accepting[task] = None
             task.add_done_callback(self._accepting.pop)
 
-    async def _connect(self, accepted: socket.socket) -> None:
+    async def _connect(self, accepted: socket.socket, host: str) -> None:
         """Give an accepted socket its transport and protocol."""
-        await asyncio.get_running_loop().connect_accepted_socket(self._factory, accepted)
+        loop, tls = asyncio.get_running_loop(), self._tls
+        if tls is None:
+            await loop.connect_accepted_socket(self._factory, accepted)
+            return
+        try:
+            await loop.connect_accepted_socket(
+                self._factory,
+                accepted,
+                ssl=tls.context,
+                ssl_handshake_timeout=_HANDSHAKE_S,
+                ssl_shutdown_timeout=_HANDSHAKE_S,
+            )
+        except OSError as error:
+            tls.refused(host, error)
 
     @property
     def is_closed(self) -> bool:

@@ -37,6 +37,15 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
         transport.write(b"".join(small))
 
 
+def close(transport: asyncio.Transport) -> None:
+    """Close the transport once what is written is sent; safe to call twice.
+
+    One of TLS that is closed twice can't be aborted any more, nor asked for anything.
+    """
+    if not transport.is_closing():
+        transport.close()
+
+
 class InspectableTransport(asyncio.Transport):
     """A transport without a socket, of a simulated network."""
 

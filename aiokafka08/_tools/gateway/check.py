@@ -6,6 +6,7 @@ here. docs/guides/gateway.md lists the codes.
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -16,6 +17,7 @@ from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
 from aiokafka08._tools.gateway.target_sample import TargetSample, TargetTopic
+from aiokafka08.errors import AuthenticationFailedError, CertificateError, KafkaConnectionError
 from aiokafka08.protocol.api import ApiKey
 
 
@@ -26,6 +28,16 @@ class CheckCode(Code):
         "target-unreachable",
         Severity.CRITICAL,
         "no broker of the target can be reached",
+    )
+    AUTHENTICATION = (
+        "authentication-failed",
+        Severity.CRITICAL,
+        "the target refuses the gateway, or doesn't offer its SASL mechanism",
+    )
+    CERTIFICATE = (
+        "certificate-refused",
+        Severity.CRITICAL,
+        "the target's certificate isn't of a trusted authority, or is for another host",
     )
     PORT = (
         "port-unavailable",
@@ -41,6 +53,11 @@ class CheckCode(Code):
         "broker-unreachable",
         Severity.WARNING,
         "the target names a broker that can't be reached from here",
+    )
+    PASSWORDS = (
+        "passwords-readable",
+        Severity.WARNING,
+        "passwords go over the network as they are",
     )
     LEADERLESS = (
         "leaderless-partition",
@@ -102,13 +119,26 @@ _NEVER: Final = 2**63 - 1
 _NAMED: Final = 3
 
 
+def unreachable(error: KafkaConnectionError, names: OptionNames) -> CodedFinding:
+    """Return the finding for a target that can't be asked."""
+    config = names.name("target_config")
+    code, action = CheckCode.UNREACHABLE, "Check the addresses, the network, and security.protocol"
+    if isinstance(error, AuthenticationFailedError):
+        code, action = CheckCode.AUTHENTICATION, "Correct the properties sasl.*"
+    elif isinstance(error, CertificateError):
+        code, action = CheckCode.CERTIFICATE, "Correct ssl.ca.location, or use the host's full name"
+    why = error.text.partition(": ")[2] or error.text
+    return CodedFinding(code, names.name("to"), why, f"{action} in {config}")
+
+
 def judge(
     sample: TargetSample, options: GatewayOptions, names: OptionNames
 ) -> Iterator[CodedFinding]:
     """Yield findings, in no order."""
     yield from _about_ports(sample, names)
+    yield from _about_passwords(options, names)
     yield from _about_brokers(sample)
-    yield from _about_versions(sample)
+    yield from _about_versions(sample, options)
     for problem in sample.problems:
         yield CodedFinding(
             CheckCode.UNREAD,
@@ -140,6 +170,25 @@ def _about_ports(sample: TargetSample, names: OptionNames) -> Iterator[CodedFind
             )
 
 
+def _about_passwords(options: GatewayOptions, names: OptionNames) -> Iterator[CodedFinding]:
+    network = options.network
+    if network.sasl is not None and network.sasl.name == "PLAIN" and network.ssl_context is None:
+        yield CodedFinding(
+            CheckCode.PASSWORDS,
+            names.name("target_config"),
+            "PLAIN without TLS: the gateway's password can be read between it and the target",
+            "Use security.protocol=SASL_SSL, or another sasl.mechanism",
+        )
+    is_local = ipaddress.ip_address(options.listen[0]).is_loopback
+    if options.users is not None and options.tls is None and not is_local:
+        yield CodedFinding(
+            CheckCode.PASSWORDS,
+            names.name("users"),
+            "without TLS the passwords of clients that use PLAIN can be read on the network",
+            f"Set {names.name('tls_cert')}, or let clients use SCRAM",
+        )
+
+
 def _about_brokers(sample: TargetSample) -> Iterator[CodedFinding]:
     for node, problem in sorted(sample.unreachable.items()):
         yield CodedFinding(
@@ -150,7 +199,14 @@ def _about_brokers(sample: TargetSample) -> Iterator[CodedFinding]:
         )
 
 
-def _about_versions(sample: TargetSample) -> Iterator[CodedFinding]:
+def _about_versions(sample: TargetSample, options: GatewayOptions) -> Iterator[CodedFinding]:
+    if options.is_observing and sample.ranges.get(ApiKey.PRODUCE, (0, 0))[0] > 0:
+        yield CodedFinding(
+            CheckCode.VERSIONS,
+            address_text(sample.address),
+            "the target refuses the old requests that are passed to it as they are",
+            "Leave observe out: the gateway then translates them",
+        )
     for key, (_, version) in TRANSLATED.items():
         first, last = sample.ranges.get(key, (0, -1))
         if not first <= version <= last:

@@ -1,7 +1,7 @@
 """`ClientTable`: which clients use the gateway, and which of them need it.
 
-A client is an id and an address. Its requests are counted by API, version and what became of them:
-while there is a translated one, the client can't use the target without the gateway.
+A client is an id, an address and a principal. Its requests are counted by API, version and what
+became of them: while there is a translated one, the client needs the gateway for the target.
 
 Invariants:
 
@@ -35,6 +35,7 @@ class Fate(enum.Enum):
 
     PASSED = "passed"
     TRANSLATED = "translated"
+    STRANDED = "stranded"  # it has passed; Kafka 4 would refuse it
     REFUSED = "refused"
 
 
@@ -49,6 +50,7 @@ class SeenClient:
     Attributes:
         client_id: its id; "" if it has none.
         address: its IP address.
+        principal: its user of SASL, or the subject of its certificate; "" without them.
         first_s: when it was seen first, in seconds since the epoch.
         last_s: when it was seen last.
         software: the name and version of its library, if it has sent them.
@@ -58,6 +60,7 @@ class SeenClient:
 
     client_id: str
     address: str
+    principal: str
     first_s: float
     last_s: float
     software: str = ""
@@ -75,7 +78,7 @@ class ClientTable:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str], SeenClient] = {}  # by id and address; oldest first
+        self._clients: dict[tuple[str, str, str], SeenClient] = {}  # the oldest first
         self._totals: Counter[Counted] = Counter()
 
     def count(
@@ -85,10 +88,15 @@ class ClientTable:
         counted: Counted,
         *,
         software: str = "",
+        principal: str = "",
     ) -> None:
         """Count a request; `software` is the library's name, if the request has it."""
         now_s = self._clock()
-        key = ((client_id or "")[:_NAME_CHARACTERS], address)
+        key = (
+            (client_id or "")[:_NAME_CHARACTERS],
+            address,
+            principal[:_NAME_CHARACTERS],
+        )
         with self._lock:
             client = self._clients.pop(key, None)
             if client is None:
@@ -97,7 +105,7 @@ class ClientTable:
                     del self._clients[next(iter(self._clients))]
             self._clients[key] = client
             client.last_s = now_s
-            client.needs_gateway |= counted[2] is Fate.TRANSLATED
+            client.needs_gateway |= counted[2] in (Fate.TRANSLATED, Fate.STRANDED)
             if counted not in client.requests and len(client.requests) >= MAX_COUNTED:
                 client.requests["others", -1, counted[2]] += 1
             else:
@@ -141,6 +149,7 @@ def _row(client: SeenClient) -> dict[str, Any]:
     return {
         "client_id": client.client_id,
         "address": client.address,
+        "principal": client.principal,
         "software": client.software,
         "needs_gateway": client.needs_gateway,
         "first_seen": _time(client.first_s),

@@ -16,16 +16,16 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.limited_log import LimitedLog, later_in_loop
 from aiokafka08._core.metrics.metric_family import MetricFamily
-from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.net.authentication import renew_credentials
+from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.server.connection import (
     ConnectionHandler,
     ConnectionOptions,
@@ -33,24 +33,26 @@ from aiokafka08._core.server.connection import (
     ServerConnection,
 )
 from aiokafka08._core.server.listener import Listener
+from aiokafka08._core.server.listening import ServerTls
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
 from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
-from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.port_table import PortTable
-from aiokafka08._tools.gateway.translation import read_body
+from aiokafka08._tools.gateway.target_client import TargetClient
+from aiokafka08._tools.gateway.target_connection import (
+    CONNECT_TIMEOUT_S,
+    failure_text,
+    open_target,
+)
 from aiokafka08._tools.gateway.translator import TargetFacts
-from aiokafka08._tools.gateway.upstream import CONNECT_ERRORS, CONNECT_TIMEOUT_S, Upstreams
-from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
-from aiokafka08.protocol.api import encode_request
-from aiokafka08.protocol.requests.metadata import MetadataRequest, MetadataResponse
+from aiokafka08._tools.gateway.upstream import Upstreams
+from aiokafka08.errors import KafkaConnectionError, KafkaError
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
-CLIENT_ID: Final = "aiokafka08-gateway"
 STOP_S: Final = 5.0
 """How long requests in flight may take when the gateway ends."""
 
@@ -58,7 +60,6 @@ _RETRY_S: Final = 1.0
 _SWITCH_S: Final = 0.00005
 """For so long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
-_MAX_METADATA_BYTES: Final = 16 << 20
 _METADATA_VERSION: Final = 1
 
 
@@ -129,9 +130,11 @@ class Gateway:
             KafkaConnectionError: no broker can be reached.
             OSError: a port is not available.
         """
-        found = await find_brokers(self._options.targets)
+        found = await find_brokers(self._options.network)
         self._table.add(found)
         sys.setswitchinterval(_SWITCH_S)
+        if self._options.network.sasl is not None:
+            self.run_task(renew_credentials(self._options.network.sasl))
         try:
             for node_id, address in found.items():
                 broker = _BrokerListener(self, node_id, address)
@@ -208,6 +211,7 @@ class Gateway:
         route = BrokerRoute(
             broker.node_id,
             lambda: broker.address,
+            self._options.network,
             self.address_of,
             self.known_address_of,
             broker.leave,
@@ -217,8 +221,10 @@ class Gateway:
             self._facts,
             self._options.max_response_bytes,
             self._options.is_read_committed,
+            self._options.is_observing,
             self.clients,
             self._options.access,
+            self._options.users,
             self._limited_log,
             self._measurements,
         )
@@ -238,12 +244,26 @@ class Gateway:
             self._resources,
             ConnectionOptions(self._options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
             handler,
+            None if self._options.tls is None else ServerTls(self._options.tls, self._not_tls),
         )
+
+    def _not_tls(self, host: str, error: OSError) -> None:
+        text = f"no TLS: {getattr(error, 'reason', None) or error.strerror or error}"
+        self._limited_log.report((host, text), f"{host}: {text}")
 
     def listen_address(self, node_id: int) -> Address:
         """Return where the listener of a broker is."""
         port = listener_port(self._options, self._table.index(node_id))
         return self._options.listen[0], port
+
+    async def can_connect(self, address: Address) -> bool:
+        """Return whether a broker can be reached, and takes the gateway."""
+        try:
+            session = await open_target(address, self._options.network)
+        except KafkaError:
+            return False
+        await session.stream.close()
+        return True
 
     def run_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine until it ends, or until `stop()`."""
@@ -310,7 +330,7 @@ class _BrokerListener:
 
     async def _return(self) -> None:
         while not self._ended:
-            if await _can_connect(self.address) and self._reopen():
+            if await self._gateway.can_connect(self.address) and self._reopen():
                 return
             await asyncio.sleep(_RETRY_S)
 
@@ -352,68 +372,27 @@ class _NoHandler(ConnectionHandler):
         return finish(None)
 
 
-async def _can_connect(address: Address) -> bool:
-    try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            _reader, writer = await asyncio.open_connection(*address)
-    except CONNECT_ERRORS:
-        return False
-    await _closed(writer)
-    return True
-
-
-async def _closed(writer: asyncio.StreamWriter) -> None:
-    writer.transport.abort()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
-
-
-async def find_brokers(targets: Sequence[Address]) -> dict[int, Address]:
+async def find_brokers(network: NetConfig) -> dict[int, Address]:
     """Return the brokers of a cluster by their ids, from the first address that answers.
 
     Raises:
         KafkaConnectionError: none does; the text has the reason of each.
     """
     problems = []
-    for address in targets:
+    for address in network.bootstrap:
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                found = await _brokers_of(address)
-        except (*CONNECT_ERRORS, EOFError, KafkaProtocolError) as error:
-            problems.append(f"{address_text(address)}: {_text(error)}")
+            async with (
+                asyncio.timeout(CONNECT_TIMEOUT_S),
+                await TargetClient.open(address, network) as client,
+            ):
+                metadata = await client.call("Metadata", _METADATA_VERSION, Topics=[])
+        except (KafkaError, TimeoutError) as error:
+            problems.append(failure_text(address, error))
             continue
-        if found:
-            return found
+        if metadata["Brokers"]:
+            return {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
         problems.append(f"{address_text(address)}: names no brokers")
     raise KafkaConnectionError(f"the target can't be reached: {'; '.join(problems)}")
-
-
-async def _brokers_of(address: Address) -> dict[int, Address]:
-    reader, writer = await asyncio.open_connection(*address)
-    try:
-        request = MetadataRequest(topics=[])
-        writer.write(b"".join(encode_request(request, _METADATA_VERSION, 0, CLIENT_ID)))
-        size = int.from_bytes(await reader.readexactly(4), "big", signed=True)
-        if not 0 <= size <= _MAX_METADATA_BYTES:
-            raise KafkaProtocolError(
-                f"a response of {size} bytes; expected 0 to {_MAX_METADATA_BYTES}. It isn't a "
-                "Kafka broker without TLS"
-            )
-        frame = await reader.readexactly(size)
-    finally:
-        await _closed(writer)
-    metadata: MetadataResponse = read_body(
-        MetadataResponse, _METADATA_VERSION, frame, CORRELATION_BYTES
-    )
-    return {broker.node_id: (broker.host, broker.port) for broker in metadata.brokers}
-
-
-def _text(error: Exception) -> str:
-    if isinstance(error, KafkaError):
-        return error.text
-    if isinstance(error, asyncio.IncompleteReadError):
-        return "it has closed the connection without an answer"
-    return str(error) or "no answer in time"
 
 
 def _nothing_changes() -> None:

@@ -24,9 +24,10 @@ from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.limited_log import LimitedLog, one_line
-from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed, SaslUsers
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway import api_versions
 from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
@@ -35,6 +36,11 @@ from aiokafka08._tools.gateway.addresses import (
     has_addresses,
     read_addresses,
     replace_addresses,
+)
+from aiokafka08._tools.gateway.client_security import (
+    SASL_VERSIONS,
+    ClientLogin,
+    certificate_name,
 )
 from aiokafka08._tools.gateway.clients import ClientTable, Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
@@ -46,7 +52,6 @@ from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import refuse_replica
 from aiokafka08._tools.gateway.translator import TargetFacts, Translator
 from aiokafka08._tools.gateway.upstream import (
-    CONNECT_ERRORS,
     Answer,
     Upstream,
     Upstreams,
@@ -65,6 +70,9 @@ _OUT_OF_RESOURCES: Final = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 )
 """Errors of this machine, which tell nothing of the broker."""
+
+LOGIN_S: Final = 20.0
+"""How long a client may take to authenticate."""
 
 _SHOWN_CHARACTERS: Final = 255  # of a client id
 
@@ -85,6 +93,7 @@ class BrokerRoute:
     Attributes:
         node_id: the broker's id.
         address: where it listens now.
+        network: how to connect to brokers.
         address_of: the addresses that clients use for brokers, which may be new.
         known_address_of: the same for any node, without believing in the address that it has now.
         unreachable: called when a connection to the broker couldn't be opened.
@@ -94,14 +103,17 @@ class BrokerRoute:
         facts: what is known of the target.
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
+        is_observing: whether all that clients may send passes as it is.
         clients: where requests are counted.
         access: what clients may use.
+        users: who clients may be; None: they don't log in.
         log: for warnings that clients cause.
         measurements: what is measured.
     """
 
     node_id: int
     address: Callable[[], Address]
+    network: NetConfig
     address_of: AddressOf
     known_address_of: AddressOf
     unreachable: Callable[[], None]
@@ -111,8 +123,10 @@ class BrokerRoute:
     facts: TargetFacts
     max_response_bytes: int
     is_read_committed: bool
+    is_observing: bool
     clients: ClientTable
     access: Access
+    users: SaslUsers | None
     log: LimitedLog
     measurements: Measurements
 
@@ -131,29 +145,39 @@ class GatewayHandler(ConnectionHandler):
             Translator(route.facts, route.measurements, is_read_committed=route.is_read_committed),
             self._upstream,
             self._new_upstream,
+            route.network,
             lambda holds: self._hold("exclusive", holds),
             self._refuse,
             self._warn,
         )
-        self._hold("connecting", True)
-        self._connecting = asyncio.create_task(self._connect())
-        route.tasks.add(self._connecting)
-        self._connecting.add_done_callback(route.tasks.discard)
+        self._login = ClientLogin(route.users)
+        self._certificate_name = certificate_name(connection.certificate)
+        self._connecting: asyncio.Task[None] | None = None
+        self._login_ends: asyncio.TimerHandle | None = None
+        if self._login.is_complete:
+            self._begin_connecting()
+        else:
+            loop = asyncio.get_running_loop()
+            self._login_ends = loop.call_later(LOGIN_S, self._login_is_late)
 
     # --- the connection to the broker -------------------------------------------------------------
 
+    def _begin_connecting(self) -> None:
+        if self._connecting is None:
+            self._hold("connecting", True)
+            self._connecting = asyncio.create_task(self._connect())
+            self._route.tasks.add(self._connecting)
+            self._connecting.add_done_callback(self._route.tasks.discard)
+
     async def _connect(self) -> None:
-        host, port = self._route.address()
         try:
-            await connect(self._upstream, (host, port))
-        except CONNECT_ERRORS as error:
-            self._warn(
-                f"no connection to node {self._route.node_id} at {address_text((host, port))}: "
-                f"{str(error) or 'timed out'}"
-            )
+            await connect(self._upstream, self._route.address(), self._route.network)
+        except KafkaError as error:
+            self._warn(f"no connection to node {self._route.node_id} at {error.text}")
             self._route.measurements.upstream_failed(self._route.node_id, "connect")
             self._connection.abort()
-            if not (isinstance(error, OSError) and error.errno in _OUT_OF_RESOURCES):
+            cause = error.__cause__
+            if not (isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES):
                 self._route.unreachable()
             return
         self._hold("connecting", False)
@@ -192,9 +216,20 @@ class GatewayHandler(ConnectionHandler):
     def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
         head: RequestHead | None = None
         try:
+            if not self._login.is_complete and len(frame) > MAX_TOKEN_BYTES:
+                raise RefusedError(f"{len(frame)} bytes before the client has authenticated")
+            if self._login.awaits_token:
+                exchange.respond(self._login.take_token(frame))
+                self._login_goes_on()
+                return
             head = read_head(frame)
-            yield from self._handle(head, frame, exchange)
-        except (RefusedError, KafkaProtocolError) as error:
+            if head.key in SASL_VERSIONS:
+                self._log_in(head, frame, exchange)
+            elif self._login.is_complete or head.key == API_VERSIONS:
+                yield from self._handle(head, frame, exchange)
+            else:
+                raise RefusedError("the client hasn't authenticated")
+        except (RefusedError, KafkaProtocolError, AuthenticationFailed) as error:
             self._refuse(head, error.text if isinstance(error, KafkaError) else str(error))
             exchange.end()
 
@@ -211,10 +246,34 @@ class GatewayHandler(ConnectionHandler):
         _log.error("%s: closed by an internal error", self._connection.peer, exc_info=error)
 
     def lost(self) -> None:
-        self._connecting.cancel()
+        for begun in (self._connecting, self._login_ends):
+            if begun is not None:
+                begun.cancel()
         self._connection.abort()  # so that no work goes on for it
         self._translated.close()
         self._upstream.close()
+
+    # --- the login --------------------------------------------------------------------------------
+
+    def _log_in(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> None:
+        if head.version not in SASL_VERSIONS[head.key]:
+            raise RefusedError(f"expected version 0 to {SASL_VERSIONS[head.key][-1]}")
+        exchange.respond(self._login.answer(head, frame))
+        if self._login.ends:
+            self._refuse(head, "the authentication has failed")
+        else:
+            self._login_goes_on()
+            self._count(head, Fate.PASSED)
+
+    def _login_goes_on(self) -> None:
+        if self._login.is_complete and self._login_ends is not None:
+            self._login_ends.cancel()
+            self._login_ends = None
+            self._begin_connecting()
+
+    def _login_is_late(self) -> None:
+        self._warn(f"closed: the client hasn't authenticated within {LOGIN_S:g} s")
+        self._connection.abort()
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -228,6 +287,8 @@ class GatewayHandler(ConnectionHandler):
         is_translated = api_versions.is_translated(head.key, head.version)
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
+        elif self._route.is_observing and head.version in self._versions(api):
+            yield from self._observe(api, head, frame, exchange)
         elif api.name in api_versions.CHANGES:
             limited = yield from apart(
                 len(frame), lambda: self._access.refuse_change(api, head, frame)
@@ -244,6 +305,25 @@ class GatewayHandler(ConnectionHandler):
                 f"expected version {api.versions[0]} to {api.versions[-1]}, or one that is "
                 "translated"
             )
+
+    def _observe(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+    ) -> Work[None]:
+        """Pass a request, and note whether Kafka 4 would refuse it."""
+        if head.version in api.versions:
+            self._count(head, Fate.PASSED)
+            yield from self._pass(api, head, frame, exchange)
+            return
+        self._count(head, Fate.STRANDED)
+        # Its fields aren't described, but for those at its beginning.
+        first = frame[head.body_at : head.body_at + 4]
+        if head.key in (ApiKey.FETCH, ApiKey.LIST_OFFSETS):
+            refuse_replica(int.from_bytes(first, "big", signed=True))
+        expects_response = head.key != ApiKey.PRODUCE or bytes(first[:2]) != b"\0\0"
+        self._upstream.send(
+            head.correlation_id, [frame], exchange, None, expects_response=expects_response
+        )
+        exchange.release()
 
     def _allowed(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: GatewayExchange
@@ -303,20 +383,25 @@ class GatewayHandler(ConnectionHandler):
             return
         software = " ".join(_values(api, head, frame, "software name", "software version"))
         self._count(head, Fate.PASSED, software=software.encode(errors="replace").decode())
+        self._begin_connecting()
         self._upstream.send(
             head.correlation_id,
             [frame],
             exchange,
-            lambda answer: finish(
-                api_versions.offered(head.version, answer, self._route.access.versions)
-            ),
+            lambda answer: finish(api_versions.offered(head.version, answer, self._versions)),
         )
+
+    def _versions(self, api: Api) -> range:
+        """Return the versions of an API that may pass, or that the gateway answers."""
+        if self._route.is_observing and not api.is_between_brokers:
+            return SASL_VERSIONS.get(api.key) or range(api.versions[-1] + 1)
+        return SASL_VERSIONS.get(api.key) or self._route.access.versions(api)
 
     def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:
         api = apis().get(head.key)
         # What is no API or version is one entry, or a client could make the table large.
         is_known = api is not None and (
-            head.version in self._route.access.versions(api)
+            head.version in self._versions(api)
             or api_versions.is_translated(head.key, head.version)
         )
         self._route.clients.count(
@@ -324,6 +409,7 @@ class GatewayHandler(ConnectionHandler):
             self._connection.host,
             (api.name if api else "unknown", head.version if is_known else -1, fate),
             software=software,
+            principal=self._login.user or self._certificate_name,
         )
 
     def _pass(

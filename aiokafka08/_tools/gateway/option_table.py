@@ -64,6 +64,14 @@ OPTIONS: Final = (
         "Brokers of the target, of Kafka 2.1 to 4.x; the gateway finds the others.",
     ),
     Option(
+        "target_config",
+        a_text,
+        None,
+        "FILE",
+        "Properties for TLS and SASL to the target, as a .conf of kcat, a .properties of Java, or "
+        "a .toml of profiles (default: neither).",
+    ),
+    Option(
         "listen",
         a_text,
         DEFAULT_LISTEN,
@@ -86,6 +94,35 @@ OPTIONS: Final = (
         "Serve clients of this network, such as 10.0.0.0/24; may be repeated.",
     ),
     Option("open", a_boolean, False, "", "Serve clients from everywhere; not with --allow."),
+    Option(
+        "tls_cert",
+        a_text,
+        None,
+        "FILE",
+        "Serve clients by TLS, with this certificate (PEM) and those between it and its authority.",
+    ),
+    Option(
+        "tls_key",
+        a_text,
+        None,
+        "FILE",
+        "The private key of --tls-cert, without a password (default: it is in that file).",
+    ),
+    Option(
+        "tls_client_ca",
+        a_text,
+        None,
+        "FILE",
+        "Serve only clients with a certificate of these authorities (PEM).",
+    ),
+    Option(
+        "users",
+        a_text,
+        None,
+        "FILE",
+        "Serve only clients that authenticate by SASL as a user of this TOML file, which has lines "
+        'as NAME = "PASSWORD".',
+    ),
     Option(
         "topics.include",
         texts,
@@ -113,6 +150,14 @@ OPTIONS: Final = (
         False,
         "",
         "Let clients write nothing but the offsets of their groups.",
+    ),
+    Option(
+        "observe",
+        a_boolean,
+        False,
+        "",
+        "Pass all requests as they are, and list which ones Kafka 4 would refuse: for a target up "
+        "to 3.9, before its upgrade.",
     ),
     Option(
         "state",

@@ -1,22 +1,25 @@
 """`GatewayOptions`: where the gateway listens, for whom, and to which cluster it leads; checked.
 
 Invariant: a gateway that other machines can reach serves only clients that are allowed: its options
-need allowed networks, or say that it is open.
+need allowed networks, or TLS and a way to authenticate, or say that it is open.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
+import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from aiokafka08._core.net.config import Address, parse_bootstrap_servers
+from aiokafka08._core.net.config import Address, NetConfig, parse_bootstrap_servers
 from aiokafka08._core.properties import shorten
+from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.gateway.access import ALL, Access
 from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, flag
+from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08.errors import IllegalArgumentError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -37,28 +40,39 @@ class GatewayOptions:
     """See the module.
 
     Attributes:
-        targets: addresses of brokers of the target.
+        network: addresses of brokers of the target, and how to connect to them.
         listen: the address of the listener for the first broker; the next ones have the ports
             behind it.
         advertise: the host that clients get as that of all brokers.
         allowed: the networks whose clients are served.
         is_read_committed: whether clients that fetch in old versions get no records of aborted and
             open transactions.
+        is_observing: whether all passes as it is, to a target that takes old requests itself.
         access: which topics, groups and requests clients may use.
+        tls: the TLS of the listeners; None: none.
+        users: who clients may be by SASL; None: they don't authenticate so.
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
         max_held_bytes: what all connections together may hold in memory.
     """
 
-    targets: tuple[Address, ...]
+    network: NetConfig
     listen: Address
     advertise: str
     allowed: tuple[Network, ...]
     is_read_committed: bool = False
+    is_observing: bool = False
     access: Access = ALL
+    tls: ssl.SSLContext | None = None
+    users: SaslUsers | None = None
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_response_bytes: int = MAX_RESPONSE_BYTES
     max_held_bytes: int = MAX_HELD_BYTES
+
+    @property
+    def targets(self) -> tuple[Address, ...]:
+        """Addresses of brokers of the target."""
+        return self.network.bootstrap
 
     def is_allowed(self, host: str) -> bool:
         """Return whether a client at this address is served."""
@@ -109,7 +123,10 @@ def gateway_options(
     allowed: Sequence[str] = (),
     is_open: bool = False,
     is_read_committed: bool = False,
+    is_observing: bool = False,
     access: Access = ALL,
+    tls: ssl.SSLContext | None = None,
+    users: SaslUsers | None = None,
     names: OptionNames = FLAG_NAMES,
 ) -> GatewayOptions:
     """Return checked options.
@@ -121,7 +138,10 @@ def gateway_options(
         allowed: networks, such as "10.0.0.0/24", or addresses.
         is_open: serve clients from everywhere.
         is_read_committed: see `GatewayOptions`.
+        is_observing: see `GatewayOptions`.
         access: see `GatewayOptions`.
+        tls: see `GatewayOptions`.
+        users: see `GatewayOptions`.
         names: how errors name the options.
 
     Raises:
@@ -141,13 +161,16 @@ def gateway_options(
             "serves everybody, whatever the second says. Leave one out"
         )
     networks = tuple(_network(text, names) for text in allowed)
+    is_authenticated = tls is not None and (
+        users is not None or tls.verify_mode is ssl.CERT_REQUIRED
+    )
     if address.is_loopback:
         networks += (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-    elif is_open:
+    elif is_open or (is_authenticated and not networks):
         networks = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
     elif not networks:
         raise IllegalArgumentError(
-            f"{shown}: without TLS and passwords each client that reaches "
+            f"{shown}: without TLS and a login each client that reaches "
             "this address can use the target. Name the clients' networks by "
             f"{names.name('allow')}, or say {names.name('open')}"
         )
@@ -162,17 +185,20 @@ def gateway_options(
             f"the gateway by {names.name('advertise')}"
         )
     try:
-        brokers = parse_bootstrap_servers(targets)
+        network = target_network(targets)
     except IllegalArgumentError as error:
         detail = error.text.removeprefix("bootstrap_servers").removeprefix(": ")
         raise IllegalArgumentError(f"{names.shown('to', targets)}: {detail}") from None
     return GatewayOptions(
-        brokers,
+        network,
         (str(address), port),
         advertise or str(address),
         networks,
         is_read_committed,
+        is_observing,
         access,
+        tls,
+        users,
     )
 
 

@@ -5,16 +5,15 @@ One request at a time, in the versions that both know.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from typing import Any, Final, Self
 
-from aiokafka08._core.net.config import Address
+from aiokafka08._core.net.config import Address, NetConfig
+from aiokafka08._core.net.raw_stream import RawStream
+from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import Values, read_response, write_message
-from aiokafka08.errors import KafkaProtocolError
-
-CLIENT_ID: Final = "aiokafka08-gateway"
+from aiokafka08._tools.gateway.target_connection import CLIENT_ID, open_target
+from aiokafka08.errors import KafkaConnectionError
 
 _MAX_BYTES: Final = 128 << 20
 _API_VERSIONS: Final = 18
@@ -27,21 +26,27 @@ class TargetClient:
         ranges: the first and last version that the broker takes, by API.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, stream: RawStream) -> None:
         self.ranges: dict[int, tuple[int, int]] = {}
-        self._reader = reader
-        self._writer = writer
+        self._stream = stream
 
     @classmethod
-    async def connect(cls, address: Address) -> Self:
+    async def open(cls, address: Address, network: NetConfig) -> Self:
+        """Connect.
+
+        Raises:
+            KafkaError: the broker can't be reached, or refuses the gateway.
+        """
+        return cls((await open_target(address, network)).stream)
+
+    @classmethod
+    async def connect(cls, address: Address, network: NetConfig) -> Self:
         """Connect, and ask for the versions.
 
         Raises:
-            OSError: the broker can't be reached.
-            EOFError: it has closed the connection.
-            KafkaProtocolError: it is no broker of 0.10 or later, or expects TLS.
+            KafkaError: the broker can't be reached, refuses the gateway, or is older than 0.10.
         """
-        client = cls(*await asyncio.open_connection(*address))
+        client = await cls.open(address, network)
         try:
             found = await client._call(apis()[_API_VERSIONS], 0, {})
         except BaseException:
@@ -60,9 +65,7 @@ class TargetClient:
 
     async def close(self) -> None:
         """Close the connection."""
-        self._writer.transport.abort()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+        await self._stream.close()
 
     def version_of(self, name: str, most: int = 0x7FFF) -> int | None:
         """Return the highest version of an API that both know; None: there is none.
@@ -80,9 +83,7 @@ class TargetClient:
         """Send a request, and return the response.
 
         Raises:
-            OSError: the connection is lost.
-            EOFError: the broker has closed it.
-            KafkaProtocolError: the response can't be read.
+            KafkaError: the connection is lost, or the response can't be read.
         """
         return await self._call(_api(name), version, values)
 
@@ -99,15 +100,14 @@ class TargetClient:
             )
         )
         frame = header + b"".join(write_message(api, "request", version, values))
-        self._writer.write(len(frame).to_bytes(4, "big") + frame)
-        size = int.from_bytes(await self._reader.readexactly(4), "big", signed=True)
-        if not 0 <= size <= _MAX_BYTES:
-            raise KafkaProtocolError(
-                f"a response of {size} bytes; expected 0 to {_MAX_BYTES}. It isn't a Kafka broker "
-                "without TLS"
+        self._stream.write(len(frame).to_bytes(4, "big") + frame)
+        answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
+        if answer is None:
+            raise KafkaConnectionError(
+                "it has closed the connection without an answer. The port may be one for SASL, or "
+                "the broker too old"
             )
-        answer = memoryview(await self._reader.readexactly(size))
-        return read_response(api, version, answer)
+        return read_response(api, version, memoryview(answer))
 
 
 def _api(name: str) -> Api:

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._tools.gateway.target_client import TargetClient
+from aiokafka08._tools.gateway.target_connection import failure_text, open_target
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 
-TIMEOUT_S: Final = 10.0
-_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError, EOFError, KafkaProtocolError)
+TIMEOUT_S: Final = 15.0
+_ERRORS: Final = (KafkaError, TimeoutError)
 
 _TOPIC, _BROKER = 2, 4  # types of resources
 _TOPICS_AT_ONCE: Final = 500
@@ -71,27 +72,35 @@ class TargetSample:
     problems: list[str] = field(default_factory=list)
 
 
-async def sample_target(targets: Sequence[Address], *, is_quick: bool) -> TargetSample:
+async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
     """Return what the first broker that answers tells, and which others can be reached.
 
     Args:
-        targets: addresses of brokers.
+        network: addresses of brokers, and how to connect to them.
         is_quick: whether topics and settings aren't asked for.
 
     Raises:
-        KafkaConnectionError: no broker can be reached; the text has the reason of each.
+        KafkaConnectionError: no broker can be reached; the text has the reason of each. If all
+            have one class, it is of that: a `CertificateError`, say.
     """
-    problems = []
-    for address in targets:
+    problems: dict[Address, Exception] = {}
+    for address in network.bootstrap:
         try:
-            async with asyncio.timeout(TIMEOUT_S), await TargetClient.connect(address) as client:
+            async with (
+                asyncio.timeout(TIMEOUT_S),
+                await TargetClient.connect(address, network) as client,
+            ):
                 sample = await _sample(client, address, is_quick=is_quick)
         except _ERRORS as error:
-            problems.append(f"{address_text(address)}: {_text(error)}")
+            problems[address] = error
             continue
-        await asyncio.gather(*(_try(sample, node) for node in sample.brokers))
+        await asyncio.gather(*(_try(sample, node, network) for node in sample.brokers))
         return sample
-    raise KafkaConnectionError(f"the target can't be reached: {'; '.join(problems)}")
+    text = "; ".join(failure_text(address, error) for address, error in problems.items())
+    classes = {type(error) for error in problems.values()}
+    found = classes.pop() if len(classes) == 1 else KafkaConnectionError
+    error_class = found if issubclass(found, KafkaConnectionError) else KafkaConnectionError
+    raise error_class(f"the target can't be reached: {text}")
 
 
 async def _sample(client: TargetClient, address: Address, *, is_quick: bool) -> TargetSample:
@@ -158,15 +167,15 @@ async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
         sample.problems.append(f"settings of {', '.join(refused[:3])}, {len(refused)} in all")
 
 
-async def _try(sample: TargetSample, node: int) -> None:
+async def _try(sample: TargetSample, node: int, network: NetConfig) -> None:
     """Note why a broker can't be reached."""
+    address = sample.brokers[node]
     try:
-        async with asyncio.timeout(TIMEOUT_S):
-            _reader, writer = await asyncio.open_connection(*sample.brokers[node])
-    except _ERRORS as error:
-        sample.unreachable[node] = _text(error)
+        session = await open_target(address, network)
+    except KafkaError as error:
+        sample.unreachable[node] = error.text.removeprefix(f"{address_text(address)}: ")
     else:
-        writer.transport.abort()
+        await session.stream.close()
 
 
 def try_ports(addresses: Iterable[Address]) -> dict[Address, str | None]:
@@ -183,11 +192,3 @@ def try_ports(addresses: Iterable[Address]) -> dict[Address, str | None]:
             except OSError as error:
                 found[address] = error.strerror or str(error)
     return found
-
-
-def _text(error: Exception) -> str:
-    if isinstance(error, KafkaError):
-        return error.text
-    if isinstance(error, EOFError):
-        return "it has closed the connection without an answer"
-    return str(error) or "no answer in time"

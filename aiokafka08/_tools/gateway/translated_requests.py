@@ -19,13 +19,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.server.connection import Exchange, ServerConnection
 from aiokafka08._core.server.work import Work, offload
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
 from aiokafka08._tools.gateway.translator import Translator
-from aiokafka08._tools.gateway.upstream import CONNECT_ERRORS, Upstream, connect, respond
+from aiokafka08._tools.gateway.upstream import Upstream, connect, respond
+from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
@@ -45,6 +46,7 @@ class TranslatedRequests:
         upstream: the connection to the broker that it has chosen.
         new_upstream: makes a connection to another one, from its name and what is called at its
             end.
+        network: how to connect to brokers.
         hold: called with True when no more requests may be begun, and then with False.
         refuse: called with the header of a request and why it ends the connection.
         warn: called with what is logged about the connection.
@@ -56,6 +58,7 @@ class TranslatedRequests:
         translator: Translator,
         upstream: Upstream,
         new_upstream: Callable[[str, Callable[[Exception | None], None]], Upstream],
+        network: NetConfig,
         hold: Callable[[bool], None],
         refuse: Callable[[RequestHead, str], None],
         warn: Callable[[str], None],
@@ -64,6 +67,7 @@ class TranslatedRequests:
         self._translator = translator
         self._upstream = upstream
         self._new_upstream = new_upstream
+        self._network = network
         self._hold = hold
         self._refuse = refuse
         self._warn = warn
@@ -198,9 +202,9 @@ class TranslatedRequests:
         other = self._new_upstream(name, lost)
         self._others[broker] = other
         try:
-            await connect(other, broker)
-        except CONNECT_ERRORS as error:
-            self._warn(f"no connection to {name}: {str(error) or 'timed out'}")
+            await connect(other, broker, self._network)
+        except KafkaError as error:
+            self._warn(f"no connection to broker {error.text}")
             del self._others[broker]
             self._translator.forget_coordinators_at(broker)
             self._connection.close_unanswered()

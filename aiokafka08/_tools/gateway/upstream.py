@@ -10,6 +10,8 @@ Invariants:
 - While a response is worked on, or the client doesn't read, no further one is read.
 - After `close()` what was sent still goes to the broker, since acks=0 has no answer; but a broker
   that doesn't read it within `CLOSE_S` loses it. No response is worked on any more.
+- Until the connection is open, and while its session is prolonged, nothing else is sent: the
+  frames wait, in their order. What waits for a session goes to the broker after `close()` too.
 - What waits for the broker, what has come of a response, and the responses that are worked on count
   in the memory of all connections. All of them share the reading of large responses, too.
 """
@@ -17,28 +19,34 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple, cast
 
-from aiokafka08._core.net.config import Address
+from aiokafka08._core.net.authentication import FrameStream, authenticate_again
+from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.server import transports
 from aiokafka08._core.server.connection import Exchange
 from aiokafka08._core.server.read_budget import LEAST_BYTES
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.scheduler import Job
 from aiokafka08._core.server.work import Work
-from aiokafka08.errors import KafkaProtocolError
+from aiokafka08._tools.gateway.target_connection import open_target
+from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import decode_correlation_id
 from aiokafka08.protocol.frame import SCRATCH_BYTES, FrameReader
 from aiokafka08.protocol.types import Buffer
 
-CONNECT_TIMEOUT_S: Final = 10.0
-CONNECT_ERRORS: Final = (OSError, TimeoutError, ValueError, OverflowError)
-"""What opening a connection raises; the last two are for hosts and ports that can't be any."""
-
 CLOSE_S: Final = 30.0
 """How long a broker may take to read what a client that has gone sent before."""
+
+_PROLONG_AT: Final = 0.5
+"""The share of a session's lifetime after which it is prolonged: a broker reads the request for it
+only when it has answered those before, and one of them may be a long poll."""
+_SHORTEST_SESSION_S: Final = 1.0
+"""Brokers take no other authentication within a second."""
+_CORRELATION_ID_AT: Final = 8  # behind the size, the API and the version
 
 _FEW_BYTES: Final = 64 << 10
 """Fewer bytes don't count."""
@@ -52,8 +60,8 @@ class _Pending(NamedTuple):
     """A request that the broker hasn't answered."""
 
     correlation_id: int
-    exchange: Exchange
-    answer: Answer | None  # None: the response passes
+    exchange: Exchange | None  # None: the gateway's own
+    answer: Answer | None = None  # None: the response passes
 
 
 class Upstreams:
@@ -129,6 +137,11 @@ class Upstream(asyncio.BufferedProtocol):
         self._closed = False
         self._failure: Exception | None = None
         self._giving_up: asyncio.TimerHandle | None = None
+        self._is_full = False  # the broker doesn't read
+        self._prolonging: asyncio.Task[None] | None = None
+        self._prolonged_at: asyncio.TimerHandle | None = None
+        self._waiting: list[Callable[[], None]] = []  # what `send` couldn't do yet
+        self._own: asyncio.Future[bytes | None] | None = None  # the response to an own request
 
     # --- what the handler calls -------------------------------------------------------------------
 
@@ -150,9 +163,26 @@ class Upstream(asyncio.BufferedProtocol):
             answer: makes the client's response; None: the broker's response passes.
             expects_response: False if the broker doesn't respond; the exchange ends at once then.
         """
-        if self._transport is None or self._closed or self._transport.is_closing():
+        transport = self._transport
+        if self._closed or (transport is not None and transport.is_closing()):
             exchange.end()
             return
+        if transport is None or self._prolonging is not None:
+            self._waiting.append(
+                lambda: self._send(correlation_id, frame, exchange, answer, expects_response)
+            )
+            return
+        self._send(correlation_id, frame, exchange, answer, expects_response)
+
+    def _send(
+        self,
+        correlation_id: int,
+        frame: list[Buffer],
+        exchange: Exchange,
+        answer: Answer | None,
+        expects_response: bool,
+    ) -> None:
+        assert self._transport is not None
         if expects_response:
             self._pending.append(_Pending(correlation_id, exchange, answer))
         size = sum(map(len, frame))
@@ -178,7 +208,8 @@ class Upstream(asyncio.BufferedProtocol):
             exchange.connection.cancel(job)
         self._jobs.clear()
         if self._transport is not None and self._giving_up is None:
-            self._transport.close()
+            if not self._waiting:
+                transports.close(self._transport)
             self._giving_up = asyncio.get_running_loop().call_later(CLOSE_S, self._give_up)
 
     def abort(self) -> None:
@@ -190,10 +221,60 @@ class Upstream(asyncio.BufferedProtocol):
     def discard(self) -> None:
         """End, since the making of the connection has failed or was cancelled."""
         self._closed = True
-        if self._transport is not None:
-            self._transport.abort()
-            # asyncio calls it later, which then has nothing to do; uvloop doesn't.
-            self.connection_lost(None)
+
+    # --- the session ------------------------------------------------------------------------------
+
+    def keep_session(
+        self, lifetime_s: float, authenticate: Callable[[FrameStream], Awaitable[float]]
+    ) -> None:
+        """Authenticate again, again and again, before the broker ends the session.
+
+        Args:
+            lifetime_s: when it would, in seconds from now.
+            authenticate: does it, and returns the next lifetime.
+        """
+        if lifetime_s < math.inf and not self._closed:
+            loop = asyncio.get_running_loop()
+            due_s = max(lifetime_s * _PROLONG_AT, _SHORTEST_SESSION_S)
+            self._prolonged_at = loop.call_later(due_s, self._prolong, authenticate)
+
+    def _prolong(self, authenticate: Callable[[FrameStream], Awaitable[float]]) -> None:
+        if not self._closed:
+            self._prolonging = asyncio.create_task(self._authenticate(authenticate))
+            self._tell_writable()
+
+    async def _authenticate(self, authenticate: Callable[[FrameStream], Awaitable[float]]) -> None:
+        try:
+            lifetime_s = await authenticate(self)
+        except KafkaError as error:
+            self._fail(error)
+            return
+        self._prolonging = None
+        if self._transport is None:
+            return
+        self._send_waiting()
+        if self._closed:
+            transports.close(self._transport)
+            return
+        self.keep_session(lifetime_s, authenticate)
+        self._tell_writable()
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for send in waiting:
+            send()
+
+    def write(self, data: bytes) -> None:
+        """See `authentication.FrameStream`."""
+        assert self._transport is not None
+        self._own = asyncio.get_running_loop().create_future()
+        self._pending.append(_Pending(decode_correlation_id(data[_CORRELATION_ID_AT:]), None))
+        self._transport.write(data)
+
+    async def read_frame(self, least: int, most: int) -> bytes | None:
+        """See `authentication.FrameStream`."""
+        assert self._own is not None
+        return await self._own
 
     # --- what `ReadBudget` and `MemoryLimit` call -------------------------------------------------
 
@@ -224,6 +305,7 @@ class Upstream(asyncio.BufferedProtocol):
             return
         self._transport = cast("asyncio.Transport", transport)
         self._others.add(self)
+        self._send_waiting()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._frames.get_buffer()[: self._reading.next_bytes()]
@@ -241,23 +323,45 @@ class Upstream(asyncio.BufferedProtocol):
                 self._reading.received(self, nbytes)
 
     def pause_writing(self) -> None:
-        self._writable(False)
+        self._is_full = True
+        self._tell_writable()
 
     def resume_writing(self) -> None:
         self._report()
-        self._writable(True)
+        self._is_full = False
+        self._tell_writable()
+
+    def _tell_writable(self) -> None:
+        self._writable(not self._is_full and self._prolonging is None)
+
+    def eof_received(self) -> bool:
+        # `RawStream` has kept a transport open whose end came before this protocol.
+        if self._transport is not None:
+            transports.close(self._transport)
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
         if self._transport is None:
             return  # it was closed before it was made, or discarded
         self._transport = None
-        self._others.remove(self)
+        self._end_session()
         self._reading.forget(self)
         self._memory.forget(self)
         if self._giving_up is not None:
             self._giving_up.cancel()
         self._on_lost(self._failure or exc)
+
+    def _end_session(self) -> None:
+        if self._prolonged_at is not None:
+            self._prolonged_at.cancel()
+        if self._own is not None and not self._own.done():
+            self._own.set_result(None)
+        if self._prolonging is None:
+            self._others.remove(self)
+        else:
+            self._prolonging.cancel()
+            self._prolonging.add_done_callback(lambda _: self._others.remove(self))
 
     def _received(self, frame: memoryview) -> None:
         correlation_id = decode_correlation_id(frame)
@@ -272,6 +376,10 @@ class Upstream(asyncio.BufferedProtocol):
                 f"{first.correlation_id}"
             )
         self._pending.popleft()
+        if first.exchange is None:
+            assert self._own is not None
+            self._own.set_result(bytes(frame))
+            return
         if first.answer is None:
             respond(first.exchange, [frame])
             return
@@ -334,19 +442,24 @@ class Upstream(asyncio.BufferedProtocol):
             transport.resume_reading()
 
 
-async def connect(upstream: Upstream, address: Address) -> None:
+async def connect(upstream: Upstream, address: Address, network: NetConfig) -> None:
     """Open the connection.
 
     Raises:
-        one of `CONNECT_ERRORS`: that isn't possible.
+        KafkaError: that isn't possible.
     """
-    loop = asyncio.get_running_loop()
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            await loop.create_connection(lambda: upstream, *address)
+        session = await open_target(address, network)
     except BaseException:
         upstream.discard()
         raise
+    session.stream.hand_over(upstream)
+    mechanism = network.sasl
+    if mechanism is not None:
+        upstream.keep_session(
+            session.lifetime_s,
+            lambda stream: authenticate_again(stream, address, network, mechanism),
+        )
 
 
 def respond(exchange: Exchange, frame: list[Buffer]) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
+from aiokafka08._core.server.sasl import SaslSession
 from aiokafka08._core.server.work import PAUSE, Work
 from aiokafka08.protocol.api import Response, Topic
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing.broker_lines import LineRules, ResponseOrder
-from aiokafka08.testing.sasl import SaslSession
 from aiokafka08.testing.state import BrokerState, ClusterState, java_hash
 
 

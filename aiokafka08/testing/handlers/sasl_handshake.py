@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+from aiokafka08._core.server.sasl import MECHANISMS
 from aiokafka08.errors import IllegalSaslStateError, UnsupportedSaslMechanismError
 from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from aiokafka08.testing.handlers.outcome import HandlerResult, Reply, RequestContext
-from aiokafka08.testing.sasl import MECHANISMS
 
 
 def sasl_handshake(context: RequestContext, request: SaslHandshakeRequest) -> HandlerResult:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 from aiokafka08._tools.gateway.gateway import Gateway
@@ -31,6 +33,15 @@ async def running(
         yield gateway
     finally:
         await gateway.stop()
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """Return the files of a certificate that is its own authority, and of its key."""
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=me -keyout key.pem"
+    command += f" -out cert.pem -addext subjectAltName=IP:{HOST}"
+    command += " -addext keyUsage=digitalSignature,keyCertSign"
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    return folder / "cert.pem", folder / "key.pem"
 
 
 def first_port(gateway: Gateway) -> int:
@@ -144,6 +155,11 @@ class ScriptedBroker:
         for writer in self._writers:
             if not writer.is_closing() and not writer.transport.is_closing():
                 writer.write_eof()
+
+    @property
+    def connection_count(self) -> int:
+        """How many connections it has accepted."""
+        return len(self._writers)
 
     @property
     def address(self) -> str:

@@ -17,6 +17,7 @@ from aiokafka08._core.names import NamePatterns, compile_patterns
 from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
+from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._tools.gateway.target_sample import sample_target
 from tests._tools.gateway.gateways import HOST, first_port, running
 from tests.brokers.cluster import RealCluster
@@ -134,8 +135,7 @@ async def test_check_tells_release_settings_and_rights(
     modern_cluster: RealCluster, new_topic: Callable[..., str]
 ) -> None:
     plain, zstd = new_topic(), new_topic(**{"compression.type": "zstd"})
-    host, port = modern_cluster.bootstrap_servers.split(",")[0].split(":")
-    target = await sample_target([(host, int(port))], is_quick=False)
+    target = await sample_target(target_network(modern_cluster.bootstrap_servers), is_quick=False)
     assert target.topics is not None
     target.topics = {name: target.topics[name] for name in (plain, zstd)}
     findings = list(judge(target, gateway_options("kafka:9092"), FLAG_NAMES))

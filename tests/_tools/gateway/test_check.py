@@ -14,6 +14,7 @@ from aiokafka08._tools.findings import Code, CodedFinding, is_healthy
 from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
+from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._tools.gateway.target_sample import (
     TargetSample,
     TargetTopic,
@@ -120,25 +121,31 @@ def test_codes_are_those_of_the_guide() -> None:
 
 async def test_sample_of_a_broker_without_settings_names_the_problem() -> None:
     async with EmbeddedCluster(2, version="0.10", topics={"t": 2}) as cluster:
-        target = await sample_target([("127.0.0.1", cluster.nodes[0].port)], is_quick=False)
+        target = await sample_target(
+            target_network([("127.0.0.1", cluster.nodes[0].port)]), is_quick=False
+        )
         assert list(target.brokers) == [0, 1]
         assert target.topics is not None
         assert list(target.topics) == ["t"]
         assert target.problems == ["settings: the target doesn't know DescribeConfigs"]
         assert CheckCode.VERSIONS in found(target)
-        quick = await sample_target([("127.0.0.1", cluster.nodes[0].port)], is_quick=True)
+        quick = await sample_target(
+            target_network([("127.0.0.1", cluster.nodes[0].port)]), is_quick=True
+        )
         assert quick.topics is None
 
 
 async def test_target_is_the_first_address_that_answers() -> None:
     async with EmbeddedCluster(version="0.10") as cluster:
         missing = ("127.0.0.1", free_port())
-        target = await sample_target([missing, ("127.0.0.1", cluster.nodes[0].port)], is_quick=True)
+        target = await sample_target(
+            target_network([missing, ("127.0.0.1", cluster.nodes[0].port)]), is_quick=True
+        )
         assert target.address == ("127.0.0.1", cluster.nodes[0].port)
         with pytest.raises(
             KafkaConnectionError, match=rf"127\.0\.0\.1:{missing[1]}: .*(refused|failed)"
         ):
-            await sample_target([missing], is_quick=True)
+            await sample_target(target_network([missing]), is_quick=True)
 
 
 async def test_broker_that_hangs_up_is_named() -> None:
@@ -150,7 +157,7 @@ async def test_broker_that_hangs_up_is_named() -> None:
     async with StreamServer(hang_up) as server:
         address = (server.host, server.port)
         with pytest.raises(KafkaConnectionError, match=r"closed the connection|reset by peer"):
-            await sample_target([address], is_quick=True)
+            await sample_target(target_network([address]), is_quick=True)
 
 
 def test_ports_are_tried() -> None:

@@ -33,6 +33,7 @@ def test_client_needs_the_gateway_if_a_request_was_translated() -> None:
         {
             "client_id": "",
             "address": "10.0.0.2",
+            "principal": "",
             "software": "",
             "needs_gateway": True,
             "first_seen": "2026-11-18T11:06:40+00:00",
@@ -42,6 +43,7 @@ def test_client_needs_the_gateway_if_a_request_was_translated() -> None:
         {
             "client_id": "new",
             "address": "10.0.0.1",
+            "principal": "",
             "software": "librdkafka 2.0",
             "needs_gateway": False,
             "first_seen": "2026-11-18T11:06:40+00:00",

@@ -46,16 +46,20 @@ CHECK_FIELDS: Final = {
 CLIENT_FIELDS: Final = {
     "client_id": "the client's name for itself",
     "address": "its IP address",
+    "principal": "its user of SASL, or the subject of its certificate",
     "software": "the name and version of its library, if it has sent them",
-    "needs_gateway": "yes if a request of it was translated: it can't use the target yet",
+    "needs_gateway": "yes if a request of it was translated, or would be refused by Kafka 4",
     "first_seen": "the time of its first request",
     "last_seen": "the time of its last request",
     "translated": "its translated requests, as API, version and number",
+    "stranded": "those that have passed with --observe, and that Kafka 4 would refuse",
     "passed": "those that the target took as they were",
     "refused": "those that were refused, or a part of which was",
 }
 
 _FETCH_TIMEOUT_S: Final = 30.0
+_SECURITY: Final = ("security_", "sasl_")
+"""How the arguments of clients begin that the gateway takes from properties."""
 
 
 def gateway_settings(function: Function) -> Function:
@@ -111,8 +115,8 @@ def gateway(context: click.Context, given: Mapping[str, Any]) -> int:
 
     Preview: it isn't for production yet. Kafka 4 closes the connection when it gets a request of a
     client of its first years. The gateway translates these requests, and passes all others.
-    Clients connect to it in place of the brokers. It has no TLS and no passwords, so it listens on
-    this machine only unless --allow or --open says otherwise. Without a command it is `gateway run`
+    Clients connect to it in place of the brokers. It listens on this machine only, unless
+    clients authenticate, or --allow or --open says otherwise. Without a command it is `gateway run`
     with these options.
     """
     if context.invoked_subcommand is None:
@@ -174,9 +178,8 @@ def check_(file: Path | None, given: Mapping[str, Any], format: str | None) -> i
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.findings import write_findings
-    from aiokafka08._tools.gateway.config import read_settings
 
-    settings = read_settings(file, given)
+    settings = _settings(file, given)
     log_to_stderr("error")
     return write_findings(run(_findings(settings, is_quick=False)), CHECK_FIELDS, format)
 
@@ -206,7 +209,7 @@ def clients_(url: str, format: str | None) -> int:
 
 def _client_row(client: Mapping[str, Any]) -> dict[str, Any]:
     row = {field: client.get(field) for field in CLIENT_FIELDS}
-    for fate in ("translated", "passed", "refused"):
+    for fate in ("translated", "stranded", "passed", "refused"):
         row[fate] = [
             f"{api} {version}: {count}"
             for api, versions in client["requests"].get(fate, {}).items()
@@ -240,10 +243,8 @@ def _fetch_clients(url: str) -> list[dict[str, Any]]:
 
 def _run(file: Path | None, given: Mapping[str, Any]) -> int:
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.gateway.config import read_settings
 
-    settings = read_settings(file, given)
-
+    settings = _settings(file, given)
     _require_crc32c()
     log_to_stderr(settings.log_level)
     try:
@@ -251,6 +252,33 @@ def _run(file: Path | None, given: Mapping[str, Any]) -> int:
     except (KeyboardInterrupt, Terminated):
         note("stopped")
     return DONE
+
+
+def _settings(file: Path | None, given: Mapping[str, Any]) -> GatewaySettings:
+    """Return the options; for the target with the properties of its file and the environment."""
+    import os
+    from dataclasses import replace
+
+    from aiokafka08._core.net.config import address_text
+    from aiokafka08._core.net.tls import ssl_context
+    from aiokafka08._tools.cli import settings
+    from aiokafka08._tools.cli.configuration import file_sources
+    from aiokafka08._tools.gateway.config import read_settings
+    from aiokafka08._tools.gateway.target_connection import target_network
+
+    read = read_settings(file, given)
+    config = read.target_config
+    servers = ",".join(map(address_text, read.options.targets))
+    found = settings.settings(
+        [
+            *(file_sources(str(config), None) if config is not None else ()),
+            settings.environment_source(os.environ),
+            settings.flag_source(servers, None, (), None),
+        ]
+    )
+    security = {name: value for name, value in found.network.items() if name.startswith(_SECURITY)}
+    network = target_network(servers, **security, ssl_context=ssl_context(found.tls))
+    return replace(read, options=replace(read.options, network=network))
 
 
 def _require_crc32c() -> None:
@@ -264,8 +292,11 @@ def _require_crc32c() -> None:
 
 async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedFinding]:
     """Return what is in the way, in order."""
-    from aiokafka08._tools.findings import CodedFinding, in_order
-    from aiokafka08._tools.gateway.check import CheckCode, judge
+    from dataclasses import replace
+
+    from aiokafka08._tools.cli.notes import in_options
+    from aiokafka08._tools.findings import in_order
+    from aiokafka08._tools.gateway.check import judge, unreachable
     from aiokafka08._tools.gateway.options import listener_port
     from aiokafka08._tools.gateway.target_sample import sample_target, try_ports
     from aiokafka08.errors import KafkaConnectionError
@@ -274,11 +305,11 @@ async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedF
     table = _port_table(settings)
     metrics = [_metrics_address(settings)] if settings.metrics is not None else []
     try:
-        sample = await sample_target(options.targets, is_quick=is_quick)
+        sample = await sample_target(options.network, is_quick=is_quick)
     except KafkaConnectionError as error:
-        why = error.text.partition(": ")[2] or error.text
-        action = "Check the addresses, the network, and that the port is one without TLS and SASL"
-        return [CodedFinding(CheckCode.UNREACHABLE, settings.names.name("to"), why, action)]
+        finding = unreachable(error, settings.names)
+        return [replace(finding, why=in_options(finding.why))]
+    sample.unreachable = {node: in_options(why) for node, why in sample.unreachable.items()}
     indices = table.with_new(sample.brokers)
     ports = [(options.listen[0], listener_port(options, indices[node])) for node in sample.brokers]
     sample.ports = try_ports([*ports, *metrics])
@@ -364,7 +395,7 @@ def _endpoint(
 ) -> MetricsEndpoint:
     """Serve the pages; they are made in threads."""
     from aiokafka08._core.metrics.endpoint import MetricsEndpoint
-    from aiokafka08._tools.gateway.gateway import CLIENT_ID
+    from aiokafka08._tools.gateway.target_connection import CLIENT_ID
 
     host, port = _metrics_address(settings)
     try:

@@ -1,10 +1,10 @@
-"""The brokers' side of SASL: PLAIN and SCRAM, of one connection, as 0.10.2 does it. No I/O.
+"""The server's side of SASL: PLAIN and SCRAM, of one connection. No I/O.
 
-`server` gives each connection a `SaslSession` if the cluster has users, and closes the connection
-where `AuthenticationFailed` is raised: up to 0.11 brokers give no reason (docs/brokers.md 14).
+A server gives each connection a `SaslSession` if it has users, and closes the connection where
+`AuthenticationFailed` is raised. The embedded cluster and the gateway do so.
 
-Invariant: before `is_complete`, a connection gets nothing but ApiVersions, SaslHandshake and the
-tokens of the mechanism that it has chosen.
+Invariant: no secret is in an error or a `repr()`; a session knows its user only when it is
+complete.
 """
 
 from __future__ import annotations
@@ -12,12 +12,9 @@ from __future__ import annotations
 import hmac
 from collections.abc import Generator, Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from aiokafka08.protocol.types import Buffer
-
-if TYPE_CHECKING:
-    pass
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MAX_TOKEN_BYTES: Final = 512 << 10
@@ -27,16 +24,16 @@ _PLAIN_PARTS: Final = 3
 """The name to act as, the user and the password."""
 
 _Credential = tuple[bytes, bytes, bytes, int]
-_Steps = Generator[bytes, bytes, bytes]
-"""Receives the client's tokens, yields the broker's, and returns its last one."""
+_Steps = Generator[bytes, bytes, tuple[bytes, str]]
+"""Receives the client's tokens, yields the server's, and returns its last one and the user."""
 
 
 class AuthenticationFailed(Exception):
-    """The broker closes the connection; the text is for its own log, and has no secret."""
+    """The server closes the connection; the text is for its own log, and has no secret."""
 
 
 class SaslUsers:
-    """The users of a cluster, and their credentials for each mechanism.
+    """The users of a server, and their credentials for each mechanism.
 
     Raises:
         ModuleNotFoundError: the package scramp isn't installed.
@@ -57,7 +54,7 @@ class SaslUsers:
         self._credential = cache(self._make_credential)  # made at first use: a few ms each
 
     def authenticate(self, mechanism: str) -> _Steps:
-        """Return the broker's steps of a mechanism."""
+        """Return the server's steps of a mechanism."""
         if mechanism == "PLAIN":
             return self._plain()
         return self._scram_steps(mechanism)
@@ -73,12 +70,16 @@ class SaslUsers:
         known = self._passwords.get(user)
         if known is None or not hmac.compare_digest(known.encode(), password.encode()):
             raise AuthenticationFailed("wrong user name or password")
-        return b""
+        return b"", user
 
     def _scram_steps(self, mechanism: str) -> _Steps:
         import scramp
 
+        named = ""
+
         def credential(user: str) -> _Credential | None:
+            nonlocal named
+            named = user
             return self._credential(mechanism, user) if user in self._passwords else None
 
         server = self._scram[mechanism].make_server(credential)
@@ -86,7 +87,7 @@ class SaslUsers:
             server.set_client_first((yield b"").decode())
             server.set_client_final((yield server.get_server_first().encode()).decode())
             final: str = server.get_server_final()
-            return final.encode()
+            return final.encode(), named
         except (scramp.ScramException, UnicodeDecodeError) as error:
             # The text of a UnicodeDecodeError has what the client sent.
             raise AuthenticationFailed(f"{mechanism}: {type(error).__name__}") from None
@@ -102,9 +103,15 @@ class SaslSession:
     def __init__(self, users: SaslUsers) -> None:
         self._users = users
         self._steps: _Steps | None = None
-        self.is_complete = False
+        self.user: str | None = None
+        """Who the client is; None before the authentication is complete."""
         self.refused: str | None = None
-        """The mechanism that the broker doesn't have; it answers, then closes the connection."""
+        """The mechanism that the server doesn't have; it answers, then closes the connection."""
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the client is authenticated."""
+        return self.user is not None
 
     @property
     def awaits_token(self) -> bool:
@@ -112,7 +119,7 @@ class SaslSession:
         return self._steps is not None and not self.is_complete
 
     def choose(self, mechanism: str) -> bool:
-        """Begin with a mechanism; return False if the broker doesn't have it."""
+        """Begin with a mechanism; return False if the server doesn't have it."""
         if mechanism not in MECHANISMS:
             self.refused = mechanism
             return False
@@ -121,7 +128,7 @@ class SaslSession:
         return True
 
     def receive(self, token: Buffer) -> bytes:
-        """Take a token of the client; return the broker's.
+        """Take a token of the client; return the server's.
 
         Raises:
             AuthenticationFailed: the client isn't who it says, or the token is malformed.
@@ -130,6 +137,6 @@ class SaslSession:
         try:
             return self._steps.send(bytes(token))
         except StopIteration as end:
-            self.is_complete = True
-            answer: bytes = end.value
+            answer: bytes
+            answer, self.user = end.value
             return answer

@@ -1,0 +1,98 @@
+"""`open_target`: connect to a broker of the target, with the TLS and SASL of the options.
+
+All connections of the gateway to the target are made here: those behind clients, and its own.
+
+Invariant: a connection that is returned is authenticated. A failure is a `KafkaError` that says
+what is wrong, without secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from functools import partial
+from typing import Any, Final
+
+from aiokafka08._core.net.authentication import AuthenticatedStream, open_authenticated
+from aiokafka08._core.net.config import (
+    NETWORK_DEFAULTS,
+    Address,
+    BootstrapServers,
+    NetConfig,
+    address_text,
+    net_config,
+)
+from aiokafka08._core.net.connect import (
+    PendingStep,
+    connect_to_any_ip,
+    ip_addresses,
+    timeout_text,
+)
+from aiokafka08._core.net.raw_stream import connect_raw
+from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
+from aiokafka08.errors import KafkaError, KafkaTimeoutError
+from aiokafka08.protocol.api import ApiKey
+
+CLIENT_ID: Final = "aiokafka08-gateway"
+CONNECT_TIMEOUT_S: Final = 10.0
+
+_VERSION: Final = BrokerVersion(BrokerLine.V0_10, {ApiKey.SASL_AUTHENTICATE: range(1)})
+"""All that is known before ApiVersions is asked: that SASL doesn't begin with a token."""
+
+
+def target_network(targets: BootstrapServers, **options: Any) -> NetConfig:
+    """Return the options for connections to these brokers, by default without TLS and SASL.
+
+    Args:
+        targets: addresses of brokers.
+        options: options of this package's clients that aren't the default.
+
+    Raises:
+        KafkaError: an option is wrong, or an extra isn't installed.
+    """
+    return net_config(
+        **{
+            **NETWORK_DEFAULTS,
+            **options,
+            "bootstrap_servers": targets,
+            "client_id": CLIENT_ID,
+        }
+    )
+
+
+async def open_target(address: Address, network: NetConfig) -> AuthenticatedStream:
+    """Connect to a broker, within `CONNECT_TIMEOUT_S`.
+
+    Raises:
+        KafkaError: that isn't possible, or the broker refuses the gateway.
+    """
+    waits: list[PendingStep] = []
+
+    async def connect(ip: str) -> AuthenticatedStream:
+        new_stream = partial(connect_raw, ip, address, network)
+        if network.sasl is None:
+            return AuthenticatedStream(await new_stream(), math.inf)
+        return await open_authenticated(
+            new_stream, address, network, network.sasl, _VERSION, waits.append
+        )
+
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            return await connect_to_any_ip(
+                address,
+                network,
+                await ip_addresses(address, network, CONNECT_TIMEOUT_S),
+                connect,
+                CONNECT_TIMEOUT_S,
+                lambda session: session.stream.abort(),
+            )
+    except TimeoutError:
+        text = timeout_text(address, network, CONNECT_TIMEOUT_S)
+        raise (waits[-1].timeout_error(f"{text}: ") if waits else KafkaTimeoutError(text)) from None
+
+
+def failure_text(address: Address, error: Exception) -> str:
+    """Return why a broker can't be asked, with its address."""
+    where = f"{address_text(address)}: "
+    text = error.text if isinstance(error, KafkaError) else "no answer in time"
+    return where + text.removeprefix(where)

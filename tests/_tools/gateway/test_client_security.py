@@ -1,0 +1,342 @@
+"""TLS and SASL of the gateway's listeners, in front of brokers of the embedded cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08._core.sasl.mechanism import Mechanism
+from aiokafka08._core.sasl.plain import Plain
+from aiokafka08._core.sasl.scram import Scram
+from aiokafka08._core.server.sasl import SaslUsers
+from aiokafka08._tools.findings import Code
+from aiokafka08._tools.gateway import handler
+from aiokafka08._tools.gateway.check import CheckCode, judge
+from aiokafka08._tools.gateway.client_security import read_users, server_context
+from aiokafka08._tools.gateway.config import read_settings
+from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.options import FLAG_NAMES, GatewayOptions, gateway_options
+from aiokafka08._tools.gateway.target_client import TargetClient
+from aiokafka08._tools.gateway.target_connection import target_network
+from aiokafka08._tools.gateway.target_sample import TargetSample
+from aiokafka08.errors import (
+    AuthenticationFailedError,
+    IllegalArgumentError,
+    KafkaError,
+)
+from aiokafka08.helpers import create_ssl_context
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.sasl_authenticate import SaslAuthenticateRequest
+from aiokafka08.protocol.requests.sasl_handshake import SaslHandshakeRequest
+from aiokafka08.testing import EmbeddedCluster
+from tests._tools.gateway.gateways import (
+    HOST,
+    RawClient,
+    ScriptedBroker,
+    first_port,
+    make_certificate,
+    running,
+)
+
+pytestmark = pytest.mark.fast
+
+PASSWORD = "alice-secret"
+TOKEN = b"\0alice\0alice-secret"
+WRONG = b"\0alice\0wrong-secret"
+PASSWORDS_CODE = CheckCode.PASSWORDS
+MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
+
+
+def users() -> SaslUsers:
+    return SaslUsers({"alice": PASSWORD})
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a certificate that is its own authority, for servers and clients."""
+    folder = tmp_path_factory.mktemp("certificate")
+    make_certificate(folder)
+    return folder
+
+
+@asynccontextmanager
+async def secured(**changed: Any) -> AsyncIterator[Gateway]:
+    async with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        running(cluster.bootstrap_servers, **changed) as gateway,
+    ):
+        yield gateway
+
+
+async def listed(gateway: Gateway, **options: Any) -> list[str]:
+    """Return the topics that a client finds."""
+    address = HOST, first_port(gateway)
+    async with await TargetClient.connect(address, target_network([address], **options)) as client:
+        return [
+            topic["Name"] for topic in (await client.call("Metadata", 1, Topics=None))["Topics"]
+        ]
+
+
+def login(mechanism: str = "PLAIN", password: str = PASSWORD, **others: Any) -> dict[str, Any]:
+    return {
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+        "sasl_plain_username": "alice",
+        "sasl_plain_password": password,
+        **others,
+    }
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_client_logs_in_and_is_listed(
+    mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with secured(users=users()) as gateway:
+        assert await listed(gateway, **login(mechanism)) == ["t"]
+        rows = gateway.clients.rows()
+        assert {row["principal"] for row in rows if "Metadata" in str(row)} == {"alice"}
+        with pytest.raises(AuthenticationFailedError, match="without a reason"):
+            await listed(gateway, **login(mechanism, "wrong-secret"))
+    assert "secret" not in caplog.text + repr(gateway.clients.rows())
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+async def test_client_of_0_10_logs_in_by_plain_tokens(mechanism: str) -> None:
+    client_side: Mechanism = Plain("alice", PASSWORD)
+    if mechanism != "PLAIN":
+        client_side = Scram(mechanism, "alice", PASSWORD)
+    async with (
+        secured(users=users()) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        found = await client.call(SaslHandshakeRequest(mechanism), 0)
+        assert (found.error_code, found.mechanisms) == (0, MECHANISMS)
+        steps = await client_side.begin(HOST)
+        token = next(steps)
+        with contextlib.suppress(StopIteration):
+            while True:
+                client.send(token)
+                token = steps.send(await client.frame())
+        metadata = await client.call(MetadataRequest(["t"]), 0)
+        assert metadata.brokers[0].port == first_port(gateway)
+        assert (await client.call(SaslHandshakeRequest("PLAIN"), 1)).error_code == 34
+        assert (await client.call(SaslAuthenticateRequest(TOKEN), 0)).error_code == 34
+
+
+async def test_versions_are_told_before_the_login_and_nothing_else() -> None:
+    async with secured(users=users()) as gateway:
+        async with await RawClient.connect(first_port(gateway)) as client:
+            assert (await client.call(ApiVersionsRequest(), 0)).api_versions
+            client.send_request(MetadataRequest([]), 0)
+            assert await client.is_closed()
+        for request in (SaslAuthenticateRequest(TOKEN), MetadataRequest([])):
+            async with await RawClient.connect(first_port(gateway)) as client:
+                client.send_request(request, 0)
+                assert await client.is_closed()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(struct.pack(">hhih", 18, 0, 1, -1) + bytes(600_000))
+            assert await client.is_closed()
+
+
+async def test_wrong_logins_are_answered_and_closed(caplog: pytest.LogCaptureFixture) -> None:
+    async with secured(users=users()) as gateway:
+        async with await RawClient.connect(first_port(gateway)) as client:
+            await client.call(SaslHandshakeRequest("PLAIN"), 1)
+            found = await client.call(SaslAuthenticateRequest(WRONG), 1)
+            assert (found.error_code, found.auth_bytes) == (58, b"")
+            assert await client.is_closed()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            found = await client.call(SaslHandshakeRequest("GSSAPI"), 1)
+            assert (found.error_code, found.mechanisms) == (33, MECHANISMS)
+            assert await client.is_closed()
+        for token in (WRONG, b"", b"\xff" * 100, b"bob\0alice\0alice-secret"):
+            async with await RawClient.connect(first_port(gateway)) as client:
+                await client.call(SaslHandshakeRequest("PLAIN"), 0)
+                client.send(token)
+                assert await client.is_closed()
+        async with await RawClient.connect(first_port(gateway)) as client:
+            await client.call(SaslHandshakeRequest("PLAIN"), 0)
+            client.send_request(SaslHandshakeRequest("PLAIN"), 0)  # a token by now
+            assert await client.is_closed()
+    assert "secret" not in caplog.text
+
+
+async def test_client_that_does_not_log_in_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handler, "LOGIN_S", 0.05)
+    async with (
+        secured(users=users()) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        assert await client.is_closed()
+
+
+async def test_client_that_has_not_logged_in_costs_the_target_nothing() -> None:
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address, users=users()) as gateway,
+    ):
+        connections = broker.connection_count
+        async with await RawClient.connect(first_port(gateway)) as client:
+            await client.call(SaslHandshakeRequest("PLAIN"), 1)
+            await client.call(SaslAuthenticateRequest(WRONG), 1)
+            assert await client.is_closed()
+        assert broker.connection_count == connections
+
+
+async def test_sasl_requests_never_reach_the_target() -> None:
+    """The connection to it may be authenticated as the gateway."""
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        assert (await client.call(SaslHandshakeRequest("PLAIN"), 1)).error_code == 34
+        assert (await client.call(SaslAuthenticateRequest(TOKEN), 1)).error_code == 34
+        client.send(struct.pack(">hhih", 36, 2, 1, -1))
+        assert await client.is_closed()
+        assert not broker.requests
+
+
+async def test_clients_use_tls_and_sasl(certificate: Path) -> None:
+    tls = server_context(certificate / "cert.pem", certificate / "key.pem", None)
+    trusted = create_ssl_context(cafile=certificate / "cert.pem")
+    async with secured(tls=tls, users=users()) as gateway:
+        options = login(security_protocol="SASL_SSL", ssl_context=trusted)
+        assert await listed(gateway, **options) == ["t"]
+        with pytest.raises(KafkaError, match="certificate verify failed"):
+            await listed(gateway, **options | {"ssl_context": create_ssl_context()})
+
+
+async def test_client_certificate_is_demanded_and_listed(
+    certificate: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    cert, key = certificate / "cert.pem", certificate / "key.pem"
+    tls = server_context(cert, key, cert)
+    named = create_ssl_context(cafile=cert, certfile=cert, keyfile=key)
+    async with secured(tls=tls) as gateway:
+        options = {"security_protocol": "SSL"}
+        assert await listed(gateway, **options, ssl_context=named) == ["t"]
+        assert {row["principal"] for row in gateway.clients.rows()} == {"commonName=me"}
+        with pytest.raises(KafkaError):
+            await listed(gateway, **options, ssl_context=create_ssl_context(cafile=cert))
+        with pytest.raises(KafkaError):
+            await listed(gateway)
+    assert "no TLS: " in caplog.text
+
+
+async def test_large_responses_and_ends_pass_through_tls(certificate: Path) -> None:
+    tls = server_context(certificate / "cert.pem", certificate / "key.pem", None)
+    large = b"x" * 3_000_000
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + large) as broker,
+        running(broker.address, tls=tls) as gateway,
+    ):
+        context = create_ssl_context(cafile=certificate / "cert.pem")
+        opened = await asyncio.open_connection(HOST, first_port(gateway), ssl=context)
+        async with RawClient(*opened) as client, asyncio.timeout(30):
+            for _ in range(3):
+                client.send(struct.pack(">hhih", 12, 0, 1, -1))
+            for _ in range(3):
+                assert (await client.frame())[4:] == large
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def codes(options: GatewayOptions) -> set[Code]:
+    return {one.code for one in judge(TargetSample((HOST, 1), {}, {}), options, FLAG_NAMES)}
+
+
+def test_password_for_the_target_should_not_be_readable() -> None:
+    options = gateway_options(f"{HOST}:1")
+    network = target_network(f"{HOST}:1", **login())
+    assert PASSWORDS_CODE in codes(replace(options, network=network))
+    network = target_network(f"{HOST}:1", **login("SCRAM-SHA-256"))
+    assert PASSWORDS_CODE not in codes(replace(options, network=network))
+
+
+def test_users_need_a_file_that_others_cannot_read(tmp_path: Path) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text('alice = "alice-secret"\n')
+    path.chmod(0o644)
+    with pytest.raises(IllegalArgumentError, match=r"users\.toml: .*chmod 600"):
+        read_users(path)
+    path.chmod(0o600)
+    assert "secret" not in repr(read_users(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("", "no users"),
+        ("alice", "not TOML"),
+        ("alice = 7", "'alice'=…: expected user"),
+        ("alice = ''", "'alice'=…: expected user"),
+        ("[users]\nalice = 'alice-secret'", "'users'=…: expected user"),
+    ],
+)
+def test_wrong_users_are_named_without_passwords(tmp_path: Path, text: str, error: str) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(IllegalArgumentError, match=error) as caught:
+        read_users(path)
+    assert "secret" not in str(caught.value)
+
+
+def test_files_of_security_are_relative_to_that_of_options(
+    tmp_path: Path, certificate: Path
+) -> None:
+    for name in ("cert.pem", "key.pem"):
+        (tmp_path / name).write_bytes((certificate / name).read_bytes())
+    (tmp_path / "users.toml").write_text('alice = "alice-secret"\n')
+    (tmp_path / "users.toml").chmod(0o600)
+    path = tmp_path / "gateway.toml"
+    path.write_text(
+        'to = "kafka:9092"\nlisten = "10.0.0.5:9092"\ntls_cert = "cert.pem"\n'
+        'tls_key = "key.pem"\nusers = "users.toml"\n'
+    )
+    settings = read_settings(path, {})
+    assert PASSWORDS_CODE not in codes(settings.options)
+    assert PASSWORDS_CODE in codes(replace(settings.options, tls=None))
+    assert settings.options.tls is not None
+    assert settings.options.tls.verify_mode is ssl.CERT_NONE
+    assert settings.options.is_allowed("192.0.2.1")  # who they are is known otherwise
+    assert "secret" not in repr(settings)
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ({"tls_key": "key.pem"}, "--tls-key key.pem: expected --tls-cert too"),
+        ({"tls_client_ca": "ca.pem"}, "--tls-client-ca ca.pem: expected --tls-cert too"),
+        ({"tls_cert": "/no/cert.pem"}, "--tls-cert: /no/cert.pem: No such file"),
+        ({"users": "/no/users.toml"}, "/no/users.toml: No such file"),
+    ],
+)
+def test_wrong_files_of_security_are_named(given: dict[str, Any], error: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=error):
+        read_settings(None, {"to": "kafka:9092", **given})
+
+
+def test_listener_without_certificates_needs_networks(tmp_path: Path, certificate: Path) -> None:
+    given = {"to": "kafka:9092", "listen": "10.0.0.5:9092"}
+    given["tls_cert"], given["tls_key"] = (
+        str(certificate / name) for name in ("cert.pem", "key.pem")
+    )
+    with pytest.raises(IllegalArgumentError, match="Name the clients' networks"):
+        read_settings(None, given)
+    given["tls_client_ca"] = str(certificate / "cert.pem")
+    assert read_settings(None, given).options.is_allowed("192.0.2.1")

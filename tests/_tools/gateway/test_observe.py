@@ -1,0 +1,128 @@
+"""`observe`: all passes as it is, and clients that Kafka 4 would strand are listed."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from aiokafka08._tools.gateway.check import CheckCode, judge
+from aiokafka08._tools.gateway.config import read_settings
+from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
+from aiokafka08._tools.gateway.target_sample import TargetSample
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
+from aiokafka08.testing import EmbeddedCluster
+from tests._tools.gateway.gateways import HOST, ScriptedBroker, connected, first_port
+
+pytestmark = pytest.mark.fast
+
+
+def produce(acks: int) -> ProduceRequest:
+    part = ProducePartition(0, encode_entry(0, None, b"tea"))
+    return ProduceRequest(acks, 1000, [Topic("t", [part])])
+
+
+def fetch(replica_id: int = -1) -> FetchRequest:
+    return FetchRequest(replica_id, 100, 1, [Topic("t", [FetchPartition(0, 0, 1 << 20)])])
+
+
+async def test_old_requests_pass_and_their_client_is_listed() -> None:
+    async with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        connected(cluster.bootstrap_servers, is_observing=True) as (gateway, client),
+    ):
+        client.send_request(produce(0), 1)  # has no response
+        assert (await client.call(produce(1), 0)).topics[0].partitions[0].error_code == 0
+        assert b"tea" in bytes((await client.call(fetch(), 0)).topics[0].partitions[0].message_set)
+        metadata = await client.call(MetadataRequest(["t"]), 0)
+        assert metadata.brokers[0].port == first_port(gateway)
+        assert cluster.offsets("t", 0).end == 2
+        (row,) = gateway.clients.rows()
+    assert row["needs_gateway"]
+    assert row["requests"] == {
+        "stranded": {"Produce": {"0": 1, "1": 1}, "Fetch": {"0": 1}},
+        "passed": {"Metadata": {"0": 1}},
+    }
+
+
+async def test_client_of_today_is_not_stranded() -> None:
+    ranges = ((0, 0, 11), (1, 0, 17), (4, 0, 7), (36, 0, 2), (999, 0, 1))
+    body = b"".join(struct.pack(">hhh", *one) for one in ranges)
+    answer = struct.pack(">hi", 0, len(ranges)) + body
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + answer) as broker,
+        connected(broker.address, is_observing=True) as (gateway, client),
+    ):
+        found = (await client.call(ApiVersionsRequest(), 0)).api_versions
+        assert [(one.api_key, one.min_version, one.max_version) for one in found] == [
+            (0, 0, 11),
+            (1, 0, 17),
+            (36, 0, 1),
+        ]
+        (row,) = gateway.clients.rows()
+    assert not row["needs_gateway"]
+
+
+async def test_requests_that_change_the_cluster_pass() -> None:
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + b"yes") as broker,
+        connected(broker.address, is_observing=True) as (_, client),
+    ):
+        for key, version in ((19, 0), (19, 5), (20, 0), (32, 0), (33, 0)):
+            client.send(struct.pack(">hhih", key, version, 7, -1))
+            assert await client.frame() == b"\0\0\0\7yes"
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        struct.pack(">hhihi", 1, 0, 1, -1, 2),  # Fetch of a replica
+        struct.pack(">hhihi", 2, 0, 1, -1, 2),
+        struct.pack(">hhih", 4, 0, 1, -1),  # LeaderAndIsr
+        struct.pack(">hhih", 0, 99, 1, -1),
+    ],
+)
+async def test_requests_of_brokers_and_unknown_ones_do_not_pass(frame: bytes) -> None:
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        connected(broker.address, is_observing=True) as (_, client),
+    ):
+        client.send(frame)
+        assert await client.is_closed()
+        assert not broker.requests
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ({"topics.include": ("a",)}, "--topics"),
+        ({"groups.exclude": ("a",)}, "--exclude-groups"),
+        ({"read_only": True}, "--read-only"),
+        ({"isolation": "read_committed"}, "--isolation"),
+    ],
+)
+def test_nothing_is_limited_meanwhile(given: dict[str, Any], name: str) -> None:
+    with pytest.raises(IllegalArgumentError, match=f"--observe and {name}: .* Leave one out"):
+        read_settings(None, {"to": "kafka:9092", "observe": True, **given})
+
+
+def test_file_says_it(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text('to = "kafka:9092"\nobserve = true\n')
+    assert read_settings(path, {}).options.is_observing
+
+
+def test_target_of_4_x_is_a_finding() -> None:
+    options = gateway_options(f"{HOST}:1", is_observing=True)
+    ranges = {0: (3, 13), 1: (4, 18), 2: (1, 11), 8: (2, 10), 9: (1, 10)}
+    sample = TargetSample((HOST, 1), ranges, {})
+    found = {one.code: one for one in judge(sample, options, FLAG_NAMES)}
+    assert "refuses the old requests" in found[CheckCode.VERSIONS].why

@@ -1,0 +1,88 @@
+"""The sessions of connections to the target: how they are prolonged, on a scripted broker."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+
+from aiokafka08._tools.gateway.target_connection import target_network
+from aiokafka08.protocol.api import ApiKey
+from tests._tools.gateway.gateways import RawClient, ScriptedBroker, first_port, running
+
+pytestmark = pytest.mark.fast
+
+
+class SaslBroker(ScriptedBroker):
+    """Takes any token; the sessions are so short that the gateway prolongs them each second."""
+
+    def __init__(self) -> None:
+        super().__init__(self._answered)
+        self.keys: list[int] = []
+
+    def _answered(self, frame: bytes) -> bytes:
+        key, correlation_id = frame[1], frame[4:8]
+        self.keys.append(key)
+        responses: dict[int, bytes] = {
+            ApiKey.API_VERSIONS: struct.pack(">hi" + 2 * "hhh", 0, 2, 17, 0, 1, 36, 0, 1),
+            ApiKey.SASL_HANDSHAKE: struct.pack(">hi", 0, 0),
+            ApiKey.SASL_AUTHENTICATE: struct.pack(">hhiq", 0, -1, 0, 1),
+        }
+        return correlation_id + responses.get(key, b"")
+
+
+async def test_nothing_is_sent_or_reordered_while_a_session_is_prolonged() -> None:
+    async with SaslBroker() as broker:
+        network = target_network(
+            broker.address,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_plain_username="alice",
+            sasl_plain_password="alice-secret",
+        )
+        async with (
+            running("unused:1", network=network) as gateway,
+            await RawClient.connect(first_port(gateway)) as client,
+            asyncio.timeout(50),
+        ):
+            sent = answered = 0
+            while broker.keys.count(ApiKey.SASL_AUTHENTICATE) < 4:
+                for _ in range(20):  # in flight at once
+                    client.send(struct.pack(">hhih", ApiKey.HEARTBEAT, 0, sent, -1))
+                    sent += 1
+                while answered < sent:
+                    assert int.from_bytes(await client.frame(), "big") == answered
+                    answered += 1
+    begun = [at for at, key in enumerate(broker.keys) if key == ApiKey.SASL_HANDSHAKE]
+    assert len(begun) >= 4
+    for at in begun:
+        assert broker.keys[at + 1] == ApiKey.SASL_AUTHENTICATE
+
+
+async def test_refusal_to_prolong_a_session_ends_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with SaslBroker() as broker:
+        accepted = broker.answer
+
+        def refused(frame: bytes) -> bytes:
+            is_again = broker.keys.count(ApiKey.SASL_AUTHENTICATE) > 1  # also to find brokers
+            if frame[1] != ApiKey.SASL_AUTHENTICATE or not is_again:
+                return accepted(frame)
+            return frame[4:8] + struct.pack(">hh7siq", 58, 7, b"expired", 0, 0)
+
+        broker.answer = refused
+        network = target_network(
+            broker.address,
+            security_protocol="SASL_PLAINTEXT",
+            sasl_plain_username="alice",
+            sasl_plain_password="alice-secret",
+        )
+        async with (
+            running("unused:1", network=network) as gateway,
+            await RawClient.connect(first_port(gateway)) as client,
+            asyncio.timeout(50),
+        ):
+            assert await client.is_closed()
+    assert "the broker refuses: expired" in caplog.text
+    assert "alice-secret" not in caplog.text

@@ -1,0 +1,328 @@
+"""A gateway to a real 4.1.0 with TLS and SASL, and what is found and said if they are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+
+from aiokafka08._core.server.sasl import SaslUsers
+from aiokafka08._tools.gateway.check import CheckCode, unreachable
+from aiokafka08._tools.gateway.client_security import server_context
+from aiokafka08._tools.gateway.options import FLAG_NAMES
+from aiokafka08._tools.gateway.target_connection import target_network
+from aiokafka08._tools.gateway.target_sample import sample_target
+from aiokafka08.errors import KafkaConnectionError
+from aiokafka08.helpers import create_ssl_context
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.message_set import encode_entry
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
+from tests._tools.gateway.gateways import (
+    HOST,
+    RawClient,
+    first_port,
+    make_certificate,
+    running,
+)
+from tests.brokers import RealCluster
+from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.sasl import PASSWORDS, REAUTHENTICATION_MS
+from tests.sasl.conftest import SECRETS, StartCluster, options_of
+from tests.support.full import in_full
+
+with warnings.catch_warnings():  # of importlib.resources, in the import
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+
+VERSION = "4.1.0"
+pytestmark = [pytest.mark.release(VERSION), pytest.mark.timeout(240)]
+
+UniqueTopic = Callable[..., str]
+
+
+def network_of(cluster: RealCluster, mechanism: str, *, tls: bool, **others: Any) -> Any:
+    options = options_of(cluster, mechanism, tls=tls, **others)
+    return target_network(options.pop("bootstrap_servers"), **options)
+
+
+def create(cluster: RealCluster, topic: str) -> None:
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.create_topics([NewTopic(topic, 1, 1)], request_timeout=100)[topic].result(100)
+
+
+async def produce(client: RawClient, topic: str, value: bytes) -> None:
+    messages = encode_entry(0, None, value)
+    asked = ProduceRequest(1, 5000, [Topic(topic, [ProducePartition(0, messages)])])
+    (found,) = (await client.call(asked, 0)).topics[0].partitions
+    assert found.error_code == 0
+
+
+async def fetched(client: RawClient, topic: str) -> bytes:
+    asked = FetchRequest(-1, 500, 1, [Topic(topic, [FetchPartition(0, 0, 1 << 20)])])
+    (found,) = (await client.call(asked, 0)).topics[0].partitions
+    assert found.error_code == 0
+    return bytes(found.message_set)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "tls"),
+    [
+        ("GSSAPI", False),
+        ("PLAIN", True),
+        ("SCRAM-SHA-512", False),
+        *in_full(("GSSAPI", True), ("SCRAM-SHA-256", True)),
+    ],
+)
+async def test_old_client_uses_a_target_with_sasl(
+    mechanism: str,
+    tls: bool,
+    sasl_cluster: StartCluster,
+    unique_topic: UniqueTopic,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    topic = unique_topic()
+    await asyncio.to_thread(create, cluster, topic)
+    network = network_of(cluster, mechanism, tls=tls)
+    async with (
+        running("unused:1", network=network) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        await produce(client, topic, b"tea")
+        assert b"tea" in await fetched(client, topic)
+    assert not any(secret in caplog.text + repr(network) for secret in SECRETS)
+
+
+async def test_old_client_uses_a_target_with_tls_alone(
+    sasl_cluster: StartCluster, unique_topic: UniqueTopic
+) -> None:
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    topic = unique_topic()
+    await asyncio.to_thread(create, cluster, topic)
+    network = target_network(
+        cluster.ssl_bootstrap_servers,
+        security_protocol="SSL",
+        ssl_context=create_ssl_context(cafile=str(cluster.ca_path)),
+    )
+    async with (
+        running("unused:1", network=network) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        await produce(client, topic, b"tea")
+
+
+async def test_connection_outlives_the_session_of_a_real_broker(
+    sasl_cluster: StartCluster, unique_topic: UniqueTopic
+) -> None:
+    """The broker ends sessions of GSSAPI after three seconds; a busy machine may miss that."""
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    topic = unique_topic()
+    await asyncio.to_thread(create, cluster, topic)
+    network = network_of(cluster, "GSSAPI", tls=True)
+    async with running("unused:1", network=network) as gateway, asyncio.timeout(150):
+        while not await lives_for(3 * REAUTHENTICATION_MS / 1000, first_port(gateway), topic):
+            pass
+
+
+async def lives_for(seconds: float, port: int, topic: str) -> bool:
+    """Produce on one connection for this time; return whether it has lived so long."""
+    loop = asyncio.get_running_loop()
+    async with await RawClient.connect(port) as client:
+        ends = loop.time() + seconds
+        while loop.time() < ends:
+            try:
+                await produce(client, topic, b"tea")
+            except (EOFError, ConnectionError):
+                return False
+    return True
+
+
+def use_as_of_0_10(servers: str, topic: str) -> None:
+    """Produce and consume with kafka-python as of 0.10: plain tokens."""
+    client: dict[str, Any] = {
+        "bootstrap_servers": servers,
+        "api_version": (0, 10),
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "PLAIN",
+        "sasl_plain_username": "bob",
+        "sasl_plain_password": "bob-secret",
+    }
+    with closing(kafka.KafkaProducer(**client, max_block_ms=30_000)) as producer:
+        producer.send(topic, b"old").get(60)
+    consumer = kafka.KafkaConsumer(
+        topic, **client, auto_offset_reset="earliest", consumer_timeout_ms=60_000
+    )
+    with closing(consumer):
+        assert next(consumer).value == b"old"
+
+
+def use_as_today(servers: str, topic: str, cafile: Path) -> None:
+    """Produce and consume with librdkafka of today, by SCRAM in SaslAuthenticate over TLS."""
+    client = {
+        "bootstrap.servers": servers,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(cafile),
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "bob",
+        "sasl.password": "bob-secret",
+    }
+    producer = confluent_kafka.Producer(client)
+    producer.produce(topic, b"new")
+    assert producer.flush(60) == 0
+    consumer = confluent_kafka.Consumer(
+        {**client, "group.id": "gateway", "auto.offset.reset": "earliest"}
+    )
+    consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+    try:
+        values = [found.value() for found in consumer.consume(2, timeout=60)]
+        assert values[-1] == b"new"
+    finally:
+        consumer.close()
+
+
+async def test_clients_log_in_at_the_gateway_and_it_at_the_target(
+    sasl_cluster: StartCluster, unique_topic: UniqueTopic, tmp_path: Path
+) -> None:
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    topic = unique_topic()
+    await asyncio.to_thread(create, cluster, topic)
+    network = network_of(cluster, "SCRAM-SHA-256", tls=True)
+    users = SaslUsers({"bob": "bob-secret"})
+    cert, key = await asyncio.to_thread(make_certificate, tmp_path)
+    async with (
+        running("unused:1", network=network, users=users) as plain,
+        running(
+            "unused:1", network=network, users=users, tls=server_context(cert, key, None)
+        ) as secured,
+    ):
+        await asyncio.to_thread(use_as_of_0_10, f"{HOST}:{first_port(plain)}", topic)
+        await asyncio.to_thread(use_as_today, f"{HOST}:{first_port(secured)}", topic, cert)
+        for gateway in (plain, secured):
+            assert "bob" in {row["principal"] for row in gateway.clients.rows()}
+
+
+@pytest.mark.release("3.9.1")
+async def test_observed_clients_of_3_9_work_as_before(
+    broker_clusters: BrokerClusters, unique_topic: UniqueTopic
+) -> None:
+    cluster = await asyncio.to_thread(broker_clusters.get, "3.9.1")
+    topic = unique_topic()
+    await asyncio.to_thread(create, cluster, topic)
+
+    def use(servers: str) -> None:
+        client: dict[str, Any] = {"bootstrap_servers": servers, "api_version": (0, 9)}
+        with closing(kafka.KafkaProducer(**client, max_block_ms=30_000)) as producer:
+            producer.send(topic, b"old").get(60)
+        admin = AdminClient({"bootstrap.servers": servers, "client.id": "today"})
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(60)
+
+    async with running(cluster.bootstrap_servers, is_observing=True) as gateway:
+        await asyncio.to_thread(use, f"{HOST}:{first_port(gateway)}")
+        rows = {row["needs_gateway"]: row for row in gateway.clients.rows()}
+    assert rows[True]["requests"]["stranded"] == {"Produce": {"1": 1}}
+    assert rows[False]["client_id"] == "today"
+    assert "CreatePartitions" in rows[False]["requests"]["passed"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "text"),
+    [
+        ({"sasl_plain_password": "wrong-secret"}, CheckCode.AUTHENTICATION, "Invalid username or"),
+        (
+            {"sasl_plain_password": "wrong-secret", "sasl_mechanism": "SCRAM-SHA-256"},
+            CheckCode.AUTHENTICATION,
+            "invalid credentials with SASL mechanism SCRAM-SHA-256",
+        ),
+        (
+            {"ssl_context": create_ssl_context()},
+            CheckCode.CERTIFICATE,
+            "certificate verify failed: self-signed certificate",
+        ),
+        (
+            {"ssl_context": None, "security_protocol": "SASL_PLAINTEXT"},
+            CheckCode.UNREACHABLE,
+            "it responds in TLS",
+        ),
+    ],
+)
+async def test_wrong_security_is_a_finding_without_secrets(
+    changed: dict[str, Any], code: CheckCode, text: str, sasl_cluster: StartCluster
+) -> None:
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    network = network_of(cluster, "PLAIN", tls=True, **changed)
+    with pytest.raises(KafkaConnectionError) as caught:
+        await sample_target(network, is_quick=True)
+    finding = unreachable(caught.value, FLAG_NAMES)
+    assert finding.code is code
+    assert text in finding.why
+    assert not any(secret in f"{finding} {caught.value!r}" for secret in SECRETS)
+
+
+async def test_wrong_listeners_and_host_names_are_findings(sasl_cluster: StartCluster) -> None:
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+
+    async def finding(servers: str, *, tls: bool) -> tuple[Any, str]:
+        network = network_of(cluster, "PLAIN", tls=tls, bootstrap_servers=servers)
+        with pytest.raises(KafkaConnectionError) as caught:
+            await sample_target(network, is_quick=True)
+        found = unreachable(caught.value, FLAG_NAMES)
+        return found.code, found.why
+
+    plain, sasl_ssl = cluster.bootstrap_servers, cluster.sasl_ssl_bootstrap_servers
+    code, why = await finding(plain, tls=True)
+    assert code is CheckCode.UNREACHABLE
+    assert "Check that the port is a TLS listener" in why
+    code, why = await finding(plain, tls=False)
+    assert code is CheckCode.AUTHENTICATION
+    assert "the port isn't a SASL listener" in why
+    code, why = await finding(sasl_ssl.replace("localhost", "127.1"), tls=True)
+    assert code is CheckCode.CERTIFICATE
+    assert "Hostname mismatch, certificate is not valid for '127.1'" in why
+    with pytest.raises(KafkaConnectionError, match="may be one for SASL"):
+        await sample_target(target_network(cluster.sasl_bootstrap_servers), is_quick=True)
+
+
+def test_wrong_secret_ends_the_start_with_the_reason(
+    sasl_cluster: StartCluster, tmp_path: Path
+) -> None:
+    cluster = sasl_cluster(VERSION)
+    config = tmp_path / "target.properties"
+    lines = {
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": cluster.ca_path,
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "alice",
+        "sasl.password": "wrong-secret",
+    }
+    config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    options = ["--to", cluster.sasl_ssl_bootstrap_servers, "--target-config", str(config)]
+    command = [sys.executable, "-m", "aiokafka08", "gateway"]
+    done = subprocess.run(
+        [*command, *options, "--log-level", "debug"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in done.stderr
+    assert not re.search("|".join(SECRETS), done.stdout + done.stderr)
+    checked = subprocess.run(
+        [*command, "check", *options, "--format", "tsv"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "AIOKAFKA08_SASL_PASSWORD": PASSWORDS["alice"]},
+    )
+    assert checked.returncode == 0, checked.stdout
