@@ -1,8 +1,26 @@
 """Read and write record batches (format 2), and convert them to and from formats 0 and 1.
 
-A fetched set is read in steps, so that a caller does no more than it needs: `parts_of` yields the
-headers of its batches without decompressing anything, `plain_records` checks and decompresses a
-batch, `read_records` and `convert_records` decode it. `RecordBatchBuilder` writes batches.
+A fetched set is read in steps, so that a caller does no more than it needs:
+
+1. `parts_of` yields the headers of its batches, and the runs of old messages between them. A header
+   says whether the batch is a control batch or part of a transaction, of which producer, and which
+   offset follows it: nothing is decompressed or decoded for that.
+2. `plain_records` checks the CRC of a batch and decompresses it.
+3. `read_records` yields the records; or `convert_records` makes messages of format 0 or 1 of them.
+   `convert_batch` does steps 2 and 3 of a conversion, and compresses the messages.
+
+The other way, `RecordBatchBuilder` takes records one by one, or all plain messages of a set;
+`open_wrapper` decompresses the wrapper at which it stops.
+
+    for part in parts_of(message_set):
+        if isinstance(part, BatchHeader) and part.next_offset > fetch_offset:
+            converted = convert_batch(message_set, part, 1, max_decompressed_bytes=limit)
+
+Sets are cut to a size by whole messages: `convert_records` and the builder take a limit; a run of
+old messages ends at `summarize_set(data[:limit]).whole_bytes` (`message_set`).
+
+`crc32c`, `read_records`, `convert_records` and `RecordBatchBuilder` have a compiled twin and a pure
+one, which needs crcmod. `batch_format` has the layout.
 
 Invariant: it reads and writes bytes, and knows no producer, transaction or fetch session: it
 returns their numbers and writes none. Bytes of the network cause no error but
