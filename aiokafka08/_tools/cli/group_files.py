@@ -35,7 +35,7 @@ _LARGEST_PARTITION: Final = 2**31 - 1
 
 
 class GroupOffset(NamedTuple):
-    """A committed offset of a group; `group` and `store` are None if the file doesn't say."""
+    """A committed offset of a group; `group` and `store` are None if the file lacks them."""
 
     group: str | None
     store: Literal["kafka", "zookeeper"] | None
@@ -46,13 +46,13 @@ class GroupOffset(NamedTuple):
 
 
 class NodeText(NamedTuple):
-    """What a node in ZooKeeper held in place of an offset; a backup keeps it."""
+    """The text of a node in ZooKeeper that held no offset, in a backup."""
 
     group: str
     topic: str
     partition: int
+    # Bytes that aren't UTF-8 are lone surrogates.
     text: str
-    """Bytes that aren't UTF-8 are lone surrogates."""
 
     @property
     def path(self) -> str:
@@ -61,7 +61,7 @@ class NodeText(NamedTuple):
 
 
 def format_backup(saved: Iterable[GroupOffset | NodeText]) -> bytes:
-    """Return the file that a command writes before it changes groups: `json`, with `NodeText`s."""
+    """Return the text of a backup: `json`, with `NodeText`s."""
     items = [
         one._asdict()
         if isinstance(one, GroupOffset)
@@ -139,10 +139,10 @@ def parse_offsets(text: str, origin: str, texts: list[NodeText] | None = None) -
 
 
 def offsets_of(group: str, offsets: Sequence[GroupOffset], origin: str) -> list[GroupOffset]:
-    """Return the offsets of one group; those without a group count as its own.
+    """Return the offsets of one group, including those without a group.
 
     Raises:
-        IllegalArgumentError: there are none; the text names the file, `origin`.
+        IllegalArgumentError: there are none.
     """
     group_offsets = [
         offset._replace(group=group) for offset in offsets if offset.group in (None, group)
@@ -219,7 +219,7 @@ def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
 
 
 def _quoted(group: str) -> str:
-    """Return a group as a field of CSV, of which no file looks like one of another format."""
+    """Return a group as a field of CSV that can't begin like another format."""
     return group if _PLAIN.fullmatch(group) else '"' + group.replace('"', '""') + '"'
 
 
@@ -235,7 +235,7 @@ def _parse_csv(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
 
 
 def _from_fields(where: str, fields: list[str]) -> GroupOffset:
-    """Return the offset in a line of CSV; blanks belong to the group, but not to the others."""
+    """Return the offset in a line of CSV; only the group keeps blanks around it."""
     topic, *numbers = map(str.strip, fields[-3:])
     if len(fields) not in (3, 4) or not all(map(_NUMBER.fullmatch, numbers)):
         raise IllegalArgumentError(
