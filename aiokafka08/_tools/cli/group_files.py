@@ -1,16 +1,8 @@
 """Files of committed offsets, for `group export`, `group import` and `group reset --from-file`.
 
-Pure. The formats; a file is recognised by its first character:
-
-| | a line, or an item |
-|---|---|
-| `json`, `jsonl` | `{"group": "billing", "store": "kafka", "topic": "orders", "partition": 0, "offset": 7, "metadata": ""}`, in an array or one a line |
-| `zookeeper` | `/consumers/billing/offsets/orders/0:7`, as Kafka's ExportZkOffsets writes and ImportZkOffsets reads |
-| `csv` | `orders,0,7`, or with the group `billing,orders,0,7`, as kafka-consumer-groups.sh writes with `--export` and reads with `--from-file` |
-
-Invariant: a file is read as a whole before anything is done with it. An error names the line, or
-the item of the array. Two entries for the same group, store and partition are an error.
-"""  # noqa: E501
+Invariant: pure. A file is read as a whole before any of its offsets is used. An error names the
+line, or the item of the array. Two entries for the same group, store and partition are an error.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +17,13 @@ from aiokafka08._core.zookeeper.session import check_node_name
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import LAST_OFFSET
 
+# The first character of a file shows its format.
+# - `json` is an array, and `jsonl` a line for each item, of objects such as {"group": "billing",
+#   "store": "kafka", "topic": "orders", "partition": 0, "offset": 7, "metadata": ""}.
+# - `zookeeper` has lines such as /consumers/billing/offsets/orders/0:7, which Kafka's
+#   ExportZkOffsets writes and ImportZkOffsets reads.
+# - `csv` has lines such as orders,0,7, or billing,orders,0,7 with the group, which
+#   kafka-consumer-groups.sh writes with --export and reads with --from-file.
 OffsetFileFormat = Literal["json", "jsonl", "zookeeper", "csv"]
 
 _NODE: Final = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}):([0-9]{1,19})")
