@@ -1,11 +1,5 @@
 """Open clients from `Settings`, and run a command's coroutine; the only module of `cli` that does.
 
-    async def print_topics(settings: Settings) -> None:
-        async with admin_client(settings) as admin:
-            print(await admin.list_topics())
-
-    run(print_topics(settings))
-
 The clients aren't started: `async with` starts and stops them. Keyword arguments override the
 settings. `run()` uses uvloop if it is installed.
 

@@ -1,16 +1,8 @@
 """Files of committed offsets, for `group export`, `group import` and `group reset --from-file`.
 
-Pure. The formats; a file is recognised by its first character:
-
-| | a line, or an item |
-|---|---|
-| `json`, `jsonl` | `{"group": "billing", "store": "kafka", "topic": "orders", "partition": 0, "offset": 7, "metadata": ""}`, in an array or one a line |
-| `zookeeper` | `/consumers/billing/offsets/orders/0:7`, as Kafka's ExportZkOffsets writes and ImportZkOffsets reads |
-| `csv` | `orders,0,7`, or with the group `billing,orders,0,7`, as kafka-consumer-groups.sh writes with `--export` and reads with `--from-file` |
-
-Invariant: a file is read as a whole before anything is done with it. An error names the line, or
-the item of the array. Two entries for the same group, store and partition are an error.
-"""  # noqa: E501
+Invariant: pure. A file is read as a whole before any of its offsets is used. An error names the
+line, or the item of the array. Two entries for the same group, store and partition are an error.
+"""
 
 from __future__ import annotations
 
@@ -25,6 +17,13 @@ from aiokafka08._core.zookeeper.session import check_node_name
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import LAST_OFFSET
 
+# The first character of a file shows its format.
+# - `json` is an array, and `jsonl` a line for each item, of objects such as {"group": "billing",
+#   "store": "kafka", "topic": "orders", "partition": 0, "offset": 7, "metadata": ""}.
+# - `zookeeper` has lines such as /consumers/billing/offsets/orders/0:7, which Kafka's
+#   ExportZkOffsets writes and ImportZkOffsets reads.
+# - `csv` has lines such as orders,0,7, or billing,orders,0,7 with the group, which
+#   kafka-consumer-groups.sh writes with --export and reads with --from-file.
 OffsetFileFormat = Literal["json", "jsonl", "zookeeper", "csv"]
 
 _NODE: Final = re.compile(r"/consumers/([^/]+)/offsets/([^/]+)/([0-9]{1,10}):([0-9]{1,19})")
@@ -35,7 +34,7 @@ _LARGEST_PARTITION: Final = 2**31 - 1
 
 
 class GroupOffset(NamedTuple):
-    """A committed offset of a group; `group` and `store` are None if the file doesn't say."""
+    """A committed offset of a group; `group` and `store` are None if the file lacks them."""
 
     group: str | None
     store: Literal["kafka", "zookeeper"] | None
@@ -46,13 +45,13 @@ class GroupOffset(NamedTuple):
 
 
 class NodeText(NamedTuple):
-    """What a node in ZooKeeper held in place of an offset; a backup keeps it."""
+    """The text of a node in ZooKeeper that held no offset, in a backup."""
 
     group: str
     topic: str
     partition: int
+    # Bytes that aren't UTF-8 are lone surrogates.
     text: str
-    """Bytes that aren't UTF-8 are lone surrogates."""
 
     @property
     def path(self) -> str:
@@ -61,7 +60,7 @@ class NodeText(NamedTuple):
 
 
 def format_backup(saved: Iterable[GroupOffset | NodeText]) -> bytes:
-    """Return the file that a command writes before it changes groups: `json`, with `NodeText`s."""
+    """Return the text of a backup: `json`, with `NodeText`s."""
     items = [
         one._asdict()
         if isinstance(one, GroupOffset)
@@ -139,10 +138,10 @@ def parse_offsets(text: str, origin: str, texts: list[NodeText] | None = None) -
 
 
 def offsets_of(group: str, offsets: Sequence[GroupOffset], origin: str) -> list[GroupOffset]:
-    """Return the offsets of one group; those without a group count as its own.
+    """Return the offsets of one group, including those without a group.
 
     Raises:
-        IllegalArgumentError: there are none; the text names the file, `origin`.
+        IllegalArgumentError: there are none.
     """
     group_offsets = [
         offset._replace(group=group) for offset in offsets if offset.group in (None, group)
@@ -219,7 +218,7 @@ def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
 
 
 def _quoted(group: str) -> str:
-    """Return a group as a field of CSV, of which no file looks like one of another format."""
+    """Return a group as a field of CSV that can't begin like another format."""
     return group if _PLAIN.fullmatch(group) else '"' + group.replace('"', '""') + '"'
 
 
@@ -235,7 +234,7 @@ def _parse_csv(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
 
 
 def _from_fields(where: str, fields: list[str]) -> GroupOffset:
-    """Return the offset in a line of CSV; blanks belong to the group, but not to the others."""
+    """Return the offset in a line of CSV; only the group keeps blanks around it."""
     topic, *numbers = map(str.strip, fields[-3:])
     if len(fields) not in (3, 4) or not all(map(_NUMBER.fullmatch, numbers)):
         raise IllegalArgumentError(

@@ -2,7 +2,7 @@
 
 Invariant: nothing is changed without `execute`, and nothing if a group of the moves has live
 members, or a part of the plan isn't possible. A plan that would be refused is refused without
-`execute` too. If a commit fails all the same, the rows show what was committed before it.
+`execute` too. If a commit fails all the same, the rows show the commits before it.
 """
 
 from __future__ import annotations

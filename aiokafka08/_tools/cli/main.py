@@ -1,17 +1,7 @@
 """The entry point: run a command; turn its exception into an exit code and a line on stderr.
 
-| exit code | |
-|---|---|
-| 0 | done; also `cluster`, a server, that Ctrl-C or SIGTERM ends |
-| 1 | Kafka or the system refused, or a thing that was named doesn't exist |
-| 2 | the call was wrong: an option, an argument, a configuration file |
-| 3 | a newer start of the same bridge has taken over (`bridge run`) |
-| 130 | Ctrl-C |
-| 141 | the reader of stdout has closed it (silent, as after SIGPIPE, but for a group) |
-| 143 | SIGTERM |
-
-A command returns None for 0, or its exit code. It raises `KafkaError`, `OSError` or a click
-exception; `IllegalArgumentError` and `KafkaConfigurationError` mean that the call was wrong.
+Invariant: a command returns None for 0, or its exit code. It raises `KafkaError`, `OSError` or a
+click exception; `IllegalArgumentError` and `KafkaConfigurationError` mean that the call was wrong.
 """
 
 from __future__ import annotations
@@ -26,11 +16,16 @@ from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08._tools.cli.terminal import prepare_streams, printable
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
+# Also of a server, such as `cluster`, that Ctrl-C or SIGTERM ends.
 DONE: Final = 0
+# Kafka or the system refused, or a thing that was named doesn't exist.
 FAILED: Final = 1
+# An option, an argument or a configuration file is wrong.
 WRONG_USAGE: Final = 2
+# A newer start of the same bridge has taken over (`bridge run`).
 FENCED: Final = 3
 INTERRUPTED: Final = 130
+# The reader of stdout has closed it: silent, as after SIGPIPE, except with a group (`noted_end`).
 STDOUT_CLOSED: Final = 141
 TERMINATED: Final = 143
 

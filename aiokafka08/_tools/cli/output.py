@@ -1,21 +1,9 @@
 """Print rows and bytes to stdout.
 
-A command that prints rows passes them to `write_rows()` as dicts, with the names of its fields.
-The formats:
-
-| `--format` | |
-|---|---|
-| `table` | columns for people, the default on a terminal |
-| `tsv` | a header and one line per row, the default elsewhere |
-| `json` | one JSON array |
-| `jsonl` | one JSON object per line |
-
-In TSV null is nothing, a list has commas, and a tab, newline or backslash in a value is written as
-`\\t`, `\\n` or `\\\\`. TSV and JSON are UTF-8 in a pipe or a file, whatever the locale is. On a
-terminal they have escapes for control characters, and for what its encoding lacks.
-
-Invariant: a failed write raises an `OSError` whose `filename` is "stdout"; if the reader has closed
-its end, that is a `BrokenPipeError`, which ends the command silently.
+Invariants: TSV and JSON are UTF-8 in a pipe or a file, whatever the locale is. On a terminal they
+have escapes for control characters, and for characters that its encoding lacks. A failed write
+raises an `OSError` whose `filename` is "stdout"; if the reader has closed its end, that is a
+`BrokenPipeError`, which ends the command silently.
 """
 
 from __future__ import annotations
@@ -32,6 +20,8 @@ from aiokafka08._tools.text_columns import cut
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.table import Grouping
 
+# Columns for people, by default on a terminal; a header and a line per row, by default elsewhere;
+# one JSON array; a JSON object per line.
 FORMATS: Final = ("table", "tsv", "json", "jsonl")
 
 # Field → a value that JSON can express.
@@ -227,6 +217,7 @@ def default_format() -> str:
 
 def tsv_value(value: object) -> str:
     """Return a value as a field of TSV."""
+    # Null is nothing, and a list has commas.
     text = "" if value is None else _plain(value)
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 

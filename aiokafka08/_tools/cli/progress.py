@@ -24,7 +24,7 @@ class Progress:
     Args:
         label: shown before the bar.
         total: the size of the work; None: not known, so there is no bar.
-        unit: what is counted: "messages" or "bytes".
+        unit: the unit of the work, such as "messages"; "bytes" also shows the speed.
         is_shown: False if the bar would disturb the output (default True).
     """
 

@@ -1,13 +1,11 @@
 """The property names that configuration files of other clients may have.
 
-`ALIASES` are other names of the properties that `aiokafka08._core.properties` maps: those of
-librdkafka and of Scala's clients. `WITHOUT_EFFECT` are names that are accepted and do nothing here,
-each with the reason. They are the names of librdkafka's CONFIGURATION.md, of Java's ConsumerConfig,
-ProducerConfig and AdminClientConfig, and of the configuration files in Kafka 0.8 to 0.10. Pure;
-`settings` uses it.
+`ALIASES` are names of librdkafka and of Scala's clients for properties that
+`aiokafka08._core.properties` maps. `WITHOUT_EFFECT` are accepted names that do nothing here, each
+with the reason.
 
-Invariant: a name is in one table only. What would change the meaning of data, such as an
-interceptor, is in `REFUSED`.
+Invariant: a name is in one table only. A property that would change the meaning of data, such as an
+interceptor, is in `REFUSED`. Pure.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+# The names by which librdkafka prints properties, where they aren't Java's.
 OF_LIBRDKAFKA: Final[Mapping[str, str]] = {
     "metadata.broker.list": "bootstrap.servers",
     "socket.timeout.ms": "request.timeout.ms",
@@ -27,7 +26,6 @@ OF_LIBRDKAFKA: Final[Mapping[str, str]] = {
     "fetch.wait.max.ms": "fetch.max.wait.ms",
     "sasl.mechanisms": "sasl.mechanism",
 }
-"""The names by which librdkafka prints properties, where they aren't Java's."""
 ALIASES: Final[Mapping[str, str]] = {
     **OF_LIBRDKAFKA,
     "broker.list": "bootstrap.servers",
@@ -41,6 +39,7 @@ _TRANSACTIONS: Final = "transactions need brokers from 0.11 on and message forma
 _INTERCEPTORS: Final = (
     "interceptors may change messages, and plug-ins of other clients can't run here"
 )
+# Properties that can't be honoured although the result depends on them, each with the reason.
 REFUSED: Final[Mapping[str, str]] = {
     "transactional.id": _TRANSACTIONS,
     "interceptor.classes": _INTERCEPTORS,
@@ -48,7 +47,6 @@ REFUSED: Final[Mapping[str, str]] = {
     "plugin.library.paths": _INTERCEPTORS,
     "topic.blacklist": "it would hide topics. Name the topics in the command",
 }
-"""A property that can't be honoured, and without which the result would be another one."""
 
 
 def _names(reasons: Mapping[str, str]) -> Iterator[tuple[str, str]]:
@@ -57,6 +55,8 @@ def _names(reasons: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield name, reason
 
 
+# From librdkafka's CONFIGURATION.md, Java's ConsumerConfig, ProducerConfig and AdminClientConfig,
+# and the configuration files in Kafka 0.8 to 0.10.
 WITHOUT_EFFECT: Final[Mapping[str, str]] = dict(
     _names(
         {
@@ -139,14 +139,14 @@ WITHOUT_EFFECT: Final[Mapping[str, str]] = dict(
     )
 )
 
+# TLS properties of librdkafka that this client doesn't have: accepted without TLS only.
 TLS_UNSUPPORTED: Final = (
     *("ssl.curves.list", "ssl.sigalgs.list", "ssl.key.pem", "ssl_key", "ssl.certificate.pem"),
     *("ssl_certificate", "ssl.ca.pem", "ssl_ca", "ssl.ca.certificate.stores", "ssl.crl.location"),
     *("ssl.providers", "ssl.engine.location", "ssl.engine.id"),
 )
-"""TLS properties of librdkafka that this client doesn't have: accepted without TLS only."""
+# TLS properties of librdkafka that this client has.
 TLS: Final = (
     *("ssl.ca.location", "ssl.certificate.location", "ssl.key.location"),
     "enable.ssl.certificate.verification",
 )
-"""TLS properties of librdkafka that this client has."""

@@ -1,17 +1,7 @@
 """Lay rows out for people, in the width of a terminal. Pure.
 
-`output.write_rows()` calls `table_text()`. In order, as far as the width needs it:
-
-1. A column that is empty goes, and one whose text is the same in all rows becomes a caption.
-2. Rows of one thing, such as a group, become a section with a heading and totals. If most would
-   have one row, all stay together, and the others' totals follow.
-3. Ids are shortened in the middle. Texts are wrapped at spaces, lists after commas.
-4. The first column becomes the heading of a section, if it repeats.
-5. The first column gets a line of its own, above the others of its row.
-6. Each row becomes a block, with a line for each field.
-
-Invariant: a name is never broken: it is in one piece, or, if it is an id, shortened in the middle.
-Of two ids, the shortened forms differ too.
+Invariant: a name is never broken. It is in one piece, or, if it is an id, shortened in the middle,
+such that different ids stay different.
 """
 
 from __future__ import annotations
@@ -28,23 +18,23 @@ from aiokafka08._tools.text_columns import text_width
 Row = Mapping[str, Any]
 
 GAP: Final = "  "
+# The fields that are shortened in the middle.
 _IDS: Final = frozenset({"member", "client_id"})
-"""The fields that are shortened in the middle."""
 _ID_WIDTHS: Final = (13, 17, 21, 25, 33, 41)
+# The least width of a column of texts, if there is room.
 _PROSE_WIDTH: Final = 24
-"""The least width of a column of texts, if there is room."""
 _PARTITION: Final = re.compile(r"(.+)/(\d+)")
 
 
 class Grouping(NamedTuple):
-    """How rows belong together.
+    """The sections and sums of a table.
 
     Args:
-        sections: the fields of a section's heading; rows of a section follow one another.
+        sections: the fields of a section's heading; the rows of a section are next to each other.
         totals: fields that are summed up for each section, and for all.
-        once: fields that name what a row measures. Rows that agree in them, such as those of a
-            partition of a group in two stores, count once in a sum, by the smallest known value;
-            () if each row counts.
+        once: fields whose values rows share if they measure the same thing, such as a partition of
+            a group in two stores. Such rows count once in a sum, by the smallest known value; ()
+            if each row counts.
         counts: returns whether a row counts in the sums (default: each does).
     """
 
@@ -55,13 +45,13 @@ class Grouping(NamedTuple):
 
 
 class Style(NamedTuple):
-    """What the reader can show.
+    """The abilities of the reader.
 
     Args:
         width: the number of columns; None: any, and all fields stay.
         paint: gives texts a style.
         rule: the character of the line below the names of the fields.
-        encodable: replaces the characters that can't be shown.
+        encodable: replaces characters that the reader can't show.
     """
 
     width: int | None = None
@@ -93,9 +83,9 @@ def table_text(
     Args:
         rows: the rows; a missing field counts as None.
         fields: the names of the fields, in order.
-        style: what the reader can show.
+        style: the abilities of the reader.
         title: the first line (default "").
-        grouping: how the rows belong together (default: they don't).
+        grouping: the sections and sums (default: none).
     """
     lines = [
         {field: _cell(field, row.get(field), row, style.encodable) for field in fields}
@@ -128,12 +118,12 @@ class _Table:
         self._style = style
         self._dots = style.encodable("…")
         self._rule = style.encodable(style.rule)[0]
+        # The fields that have only numbers.
         self._numbers = {
             field
             for field in (lines[0] if lines else ())
             if all(_is_number(line[field].value) or line[field].value is None for line in lines)
         }
-        """The fields that have only numbers."""
 
     def layout(self, fields: list[str], grouping: Grouping) -> str:
         width = self._style.width
@@ -142,6 +132,8 @@ class _Table:
         sections = [field for field in grouping.sections if field in fields]
         count = sum(1 for _ in self._runs(self._lines, sections))
         subtotals: list[str] = []
+        # If most sections would have one row, all rows stay together, and the sums of the larger
+        # ones follow.
         if count > 1 and len(self._lines) < 2 * count:
             subtotals = [
                 _total(lines, grouping, key[0].text)
@@ -153,9 +145,12 @@ class _Table:
         captions, empty = self._set_aside(columns, set(grouping.totals))
         columns = [field for field in columns if field not in captions and field not in empty]
         texts = []
-        empty -= {"error"}  # no error is no news
+        empty -= {"error"}  # its absence needs no caption
         if len(self._lines) > 1 and (captions or empty):
             texts.append(self._caption(captions, empty))
+        # Without room for the columns, the first one becomes the heading of a section if it
+        # repeats, else it gets a line above the others of its row. If they have no room either,
+        # each row becomes a block with a line for each field.
         inner: list[str] = []
         while (widths := self._fit(columns, width)) is None:
             longer = [*inner, columns[0]]
@@ -209,10 +204,8 @@ class _Table:
     def _set_aside(
         self, fields: Sequence[str], totals: set[str]
     ) -> tuple[dict[str, _Cell], set[str]]:
-        """Return the columns that say the same in all rows, and those that say nothing.
-
-        Numbers are measured, so they stay even if they are equal; at least one column is left.
-        """
+        """Return the columns with the same text in all rows, and empty ones; not all columns."""
+        # Numbers are measured, so they stay even if they are equal.
         same: dict[str, _Cell] = {}
         empty: set[str] = set()
         for field in fields:
@@ -430,7 +423,7 @@ def _list_text(values: Sequence[object]) -> str:
 
 
 def _ranges(numbers: Iterable[int]) -> str:
-    """Return numbers as "0-2,5"."""
+    """Return numbers in the form "0-2,5"."""
     texts = []
     for _, run in groupby(enumerate(sorted(numbers)), key=lambda pair: pair[1] - pair[0]):
         found = [number for _, number in run]
@@ -443,7 +436,7 @@ def _is_number(value: object) -> bool:
 
 
 def _style(field: str, value: Any, row: Row) -> str | None:
-    """Return the style of a value that needs a look."""
+    """Return the style of a value that a reader should notice; None for others."""
     if field in ("ready", "equal"):
         return "good" if value else "bad"
     if field == "lag" and value is not None:
@@ -465,12 +458,12 @@ def _pad(text: str, width: int, is_number: bool) -> str:
 
 
 def _atoms(text: str, after: str = ",") -> list[str]:
-    """Return the pieces of a text that are never broken: it may be at spaces, and after commas."""
+    """Return the unbreakable pieces of a text, which may be broken at spaces and after commas."""
     return [atom for atom in re.split(rf"(?<={after})| ", text) if atom]
 
 
 def _wrapped(text: str, width: int, after: str = ",") -> list[str]:
-    """Return the text as lines; one is longer than the width only if a piece of it is."""
+    """Return the text as lines; only an unbreakable piece is longer than the width."""
     if text_width(text) <= width:
         return [text]
     lines: list[str] = [""]

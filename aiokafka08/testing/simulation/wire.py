@@ -2,7 +2,7 @@
 
 Each is delayed by the latency and bandwidth of its direction.
 
-Invariant: the receiver gets what was sent, in its order, or a prefix of it.
+Invariant: the receiver gets the sent bytes, in their order, or a prefix of them.
 """
 
 from __future__ import annotations

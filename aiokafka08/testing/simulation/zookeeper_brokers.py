@@ -74,7 +74,7 @@ class BrokerNodes:
         self.publish()
 
     def publish(self) -> None:
-        """Write what has changed since the last call."""
+        """Write the changes since the last call."""
         if self._publishing:
             return
         wanted = self._wanted()
@@ -138,7 +138,7 @@ class BrokerNodes:
         if self._publishing or self._zookeeper.tree is not self.tree:
             return
         if not path.startswith("/consumers"):
-            self._published = None  # a client may have changed what the brokers write
+            self._published = None  # a client may have changed a node of the brokers
         if kind not in ("CREATED", "CHANGED"):
             return
         if path.startswith("/consumers/"):

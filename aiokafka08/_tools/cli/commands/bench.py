@@ -40,7 +40,7 @@ LATENCY_FIELDS: Final = {
 
 
 def _message_options(messages: int, *, min_size: int) -> Callable[[F], F]:
-    """Return a decorator that adds `--messages`, by default so many, and `--size`."""
+    """Return a decorator that adds `--messages`, with this default, and `--size`."""
     how_many = click.option(
         "-c",
         "--messages",

@@ -32,8 +32,8 @@ FIELDS: Final = {
     "reason": "why it isn't moved",
 }
 
+# A group may have its offsets in two stores.
 GROUPING: Final = (("group",),)
-"""A group may have its offsets in two stores."""
 MOVED: Final = 0
 NOT_MOVED: Final = 1
 
@@ -78,7 +78,7 @@ async def _groups(
     transfer = GroupTransfer(config, offsets)
     may_rewind = True if rewind else None
     try:
-        nothing = await transfer.unmatched()  # first: behind a commit the rows are shown
+        nothing = await transfer.unmatched()  # first: its error after a commit would hide the rows
         if execute:
             moves, cluster = await transfer.carry_over(rewind=may_rewind)
         else:
@@ -95,7 +95,7 @@ async def _groups(
 
 
 def show_moves(moves: Sequence[GroupMove], format: str | None, execute: bool, cluster: str) -> int:
-    """Print the rows and what was done to the cluster, and return the exit code."""
+    """Print the rows and a note on the changes, and return the exit code."""
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
     from aiokafka08._tools.cli.table import Grouping
@@ -133,7 +133,7 @@ def _row(move: GroupMove) -> dict[str, Any]:
 
 
 def file_offsets(config: BridgeConfig) -> FileOffsets:
-    """Return the offsets in the groups' file of a bridge; nothing if it has none.
+    """Return the offsets in the groups' file of a bridge, if it has one.
 
     Raises:
         IllegalArgumentError: the file can't be read, or an entry names no group.

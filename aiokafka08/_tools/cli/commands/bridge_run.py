@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from aiokafka08.bridge.copy.status import CopyStatus
     from aiokafka08.bridge.errors import TargetUnavailableError
 
+# How often the line with the progress is drawn.
 _PROGRESS_S: Final = 0.5
-"""How often the line with the progress is drawn."""
 
+# The most time between the two looks of `bridge status`.
 _LONGEST_LOOK_S: Final = 10.0
-"""The most time between the two looks of `bridge status`."""
 
 FIELDS: Final = {
     "topic": "the topic at the source",
@@ -118,16 +118,16 @@ def run_(
 
 
 def _log(level: str) -> None:
-    """Log what the bridge does; of its clients' connections only what isn't as usual."""
+    """Log from this level on; at `info`, of the bridge's clients only warnings."""
     usual = {"aiokafka08": "warning", "aiokafka08.bridge": "info"} if level == "info" else {}
-    # An error of the command has what kazoo warns of, once for each attempt.
+    # Kazoo warns at each attempt; the command's own error has the reason once.
     quiet = {} if level == "debug" else {"aiokafka08.admin.kazoo": "error"}
     log_to_stderr(level, {**usual, **quiet})
 
 
 @contextmanager
 def _noted_end(status: CopyStatus) -> Iterator[None]:
-    """Note what was copied when the block ends, unless it fails."""
+    """Note the copied amount when the block ends, unless it fails."""
     import time
 
     from aiokafka08.bridge.copy.copy_rate import summary_text
@@ -172,7 +172,7 @@ async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) 
     from aiokafka08.bridge.daemon import run_bridge
     from aiokafka08.bridge.target.daemon_threads import DaemonThreads
 
-    # ZooKeeper's client and name resolution use these: a stop doesn't wait for a call that hangs.
+    # For ZooKeeper's client and name resolution: a stop doesn't wait for a call that hangs.
     asyncio.get_running_loop().set_default_executor(DaemonThreads("aiokafka08-bridge"))
     with serve_pages(config, status):
         copy = run_bridge(config, status, until_caught_up=until_caught_up)
@@ -210,7 +210,7 @@ async def _with_groups(
 
 @contextmanager
 def serve_pages(config: BridgeConfig, status: CopyStatus) -> Iterator[None]:
-    """Serve /metrics and /healthz while the block runs, if the file or the option says where."""
+    """Serve /metrics and /healthz while the block runs, if the file or option has an address."""
     if config.listen is None:
         yield
         return
@@ -282,7 +282,7 @@ def status_(file: Path, format: str | None) -> int:
 async def _status(
     config: BridgeConfig, problems: list[TargetUnavailableError]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the rows, and what is to be said about them."""
+    """Return the rows, and notes on them."""
     import asyncio
 
     from aiokafka08.bridge.copy.read_progress import (

@@ -1,7 +1,4 @@
-"""`console`: a web page about the cluster.
-
-The package `console` has the pages; this module reads the options and waits for the end.
-"""
+"""`console`: serve the web pages of the package `console`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""`doctor`: is the cluster healthy?
-
-The rules are in `aiokafka08._tools.doctor`.
-"""
+"""`doctor`: is the cluster healthy? The rules are in `aiokafka08._tools.doctor`."""
 
 from __future__ import annotations
 

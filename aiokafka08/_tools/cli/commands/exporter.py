@@ -1,7 +1,4 @@
-"""`exporter`: serve a cluster's metrics to Prometheus.
-
-`monitoring` takes the samples and serves the pages; this module connects its parts.
-"""
+"""`exporter`: serve a cluster's metrics to Prometheus, with the samples of `monitoring`."""
 
 from __future__ import annotations
 
@@ -24,14 +21,14 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# That of kafka_exporter.
 DEFAULT_PORT: Final = 9308
-"""That of kafka_exporter."""
 
+# The most time for a response, so that a broker that hangs is soon seen in the metrics.
 REQUEST_TIMEOUT_S: Final = 10.0
-"""How long to wait for a response at most: a broker that hangs shows in the metrics soon."""
 
+# How long a thread may run on while another one waits; ten times less than Python's default.
 SWITCH_S: Final = 0.0005
-"""How long a thread may run on while another one waits; ten times less than Python's default."""
 
 
 def _filters(name: str, noun: str) -> Callable[[F], F]:
@@ -144,7 +141,7 @@ def parse_listen(text: str, option: str = "--listen") -> tuple[str, int]:
     """Return host and port of an option; the host is "" for all addresses of IPv4.
 
     Raises:
-        IllegalArgumentError: it isn't [HOST]:PORT.
+        IllegalArgumentError: the text isn't [HOST]:PORT.
     """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -219,7 +216,7 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
         ) from None
     try:
         note(f"metrics at {endpoint.url}")
-        # A scrape is served by a thread, beside those that decode and write: it gets its turn soon.
+        # The thread of a scrape competes with others that decode and write. It gets its turn soon.
         sys.setswitchinterval(SWITCH_S)
         with rare_full_collections(time.monotonic):
             await refresher.run()
@@ -228,7 +225,7 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
 
 
 def metrics_page(refresher: Refresher) -> Page:
-    """Return the page `/metrics`: what the last refresh has brought, and how old it is."""
+    """Return the page `/metrics`: the result of the last refresh, and its age."""
     import gzip
 
     import aiokafka08
@@ -241,12 +238,12 @@ def metrics_page(refresher: Refresher) -> Page:
     own = write_text(status.families(now, aiokafka08.__version__)) + process_text()
     if ready is None:
         return Page(CONTENT_TYPE, own)
-    # The members of a gzip file may stand one after the other: nothing is compressed again.
+    # A gzip file may be several ones in a row, so the refresh's part isn't compressed again.
     return Page(CONTENT_TYPE, ready.text + own, ready.compressed + gzip.compress(own, 1))
 
 
 def health_page(refresher: Refresher) -> Page:
-    """Return the page `/healthz`: whether refreshes end, whatever they bring."""
+    """Return the page `/healthz`: whether refreshes end, even without a result."""
     from http import HTTPStatus
 
     from aiokafka08._core.metrics.endpoint import Page

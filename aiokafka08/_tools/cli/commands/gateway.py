@@ -1,7 +1,6 @@
 """`gateway`: let old clients use a cluster of today.
 
-The package `gateway` does it; this module reads the options, prints what is found, and waits for
-the end.
+The package `gateway` does the work; this module has the command and the pages.
 """
 
 from __future__ import annotations
@@ -291,7 +290,7 @@ def _require_crc32c() -> None:
 
 
 async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedFinding]:
-    """Return what is in the way, in order."""
+    """Return the findings, in order."""
     from dataclasses import replace
 
     from aiokafka08._tools.cli.notes import in_options
@@ -344,7 +343,7 @@ def _port_table(settings: GatewaySettings) -> PortTable:
 
 
 async def _serve(settings: GatewaySettings) -> int:
-    """Listen until the task is cancelled; return an exit code if something is in the way."""
+    """Listen until the task is cancelled; return an exit code if a finding is critical."""
     import asyncio
     import logging
 

@@ -75,7 +75,7 @@ LAG_FIELDS: Final = {
 
 
 def _has_lag(row: Mapping[str, Any]) -> bool:
-    """Return whether the lag of a row is known, or unknown of messages that are there."""
+    """Return whether the lag of a row is known, or unknown although the log has messages."""
     return row["lag"] is not None or row["end"] != 0
 
 
@@ -90,8 +90,8 @@ DELETION_FIELDS: Final = {
     "error": "why it isn't deleted, or not all of it; null if it is",
 }
 
+# How many groups are deleted by one call.
 _AT_ONCE: Final = 200
-"""How many groups are deleted by one call."""
 
 
 @click.group("group", cls=CommandGroup)
@@ -138,7 +138,7 @@ def list_(settings: Settings, format: str | None) -> int:
 async def _list(
     settings: Settings,
 ) -> tuple[list[StoredGroup], list[KafkaError], str | None]:
-    """Return the groups that can be read, why others can't, and a hint about a store left out.
+    """Return the readable groups, the errors of others, and a hint about an omitted store.
 
     Raises:
         KafkaError: no group can be read.
@@ -191,18 +191,18 @@ async def _describe(
     """Add the rows of all groups that can be described.
 
     Returns:
-        What can't be read, the groups that have no row because of that, and where nothing is
-        committed of a partition, though of others of the topic.
+        The errors, the groups that have no row because of one, and the partitions without a
+        committed offset in topics where the group has others.
 
     Raises:
-        KafkaError: none can be described, and one can't be read.
+        KafkaError: no group can be described, and one can't be read.
     """
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.notes import raise_all
 
     async with admin_client(settings) as admin:
         possible = await admin.possible_groups(list(dict.fromkeys(names)))
-        # What can't be read of a group for its lag is among what can't be described.
+        # Errors of reading the lags come again below, from reading the groups.
         lags = [
             row
             for row in (await admin.read_group_lags(list(dict.fromkeys(names)))).rows
@@ -258,7 +258,7 @@ async def _describe(
 
 
 def _note_uncommitted(rows: Iterable[Row]) -> None:
-    """Print, of rows of lag, the partitions of which nothing is committed, but the empty ones."""
+    """Note the partitions without a committed offset in rows of lag, except empty ones."""
     from aiokafka08._tools.cli.notes import note
     from aiokafka08.telemetry import join_names
 
@@ -378,7 +378,7 @@ def _watch_lag(
     """Draw the table on the terminal again and again, until Ctrl-C.
 
     Raises:
-        IllegalArgumentError: the duration isn't one.
+        IllegalArgumentError: `watch` isn't a duration.
         UsageError: stdout can't be redrawn.
     """
     import sys
@@ -462,7 +462,7 @@ async def _lag(
 async def _read_lags(
     admin: AIOKafkaAdminClient, groups: Sequence[str]
 ) -> tuple[list[Row], list[str], str | None]:
-    """Return the rows, what else can't be read, and with all groups a hint about another store.
+    """Return the rows, other errors, and with all groups a hint about another store.
 
     Raises:
         KafkaError: nothing can be read.
@@ -477,10 +477,10 @@ async def _read_lags(
 
 
 def _rows_of_topics(rows: list[Row], topics: Collection[str]) -> tuple[list[Row], str]:
-    """Return the rows of the named topics, of all without a name; and which topics have none.
+    """Return the rows of the named topics, or of all, and a text on topics without rows.
 
     Raises:
-        UnknownTopicOrPartitionError: no topic that is named has a row.
+        UnknownTopicOrPartitionError: none of the named topics has a row.
     """
     wanted = [row for row in rows if not topics or row["topic"] in topics]
     missing = sorted(set(topics) - {row["topic"] for row in rows})
@@ -496,7 +496,7 @@ def _rows_of_topics(rows: list[Row], topics: Collection[str]) -> tuple[list[Row]
 
 
 def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection[str]) -> list[str]:
-    """Return the groups that aren't known.
+    """Return the unknown groups.
 
     Raises:
         KafkaError: none of the named groups is known.
@@ -510,12 +510,12 @@ def _refuse_unknown(settings: Settings, groups: Sequence[str], known: Collection
 
 
 def _note_missing(settings: Settings, missing: Sequence[str], *, is_partial: bool = False) -> int:
-    """Print a line about groups that aren't known, and return the exit code.
+    """Note unknown groups, and return the exit code.
 
     Args:
         settings: the cluster.
         missing: the groups.
-        is_partial: True if something couldn't be read, where they may be (default False).
+        is_partial: True if a store that couldn't be read may have them (default False).
     """
     if not missing:
         return 0
@@ -539,7 +539,7 @@ def _similar(settings: Settings, missing: Sequence[str]) -> str:
     try:
         return run(work())
     except KafkaError:
-        return ""  # the error without it says enough
+        return ""  # the error is shown without similar names
 
 
 def _missing_text(settings: Settings, missing: Collection[str]) -> str:
@@ -627,7 +627,7 @@ def delete(
 
 
 def _outcomes_text(rows: Iterable[Row]) -> str:
-    """Return how many groups have each outcome; one with several, in its stores, counts once."""
+    """Return the number of groups by outcome; different ones in two stores are an own entry."""
     verbs = {"deleted": "deleted", "expiring": "expiring", "failed": "not deleted"}
     of_group: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -654,7 +654,7 @@ async def _delete(
     """Delete the groups, and add a row for each one as soon as its outcome is known.
 
     Raises:
-        KafkaError: nothing is deleted.
+        KafkaError: no group is deleted.
     """
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.group_backup import offsets_to_save
@@ -687,7 +687,7 @@ async def _delete(
                 chunk = wanted[at : at + _AT_ONCE]
                 try:
                     deletions = await admin.delete_stored_groups(chunk)
-                except KafkaError as error:  # so it would be for the others
+                except KafkaError as error:  # the other calls would fail too
                     rows += [_failed_row(stored_group, error) for stored_group in wanted[at:]]
                     return
                 for stored_group, deletion in zip(chunk, deletions, strict=True):

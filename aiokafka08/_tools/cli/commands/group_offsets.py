@@ -1,11 +1,8 @@
 """`group reset`, `group export`, `group import`: move the committed offsets of groups.
 
-`reset` and `import` first make a plan, all of it, and print it; with `--execute` they then carry it
-out (`_tools.cli.group_moves`). `_tools.cli.group_files` reads and writes the files.
-
-Invariant: nothing is changed without `--execute`, and nothing if a group that the call is about has
-live members, or a part of the plan isn't possible. If a commit fails all the same, the rows show
-what was committed before it.
+Invariant: nothing is changed without `--execute`, and nothing if a group of the call has live
+members, or a part of the plan isn't possible. If a commit fails all the same, the rows show the
+commits before it.
 """
 
 from __future__ import annotations
@@ -228,7 +225,7 @@ def export(
 async def _export(
     settings: Settings, groups: Sequence[str], store: str | None
 ) -> tuple[list[GroupOffset], list[KafkaError], str | None]:
-    """Return the offsets that can be read, why others can't, and a hint about another store.
+    """Return the readable offsets, the errors of others, and a hint about another store.
 
     A named group without offsets is an error too.
     """
@@ -366,7 +363,7 @@ def import_(
 
 
 def _note_texts(settings: Settings, texts: Sequence[NodeText]) -> int:
-    """Say which texts of a backup aren't written, and return the exit code."""
+    """Note the texts of a backup that aren't written, and return the exit code."""
     if not texts:
         return 0
     from aiokafka08._tools.cli.group_backup import how_to_write
@@ -385,7 +382,7 @@ def _move(
     *,
     to_nearest: bool = True,
 ) -> None:
-    """Print the plan, carry it out with `execute`, and say what was done and how to go back."""
+    """Print the plan, carry it out with `execute`, and note the changes and the way back."""
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.group_backup import Backup, counted
     from aiokafka08._tools.cli.group_moves import plan_and_move

@@ -35,7 +35,7 @@ class KcatCommand(DeclaredCommand):
     """A command that gets its arguments as they are, since kcat's flags aren't click's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take all arguments, but for a leading `--help`."""
+        """Take all arguments, except a leading `--help`."""
         if args[:1] == ["--help"]:
             return super().parse_args(ctx, args)
         ctx.params["arguments"] = tuple(args)
@@ -238,7 +238,7 @@ async def _list(settings: Settings, options: KcatOptions) -> None:
 
 
 async def _query(settings: Settings, options: KcatOptions) -> None:
-    """Print the offset of each time; -1 where no message is as late, as kcat does."""
+    """Print the offset of each time, or -1, as kcat does, if all messages are older."""
     from aiokafka08._tools.cli.connection import range_router
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_text

@@ -1,7 +1,7 @@
-"""`metadata` and `topics`: what is in a cluster.
+"""`metadata` and `topics`: the brokers, topics and partitions of a cluster.
 
-Invariant: no command creates a topic, since none requests the metadata of a topic by name: on 0.8
-that would create it. They request the metadata of all topics and filter it.
+Invariant: no command requests the metadata of a topic by name, which would create it on 0.8. They
+request the metadata of all topics and filter it.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def broker_rows(admin: AIOKafkaAdminClient) -> list[dict[str, Any]]:
 async def describe_topics(
     admin: AIOKafkaAdminClient, topics: Sequence[str]
 ) -> list[TopicDescription]:
-    """Return these topics, or all, in order of their names; creates none.
+    """Return these topics, or all, in order of their names.
 
     Raises:
         UnknownTopicOrPartitionError: a named topic doesn't exist.

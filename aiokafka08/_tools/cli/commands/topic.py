@@ -1,7 +1,4 @@
-"""`topic`: create, delete, grow and configure topics, through ZooKeeper.
-
-The requests with which newer brokers do the same aren't in the protocol of 0.8.
-"""
+"""`topic`: create, delete, grow and configure topics, through ZooKeeper."""
 
 from __future__ import annotations
 
@@ -251,13 +248,13 @@ def _change(
     *,
     dry_run: bool = False,
 ) -> None:
-    """Call the admin client, and say on stderr what was done; raise the first error of a topic.
+    """Call the admin client and note the result of each topic; raise the first error.
 
     Args:
         settings: the cluster.
         call: returns the error of each topic.
-        done: says what became of a topic, such as "was deleted".
-        result: what is known of the topic then (default "").
+        done: the result in words, such as "was deleted".
+        result: more words on the topic's new state (default "").
         dry_run: True if nothing was changed (default False).
     """
     from aiokafka08._tools.cli.connection import admin_client, run
