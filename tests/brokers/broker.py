@@ -35,6 +35,7 @@ class Broker:
         port: int | None,
         advertised_port: int | None,
         java_options: Sequence[str],
+        voters: dict[int, int],
         advertised_host: str = HOST,
         security: Mapping[str, object] = {},
         ssl: bool = False,
@@ -52,6 +53,7 @@ class Broker:
         self._advertised_port = advertised_port
         self._advertised_host = advertised_host
         self._java_options = java_options
+        self._voters = voters  # the controllers' ports, which all brokers share
         self._process: JavaProcess | None = None
         self._log_length = 0  # at the last start
         self.listeners = self._choose_ports(port)
@@ -101,6 +103,8 @@ class Broker:
 
     def move(self, port: int | None = None) -> None:
         """Choose other ports for the next start; ``port`` for the plain listener."""
+        if self._brokers == 1:
+            self._voters.clear()
         self.listeners = self._choose_ports(port)
 
     def use_properties(self, properties: Mapping[str, object]) -> None:
@@ -121,6 +125,7 @@ class Broker:
             self._folder / f"data-{self.node_id}",
             self._zookeeper_connect,
             self._security,
+            self._voters,
         )
         self.settings_file.write_text(render(settings | self._properties))
 
@@ -166,5 +171,7 @@ class Broker:
             # Replication bypasses the proxy. Older brokers have one address for all.
             listeners = replace(listeners, internal_port=free_port())
         if not self._version.needs_zookeeper:
-            listeners = replace(listeners, controller_port=free_port())
+            # The other brokers know it from their start on, so it stays.
+            controller_port = self._voters.setdefault(self.node_id, free_port())
+            listeners = replace(listeners, controller_port=controller_port)
         return listeners

@@ -49,7 +49,7 @@ class RealCluster:
     of the harness. By default brokers run without the optimising compiler; a benchmark turns it on
     with ``["-XX:TieredStopAtLevel=4", "-Xmx2g"]``. ``sasl`` adds SASL listeners, which advertise
     ``localhost``. ``zookeeper_users`` lets ZooKeeper authenticate these users by DIGEST-MD5, and
-    with ``ssl`` gives it a port for TLS.
+    with ``ssl`` gives it a port for TLS. Each broker of 4.x is a controller too.
     """
 
     def __init__(
@@ -82,13 +82,10 @@ class RealCluster:
         self._identity: ServerIdentity | None = None
         self._planned_ports: dict[int, int] = {}
         self._nodes: dict[int, Broker] = {}
+        self._voters: dict[int, int] = {}
         self._tools: JavaTools | None = None
         if brokers < 1:
             raise HarnessError(f"brokers={brokers}: expected at least one broker")
-        if brokers > 1 and not self._version.needs_zookeeper:
-            raise UnsupportedByBrokerError(
-                f"brokers={brokers}: the harness runs only one broker of Kafka {version}"
-            )
         if ssl and self._version.number < (0, 9):
             raise UnsupportedByBrokerError(
                 f"ssl=True: Kafka {version} has no SSL listeners; expected 0.9 or newer"
@@ -145,8 +142,9 @@ class RealCluster:
                 self._java_options += self._sasl.java_options(self._version, self._folder)
             for node_id in range(self._brokers):
                 self._nodes[node_id] = self._make_broker(node_id, self._folder)
+            if not self._version.needs_zookeeper:
+                self._format_storages()
             for broker in self._nodes.values():
-                self._format_storage(broker)
                 broker.launch()
             for broker in self._nodes.values():
                 self._wait_ready(broker, may_move=broker.node_id not in self._planned_ports)
@@ -165,6 +163,7 @@ class RealCluster:
         if self._zookeeper is not None:
             self._zookeeper.kill()
         self._nodes.clear()
+        self._voters.clear()
         self._tools = None
         self._zookeeper = None
         self._registry_or_none = None
@@ -447,24 +446,28 @@ class RealCluster:
             advertised_port=self._advertised.get(node_id),
             advertised_host=self._advertised_host,
             java_options=self._java_options,
+            voters=self._voters,
         )
 
-    def _format_storage(self, broker: Broker) -> None:
-        """Format the storage, without which 4.x doesn't start."""
-        if self._version.needs_zookeeper:
-            return
-        broker.write_settings()
+    def _format_storages(self) -> None:
+        """Format the storages, without which 4.x doesn't start, all for one cluster."""
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        result = self.run_java(
-            "kafka.tools.StorageTool",
-            "format",
-            f"--cluster-id={cluster_id}",
-            "-c",
-            str(broker.settings_file),
-            *(self._sasl.scram_arguments(self._version) if self._sasl else ()),
-        )
-        if result.returncode:
-            raise HarnessError(f"storage: format failed: {result.stdout}{result.stderr}")
+        formats = []
+        for broker in self._nodes.values():
+            broker.write_settings()
+            formats.append(
+                self.popen_java(
+                    "kafka.tools.StorageTool",
+                    "format",
+                    f"--cluster-id={cluster_id}",
+                    "-c",
+                    str(broker.settings_file),
+                    *(self._sasl.scram_arguments(self._version) if self._sasl else ()),
+                )
+            )
+        for process in formats:
+            if process.wait(self._start_timeout):
+                raise HarnessError(f"storage: format failed: {process.stdout()}{process.stderr()}")
 
     def _wait_ready(self, broker: Broker, *, may_move: bool) -> None:
         """Wait until a broker responds and is registered; after a port clash try other ports."""

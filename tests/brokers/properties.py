@@ -67,8 +67,12 @@ def server_properties(
     data_dir: Path,
     zookeeper_connect: str | None,
     security: Mapping[str, object],
+    voters: Mapping[int, int],
 ) -> dict[str, object]:
-    """Return the settings of one broker, without those of the caller."""
+    """Return the settings of one broker, without those of the caller.
+
+    ``voters`` maps the nodes of 4.x to the ports of their controllers.
+    """
     number = version.number
     properties: dict[str, object] = {
         "log.dirs": data_dir,
@@ -99,7 +103,9 @@ def server_properties(
         properties |= {
             "process.roles": "broker,controller",
             "node.id": node_id,
-            "controller.quorum.voters": f"{node_id}@{HOST}:{listeners.controller_port}",
+            "controller.quorum.voters": ",".join(
+                f"{voter}@{HOST}:{port}" for voter, port in voters.items()
+            ),
             "controller.listener.names": "CONTROLLER",
             # 9 s by default: a killed broker would be refused as long when it is started again.
             "broker.session.timeout.ms": 3000,

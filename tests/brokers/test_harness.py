@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from tests.brokers import VERSIONS, HarnessError, RealCluster, UnsupportedByBrokerError
 from tests.brokers.errors import HarnessTimeoutError
@@ -116,8 +118,27 @@ def test_kraft_cluster_has_no_zookeeper(modern_cluster: RealCluster) -> None:
         modern_cluster.create_topic("t")
     with pytest.raises(UnsupportedByBrokerError, match="has no ZooKeeper"):
         _ = modern_cluster.zookeeper_connect
-    with pytest.raises(UnsupportedByBrokerError, match="one broker"):
-        RealCluster("4.1.0", brokers=2)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_killed_leader_is_replaced_in_kraft(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str]
+) -> None:
+    """Each broker is a controller too: the other two elect one, and leaders."""
+    cluster = broker_clusters.get("4.1.0", brokers=3)
+    topic = unique_topic()
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 2})
+    admin.create_topics([NewTopic(topic, 3, 3)])[topic].result(60)
+
+    def is_led_by(nodes: set[int]) -> bool:
+        views = [metadata(cluster.port(node), [topic]) for node in nodes]
+        return all({*view.leaders[topic].values()} <= nodes for view in views)
+
+    wait_for(lambda: is_led_by({0, 1, 2}), 60, "leaders")
+    cluster.kill(1)
+    wait_for(lambda: is_led_by({0, 2}), 120, "other leaders")
+    cluster.restart(1)
 
 
 def test_killed_leader_is_replaced(

@@ -66,7 +66,6 @@ def test_unknown_version_error_names_known_ones(
     [
         (["0.8.2.2", "--ssl"], "Kafka 0.8.2.2 has no SSL listeners"),
         (["0.8.2.2", "--brokers", "0"], "at least one broker"),
-        (["4.1.0", "--brokers", "3"], "one broker of Kafka 4.1.0"),
     ],
 )
 def test_unsupported_option_raises_before_start(
@@ -120,7 +119,10 @@ def test_concurrent_callers_download_jars_once(
 def test_server_properties_follow_the_version(tmp_path: Path) -> None:
     def settings(version: str, listeners: Listeners) -> dict[str, object]:
         return server_properties(
-            VERSIONS[version], 1, 3, listeners, tmp_path, "127.0.0.1:2181", security={}
+            *(VERSIONS[version], 1, 3, listeners, tmp_path),
+            None if version.startswith("4.") else "127.0.0.1:2181",
+            security={},
+            voters={0: 9095, 1: 9096},
         )
 
     plain = Listeners(9092, 9999)
@@ -139,6 +141,8 @@ def test_server_properties_follow_the_version(tmp_path: Path) -> None:
     assert internal["inter.broker.listener.name"] == "INTERNAL"
     assert internal["listener.security.protocol.map"] == "PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT"
     assert internal["log.retention.ms"] == -1
+    controller = settings("4.1.0", Listeners(9092, 9999, controller_port=9096))
+    assert controller["controller.quorum.voters"] == "0@127.0.0.1:9095,1@127.0.0.1:9096"
 
 
 def test_versions_compare_as_numbers() -> None:

@@ -47,6 +47,7 @@ class DeliveryCheck:
         producer, consumer: further options of the clients.
         members: the number of consumers. Several ones are a group, with the option `group_id`.
         foreign: a further member of that group, of another client.
+        outstanding: how many sends of a partition may wait for their outcome.
 
     Attributes:
         recorder: has the history.
@@ -62,10 +63,12 @@ class DeliveryCheck:
         consumer: dict[str, Any] | None = None,
         members: int = 1,
         foreign: ForeignMember | None = None,
+        outstanding: int = OUTSTANDING,
     ) -> None:
         self.recorder = Recorder()
         self._members = members
         self._foreign = foreign
+        self._outstanding = outstanding
         self._acknowledged = [0] * partitions
         self._unseen: set[bytes] = set()  # values that were acknowledged
         self._seen: set[bytes] = set()
@@ -208,7 +211,7 @@ class DeliveryCheck:
             task = asyncio.create_task(self._await_outcome(delivery, partition, value))
             outstanding.add(task)
             task.add_done_callback(outstanding.discard)
-            if len(outstanding) >= OUTSTANDING:
+            if len(outstanding) >= self._outstanding:
                 await asyncio.wait(outstanding, return_when=asyncio.FIRST_COMPLETED)
         await asyncio.gather(*outstanding)
 

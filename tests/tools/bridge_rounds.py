@@ -159,8 +159,10 @@ def read_committed(target: RealCluster, topic: str, folder: Path) -> dict[int, l
     def unhex(text: str) -> bytes | None:
         return None if text == "-" else bytes.fromhex(text[1:])
 
-    for line in done.stdout.splitlines():
-        number, offset, key, value = line.split()
+    *lines, end = done.stdout.splitlines()
+    assert end == f"end {topic}"
+    for line in lines:
+        number, offset, key, value, _ = line.split()
         partition = int(number)
         assert int(offset) > previous.get(partition, -1), line
         previous[partition] = int(offset)

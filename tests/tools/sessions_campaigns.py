@@ -75,6 +75,9 @@ def bench(session: nox.Session) -> None:
     if "--bridge" in session.posargs:
         bench_bridge(session, *(option for option in session.posargs if option != "--bridge"))
         return
+    if "--gateway" in session.posargs:
+        bench_gateway(session, *(option for option in session.posargs if option != "--gateway"))
+        return
     fetch_brokers(session)
     # On Ctrl-C it stops its brokers itself, which takes longer than the 0.3 s that nox waits.
     session.run("python", "-m", "tests.tools.bench", *session.posargs, interrupt_timeout=30.0)
@@ -92,6 +95,12 @@ def bench_bridge(session: nox.Session, *arguments: str) -> None:
     session.install(*nox.project.dependency_groups(PROJECT, "test-client"))
     # On Ctrl-C it stops its brokers itself.
     session.run("python", "-m", "tests.tools.bench.bridge", *arguments, interrupt_timeout=30.0)
+
+
+def bench_gateway(session: nox.Session, *arguments: str) -> None:
+    """Measure the gateway beside a plain relay: `nox -s bench -- --gateway --help`."""
+    session.install(*nox.project.dependency_groups(PROJECT, "test-client"))
+    session.run("python", "-m", "tests.tools.bench.gateway", *arguments, interrupt_timeout=30.0)
 
 
 @nox.session(name="bridge-rounds")

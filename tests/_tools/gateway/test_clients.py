@@ -9,23 +9,18 @@ import asyncio
 import shutil
 import subprocess
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
-from confluent_kafka.cimpl import NewTopic
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08._tools.gateway.gateway import Gateway
-from tests._tools.gateway.gateways import HOST, first_port, running
 from tests.brokers.cluster import RealCluster
-from tests.brokers.java_process import write_logging_files
 from tests.brokers.tools import JavaTools
-from tests.brokers.versions import find_version
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -36,30 +31,6 @@ pytestmark = [pytest.mark.real, pytest.mark.release("4.1.0"), pytest.mark.timeou
 COUNT = 50
 LINES = [f"value {number}" for number in range(COUNT)]
 CODECS = ("none", "gzip", "snappy", "lz4")
-
-
-@pytest.fixture
-async def gateway(modern_cluster: RealCluster) -> AsyncIterator[Gateway]:
-    async with running(modern_cluster.bootstrap_servers) as made:
-        yield made
-
-
-@pytest.fixture
-def servers(gateway: Gateway) -> str:
-    return f"{HOST}:{first_port(gateway)}"
-
-
-@pytest.fixture
-def new_topic(modern_cluster: RealCluster, unique_topic: Callable[..., str]) -> Callable[..., str]:
-    """Return a function that creates a topic of 4.1.0."""
-    admin = AdminClient({"bootstrap.servers": modern_cluster.bootstrap_servers})
-
-    def create(partitions: int = 1) -> str:
-        name = unique_topic("gateway")
-        admin.create_topics([NewTopic(name, partitions)])[name].result(30)
-        return name
-
-    return create
 
 
 def stored(cluster: RealCluster, topic: str, partitions: int = 1) -> list[Any]:
@@ -272,23 +243,6 @@ async def test_librdkafka_of_today_passes(
 
 
 # --- Kafka's own clients --------------------------------------------------------------------------
-
-
-@pytest.fixture
-def java(tmp_path: Path) -> Iterator[Callable[[str], JavaTools]]:
-    """Return a function that returns the programs of a release."""
-    made = []
-
-    def tools(release: str) -> JavaTools:
-        folder = tmp_path / release
-        folder.mkdir()
-        write_logging_files(folder)
-        made.append(JavaTools(find_version(release), folder))
-        return made[-1]
-
-    yield tools
-    for one in made:
-        one.kill_all()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Protocol
 
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers import RealCluster
@@ -14,10 +15,30 @@ from tests.brokers.java_process import JavaProcess
 from tests.support.paths import ROOT
 
 
+class JavaSource(Protocol):
+    """Brokers, or what stands before them, and the Java programs of a release."""
+
+    @property
+    def version(self) -> str: ...
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    def popen_java(self, main_class: str, *args: str) -> JavaProcess: ...
+
+
 class JavaMember:
     """`ConsoleConsumer` of the cluster's version, with the new consumer of 0.9 and later."""
 
-    def __init__(self, cluster: RealCluster, folder: Path, group: str, topic: str) -> None:
+    def __init__(
+        self,
+        cluster: JavaSource,
+        folder: Path,
+        group: str,
+        topic: str,
+        *,
+        from_beginning: bool = False,
+    ) -> None:
         settings = folder / f"{group}.properties"
         settings.write_text(
             f"group.id={group}\nclient.id=java\nsession.timeout.ms=6000\n"
@@ -31,6 +52,7 @@ class JavaMember:
             *(() if newer else ("--new-consumer",)),
             *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic),
             *("--consumer.config", str(settings)),
+            *(("--from-beginning",) if from_beginning else ()),
         )
 
     @property

@@ -8,6 +8,7 @@
 - `run` starts a process for each measurement; `worker` is the program in it, `measure` its meter.
 - `report`, `growth_report` and `plot` write docs/benchmarks.md and its pictures.
 
-Two programs are separate: `python -m tests.tools.bench.embedded` measures the embedded cluster,
-`python -m tests.tools.bench.spark` the data source.
+Some programs are separate: `python -m tests.tools.bench.embedded` measures the embedded cluster,
+`python -m tests.tools.bench.spark` the data source, `python -m tests.tools.bench.gateway` the
+gateway, with `gateway_stub` as its target.
 """

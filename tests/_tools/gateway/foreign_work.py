@@ -1,0 +1,163 @@
+"""A producer and a member of a group of another client, in processes of their own, and a judge."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
+from aiokafka08.testing.history import Message, Operation, Recorder, check, read_jsonl, report
+from tests.brokers.reaper import reaper
+from tests.support.delivery_check import LATE_S
+from tests.support.paths import ROOT
+
+_END_S = 150.0
+
+
+def program_command(*arguments: str, python_path: Path | None = None) -> list[str]:
+    """Return the command of `foreign_client`, with the folder of a release of the client."""
+    path = [*([str(python_path)] if python_path else []), str(ROOT)]
+    script = f"import sys; sys.path[:0] = {path}; "
+    script += "from tests._tools.gateway.foreign_client import main; main(*sys.argv[1:])"
+    return [sys.executable, "-c", script, *arguments]
+
+
+class Program:
+    """`foreign_client` with these arguments; what it prints goes to a file."""
+
+    def __init__(self, path: Path, *arguments: str, python_path: Path | None = None) -> None:
+        self._path = path
+        command = program_command(*arguments, python_path=python_path)
+        with path.open("wb") as out, path.with_suffix(".err").open("wb") as err:
+            self._process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT)
+        reaper.watch_process(self._process.pid)
+
+    def lines(self) -> list[str]:
+        """Return what it has printed, without an incomplete line."""
+        return self._path.read_text().rpartition("\n")[0].splitlines()
+
+    @property
+    def values(self) -> list[str]:
+        """What a member has read."""
+        return [line.removeprefix("value ") for line in self.lines()]
+
+    @property
+    def running(self) -> bool:
+        return self._process.poll() is None
+
+    def errors(self) -> str:
+        """Return the end of what it has written to stderr."""
+        return self._path.with_suffix(".err").read_text()[-2000:]
+
+    def stop(self) -> None:
+        """Send SIGTERM, and wait until it has finished its work."""
+        self._process.terminate()
+        try:
+            self._process.wait(_END_S)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            reaper.forget_process(self._process.pid)
+
+
+class ForeignWork:
+    """Numbered messages that another client sends to each partition of a topic, and reads.
+
+    Args:
+        client, version: of `foreign_client`.
+        python_path: the folder of an earlier release of the client.
+    """
+
+    def __init__(
+        self,
+        client: str,
+        version: str,
+        servers: str,
+        topic: str,
+        partitions: int,
+        folder: Path,
+        python_path: Path | None = None,
+    ) -> None:
+        self.name = f"{client} {version}"
+        self.topic = topic
+        self._client = client, version, servers
+        self._servers = servers
+        self._partitions = partitions
+        self._folder = folder
+        self._python_path = python_path
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run both during the body; then stop sending, and wait until all has been read."""
+        self._producer = self._program("produce", self.topic, str(self._partitions))
+        member = self._program("consume", f"{self.topic}-group", self.topic)
+        try:
+            yield
+            await asyncio.to_thread(self._producer.stop)
+            await self._until_read(member)
+        finally:
+            await asyncio.to_thread(self._producer.stop)
+            await asyncio.to_thread(member.stop)
+        self._read = member.values
+
+    async def acknowledged(self, more: int, timeout: float = 30.0) -> None:
+        """Wait until `more` further messages of each partition, on average, have ended."""
+        goal = len(self._producer.lines()) + more * self._partitions
+        async with asyncio.timeout(timeout):
+            while len(self._producer.lines()) < goal:
+                assert self._producer.running, self._producer.errors()
+                await asyncio.sleep(0.2)
+
+    async def check(self) -> None:
+        """Read the whole log, and judge the history."""
+        recorder = Recorder(time.monotonic)
+        async with AIOKafkaConsumer(bootstrap_servers=self._servers) as consumer:
+            places = [TopicPartition(self.topic, number) for number in range(self._partitions)]
+            await recorder.read_logs(consumer, places)
+        for value in self._read:
+            # Rebalances aren't known, so each message may stand anywhere.
+            polled = Message(f"{self.topic}/{value.partition(':')[0]}", value)
+            group = f"{self.topic}-group"
+            recorder.note(self.name, "assigned", group=group, facts={"auto_commit": True})
+            recorder.note(self.name, "poll", group=group, polled=(polled,))
+        assert any(self._acknowledged()), self._producer.errors()
+        anomalies = check([*self._history(), *recorder.operations], late_s=LATE_S)
+        assert not anomalies, f"{self.name}: {report(anomalies)}"
+
+    def summary(self) -> str:
+        """Return what happened, for documents."""
+        history = list(self._history())
+        kinds = [one.call for one in history]
+        acknowledged = list(self._acknowledged())
+        return (
+            f"{self.name}: {len(acknowledged)} of {kinds.count('send')} messages acknowledged, "
+            f"{kinds.count('retried')} reports of retries, {len(self._read)} messages read"
+        )
+
+    def _program(self, work: str, *arguments: str) -> Program:
+        path = self._folder / f"{self.topic}-{work}.out"
+        return Program(path, work, *self._client, *arguments, python_path=self._python_path)
+
+    def _history(self) -> Iterable[Operation]:
+        return read_jsonl(self._producer.lines())
+
+    def _acknowledged(self) -> Iterable[str]:
+        for one in self._history():
+            if one.sent and one.status == "ok":
+                yield str(one.sent[0].value)
+
+    async def _until_read(self, member: Program) -> None:
+        wanted = set(self._acknowledged())
+        try:
+            async with asyncio.timeout(_END_S):
+                while missing := wanted.difference(member.values):
+                    assert member.running, member.errors()
+                    await asyncio.sleep(0.2)
+        except TimeoutError:
+            text = f"{self.name}: {len(missing)} messages not read: {sorted(missing)[:10]}"
+            raise AssertionError(f"{text}; {member.errors()}") from None
