@@ -1,8 +1,9 @@
 """Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
-Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers.
-Only `_core.zookeeper` imports kazoo, and at run time only inside functions, because kazoo is an
-optional extra. Without it the first use raises KafkaConfigurationError.
+Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers,
+but those that write what is compared (`open_session`). Only `_core.zookeeper` imports kazoo, and at
+run time only inside functions, because kazoo is an optional extra. Without it the first use raises
+KafkaConfigurationError.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.nodes import refused
 from aiokafka08._core.zookeeper.results import result_of
+from aiokafka08._core.zookeeper.security import OPEN, ZookeeperSecurity
 from aiokafka08.errors import (
     AuthenticationFailedError,
     CertificateError,
@@ -155,8 +158,31 @@ class ZookeeperSession:
             client = await opening
         except KafkaError:
             return False  # raised by `open`
-        await environment.run_in_thread(_close, client)
+        await environment.run_in_thread(close_session, client)
         return True
+
+
+@dataclass(slots=True)
+class ZookeeperServers:
+    """A ZooKeeper that isn't compared with brokers; see `ClusterZookeeper` for the attributes."""
+
+    connect: str
+    security: ZookeeperSecurity = OPEN
+    refused_at: float | None = None
+
+    @property
+    def shown(self) -> str:
+        """See `ClusterZookeeper`."""
+        return self.connect
+
+
+def open_session(servers: ZookeeperServers, timeout_s: float, logger: str) -> KazooClient:
+    """Open a session without a comparison, which `close_session` ends. It blocks.
+
+    Errors are those of `ZookeeperSession.open`. Kazoo opens a new session after a lost one; a
+    request that gets no response for `timeout_s` seconds raises KafkaTimeoutError.
+    """
+    return _open(servers, timeout_s, logger, lambda *_: None, waits_s=timeout_s)
 
 
 @contextmanager
@@ -181,7 +207,7 @@ def temporary_session(
         with translate_errors(zookeeper.shown):
             yield client
     finally:
-        _close(client)
+        close_session(client)
 
 
 @contextmanager
@@ -294,7 +320,7 @@ def _limit_waits(handler: Any, timeout_s: float) -> None:
 
 
 def _open(
-    zookeeper: ClusterZookeeper,
+    zookeeper: ClusterZookeeper | ZookeeperServers,
     timeout_s: float,
     logger: str,
     verify: Callable[[KazooClient, float], object],
@@ -357,7 +383,7 @@ def _open(
                 client.chroot = f"/{chroot}"
             verify(client, timeout_s)
     except BaseException as error:
-        _close(client)
+        close_session(client)
         if isinstance(error, KafkaError) and KeeperState.AUTH_FAILED in states:
             raise _authentication_failed(shown) from None
         raise
@@ -392,7 +418,12 @@ def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
         )
 
 
-def _start(client: KazooClient, hosts: str, timeout_s: float, zookeeper: ClusterZookeeper) -> None:
+def _start(
+    client: KazooClient,
+    hosts: str,
+    timeout_s: float,
+    zookeeper: ClusterZookeeper | ZookeeperServers,
+) -> None:
     """Start a client; raise KazooTimeoutError early if all servers refuse the connection."""
     from kazoo.handlers.threading import KazooTimeoutError
 
@@ -460,7 +491,7 @@ def _split(connect: str) -> tuple[str, str]:
     return hosts, chroot
 
 
-def _close(client: KazooClient) -> None:
+def close_session(client: KazooClient) -> None:
     """End the session; ZooKeeper deletes its ephemeral nodes."""
     client.stop()
     client.close()

@@ -9,6 +9,8 @@ What the broker would refuse is translated, and addresses of brokers are replace
   client's connection is that of the server kit; `exchanges` change responses on their way to it.
 - `target_connection` opens connections to the target, with its TLS and SASL; `client_security` has
   the TLS and SASL of the listeners.
+- `peers` has other gateways, which clients see as brokers; `zookeeper_mirror` keeps a ZooKeeper
+  current, for clients that find brokers there.
 - `access` says what clients may use, and `answers` makes what they get instead.
 - `clients` counts the requests of each client: who needs the gateway. `measurements` and `metrics`
   have times and failures.
@@ -19,7 +21,7 @@ What the broker would refuse is translated, and addresses of brokers are replace
 - `check` finds what is in the way of a gateway, in what `target_sample` has asked by
   `target_client`.
 
-Invariant: only `gateway`, `handler`, `upstream`, `exchanges`, `target_connection`, `target_client`
-and `target_sample` do I/O or use the event loop; the others are pure but for the files of the
-table, the options and the listeners.
+Invariant: only `gateway`, `handler`, `upstream`, `exchanges`, `target_connection`, `target_client`,
+`target_sample` and `zookeeper_mirror` do I/O or use the event loop; the others are pure but for the
+files of the table, the options and the listeners.
 """

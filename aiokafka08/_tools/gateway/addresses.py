@@ -1,12 +1,12 @@
-"""Replace the addresses of brokers in a response, in any version.
+"""Replace the addresses of brokers in a response, in any version, and add brokers to lists of all.
 
-Invariant: only hosts, ports and the sizes of tagged fields around them change.
+Invariant: only hosts, ports, the sizes of tagged fields around them, and a list that grows change.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from aiokafka08._tools.gateway.headers import response_body_at
@@ -21,6 +21,9 @@ from aiokafka08._tools.gateway.messages import (
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 
+LISTS: Final = frozenset({"Metadata", "DescribeCluster"})
+"""The APIs whose responses name all brokers."""
+
 _ROLES: Final = frozenset({"node", "host", "port"})
 
 MAX_ADDRESSES: Final = 10_000
@@ -28,6 +31,8 @@ MAX_ADDRESSES: Final = 10_000
 
 AddressOf = Callable[[int, str, int], tuple[str, int]]
 """`(node id, host, port) -> (host, port)`: what clients use instead."""
+
+NO_BROKERS: Final[Mapping[int, tuple[str, int]]] = {}
 
 
 @functools.cache
@@ -48,7 +53,12 @@ def read_addresses(api: Api, version: int, frame: memoryview) -> Values | None:
 
 
 def replace_addresses(
-    api: Api, version: int, frame: memoryview, values: Values, address_of: AddressOf
+    api: Api,
+    version: int,
+    frame: memoryview,
+    values: Values,
+    address_of: AddressOf,
+    added: Mapping[int, tuple[str, int]] = NO_BROKERS,
 ) -> list[Buffer]:
     """Return the frame of a response with the addresses that clients use, as buffers.
 
@@ -60,11 +70,19 @@ def replace_addresses(
         frame: the frame.
         values: what `read_addresses` has returned for it.
         address_of: called for each address.
+        added: brokers that a response of `LISTS` names too, by their ids.
 
     Raises:
         KafkaProtocolError: a host isn't text.
     """
-    _replace(struct_of(api, "response", version, _ROLES), values, -1, address_of)
+    struct = struct_of(api, "response", version, _ROLES)
+    _replace(struct, values, -1, address_of)
+    if added and api.name in LISTS:
+        (brokers,) = (field for field in struct.fields if field.name == "Brokers")
+        node = brokers.struct.field_of("node") if brokers.struct else None
+        values["Brokers"] += [
+            {node: node_id, "Host": host, "Port": port} for node_id, (host, port) in added.items()
+        ]
     head = frame[: response_body_at(api, version, frame)]
     return [head, *write_message(api, "response", version, values, _ROLES)]
 

@@ -112,6 +112,8 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
             _patterns("groups", values, names),
             values["read_only"],
         ),
+        peers=values["peers"],
+        zookeeper=values["zookeeper"],
         names=names,
     )
     return GatewaySettings(

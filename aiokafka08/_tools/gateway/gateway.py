@@ -18,7 +18,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, Final
 
 from aiokafka08 import environment
@@ -40,6 +41,7 @@ from aiokafka08._tools.gateway.clients import ClientTable
 from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
+from aiokafka08._tools.gateway.peers import peer_brokers
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.target_client import TargetClient
 from aiokafka08._tools.gateway.target_connection import (
@@ -90,6 +92,7 @@ class Gateway:
             options.max_held_bytes, "max_held_bytes", _nothing_changes
         )
         self._brokers: dict[int, _BrokerListener] = {}
+        self._entry = _EntryListener(self, options.listen) if options.peers else None
         self._tasks: set[asyncio.Task[None]] = set()
         self._upstreams = Upstreams()
         self._facts = TargetFacts()
@@ -109,7 +112,6 @@ class Gateway:
 
     def families(self) -> list[MetricFamily]:
         """Return the gateway's metrics; may be called in any thread."""
-        brokers = list(self._brokers.items())
         connections = MetricFamily(
             "aiokafka08_gateway_connections", "Open connections of clients, by broker.", ("node",)
         )
@@ -118,9 +120,9 @@ class Gateway:
             "Whether the listener of a broker is open: 0 while the broker can't be reached.",
             ("node",),
         )
-        for node_id, broker in brokers:
-            connections.add(broker.connection_count, str(node_id))
-            listening.add(int(not broker.is_away), str(node_id))
+        for listener in self._listeners():
+            connections.add(listener.connection_count, listener.label)
+            listening.add(int(not listener.is_away), listener.label)
         return [*self.clients.families(), connections, listening]
 
     async def start(self) -> None:
@@ -140,6 +142,8 @@ class Gateway:
                 broker = _BrokerListener(self, node_id, address)
                 broker.open()
                 self._brokers[node_id] = broker
+            if self._entry is not None:
+                self._entry.open()
         except BaseException:
             await self.stop(0)
             raise
@@ -153,18 +157,18 @@ class Gateway:
         """
         self._is_stopping = True
         sys.setswitchinterval(self._switch_s)
-        for broker in self._brokers.values():
-            broker.end()
+        for listener in self._listeners():
+            listener.end()
         try:
             async with asyncio.timeout(within_s):
-                for broker in self._brokers.values():
-                    await broker.wait_ended()
+                for listener in self._listeners():
+                    await listener.wait_ended()
                 await self._upstreams.wait_lost()
         except TimeoutError:
             _log.warning("connections closed after %g s with requests in flight", within_s)
-        for broker in self._brokers.values():
-            broker.abort()
-            await broker.wait_ended()
+        for listener in self._listeners():
+            listener.abort()
+            await listener.wait_ended()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -204,11 +208,30 @@ class Gateway:
         broker = self._brokers.get(node_id)
         return ("", 0) if broker is None else (self._options.advertise, broker.client_port)
 
+    def peers(self) -> dict[int, Address]:
+        """Return the addresses of the brokers that stand for other gateways, by their ids."""
+        return peer_brokers(self._options, self._table.node_ids) if self._options.peers else {}
+
+    def _listeners(self) -> list[_GatewayListener]:
+        return [*self._brokers.values(), *([] if self._entry is None else [self._entry])]
+
     # --- what listeners use -----------------------------------------------------------------------
 
-    def new_listener(self, broker: _BrokerListener) -> Listener:
-        """Return a closed listener for a broker."""
-        route = BrokerRoute(
+    def any_route(self) -> BrokerRoute | None:
+        """Return the route to a broker that can be reached, for a client of the entry."""
+        for broker in self._brokers.values():
+            if not broker.is_away:
+                return replace(broker.route, is_entry=True)
+        return None
+
+    def listener_left(self) -> None:
+        """Close the entry if it leads nowhere."""
+        if self._entry is not None and not self.is_listening:
+            self._entry.leave()
+
+    def new_route(self, broker: _BrokerListener) -> BrokerRoute:
+        """Return what connections to a broker share."""
+        return BrokerRoute(
             broker.node_id,
             lambda: broker.address,
             self._options.network,
@@ -227,7 +250,16 @@ class Gateway:
             self._options.users,
             self._limited_log,
             self._measurements,
+            self.peers,
         )
+
+    def new_listener(self, name: str, choose: Callable[[], BrokerRoute | None]) -> Listener:
+        """Return a closed listener.
+
+        Args:
+            name: its name in errors.
+            choose: returns the route for a connection; None: it is closed.
+        """
 
         def handler(connection: ServerConnection) -> ConnectionHandler:
             if not self._options.is_allowed(connection.host):
@@ -237,10 +269,13 @@ class Gateway:
                 )
                 connection.reset()
                 return _NoHandler()
+            if (route := choose()) is None:
+                connection.reset()
+                return _NoHandler()
             return GatewayHandler(connection, route)
 
         return Listener(
-            f"node {broker.node_id}",
+            name,
             self._resources,
             ConnectionOptions(self._options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
             handler,
@@ -272,17 +307,32 @@ class Gateway:
         task.add_done_callback(self._tasks.discard)
 
 
-class _BrokerListener:
-    """The listener of one broker."""
+class _GatewayListener:
+    """A listener that is closed while what it leads to can't be reached.
 
-    def __init__(self, gateway: Gateway, node_id: int, address: Address) -> None:
-        self.node_id = node_id
-        self.address = address
+    Attributes:
+        label: what stands for it in metrics.
+        is_away: whether it is closed for that reason.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        label: str,
+        listen_address: Address,
+        choose: Callable[[], BrokerRoute | None],
+    ) -> None:
+        self.label = label
         self._gateway = gateway
-        self._listen_address = gateway.listen_address(node_id)
-        self._listener = gateway.new_listener(self)
+        self._listen_address = listen_address
+        self._listener = gateway.new_listener(self.name, choose)
         self.is_away = self._ended = False
         self._is_port_missing = False  # another program may have it
+
+    @property
+    def name(self) -> str:
+        """What it leads to, for the log."""
+        return f"node {self.label}"
 
     @property
     def port(self) -> int:
@@ -306,12 +356,7 @@ class _BrokerListener:
             OSError: the port is not available.
         """
         self._listener.open(*self._listen_address)
-        _log.info(
-            "node %d at %s: listening on %s",
-            self.node_id,
-            address_text(self.address),
-            address_text(self._listen_address),
-        )
+        _log.info("%s: listening on %s", self._whereabouts(), address_text(self._listen_address))
 
     def open_or_retry(self) -> None:
         """Listen, now or when the port is available."""
@@ -325,12 +370,19 @@ class _BrokerListener:
             return
         self.is_away = True
         self._listener.stop_listening()
-        _log.warning("node %d: not listening until it can be reached", self.node_id)
+        _log.warning("%s: not listening until it can be reached", self.name)
         self._gateway.run_task(self._return())
+        self._gateway.listener_left()
+
+    def _whereabouts(self) -> str:
+        return self.name
+
+    async def _is_reachable(self) -> bool:
+        raise NotImplementedError
 
     async def _return(self) -> None:
         while not self._ended:
-            if await self._gateway.can_connect(self.address) and self._reopen():
+            if await self._is_reachable() and self._reopen():
                 return
             await asyncio.sleep(_RETRY_S)
 
@@ -362,6 +414,38 @@ class _BrokerListener:
     async def wait_ended(self) -> None:
         """Wait until no connection is left."""
         await self._listener.wait_closed()
+
+
+class _BrokerListener(_GatewayListener):
+    """The listener of one broker."""
+
+    def __init__(self, gateway: Gateway, node_id: int, address: Address) -> None:
+        self.node_id = node_id
+        self.address = address
+        self.route = gateway.new_route(self)
+        listen_address = gateway.listen_address(node_id)
+        super().__init__(gateway, str(node_id), listen_address, lambda: self.route)
+
+    def _whereabouts(self) -> str:
+        return f"{self.name} at {address_text(self.address)}"
+
+    async def _is_reachable(self) -> bool:
+        return await self._gateway.can_connect(self.address)
+
+
+class _EntryListener(_GatewayListener):
+    """The listener for clients that come from other gateways: it leads to any broker (`peers`)."""
+
+    def __init__(self, gateway: Gateway, listen_address: Address) -> None:
+        super().__init__(gateway, "entry", listen_address, gateway.any_route)
+
+    @property
+    def name(self) -> str:
+        """See `_GatewayListener`."""
+        return "the entry for clients of other gateways"
+
+    async def _is_reachable(self) -> bool:
+        return self._gateway.is_listening
 
 
 class _NoHandler(ConnectionHandler):

@@ -9,6 +9,8 @@ Invariants:
 - Frames go to the broker in the order in which the client sent them.
 - A refused request without an answer ends the connection once the requests before it are answered,
   as brokers do it with requests that they don't know.
+- At the entry for clients of other gateways (`peers`) no group, log or transaction is listed: it
+  isn't a broker of its own, and a client that asks all brokers would count these twice.
 - Requests of replicas, those that only brokers send, those that change the cluster, and what
   `access` doesn't allow never reach the target.
 """
@@ -18,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -48,6 +50,7 @@ from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, read_he
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.messages import find_in_request, read_request
+from aiokafka08._tools.gateway.peers import empty_answer, has_no_own
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import refuse_replica
 from aiokafka08._tools.gateway.translator import TargetFacts, Translator
@@ -109,6 +112,8 @@ class BrokerRoute:
         users: who clients may be; None: they don't log in.
         log: for warnings that clients cause.
         measurements: what is measured.
+        peers: the brokers that stand for other gateways.
+        is_entry: whether clients connect to one of these, and not to the broker.
     """
 
     node_id: int
@@ -129,6 +134,8 @@ class BrokerRoute:
     users: SaslUsers | None
     log: LimitedLog
     measurements: Measurements
+    peers: Callable[[], Mapping[int, Address]]
+    is_entry: bool = False
 
 
 class GatewayHandler(ConnectionHandler):
@@ -287,6 +294,9 @@ class GatewayHandler(ConnectionHandler):
         is_translated = api_versions.is_translated(head.key, head.version)
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
+        elif self._route.is_entry and has_no_own(api, head.version):
+            self._count(head, Fate.PASSED)
+            respond(exchange, empty_answer(api, head))
         elif self._route.is_observing and head.version in self._versions(api):
             yield from self._observe(api, head, frame, exchange)
         elif api.name in api_versions.CHANGES:
@@ -441,7 +451,8 @@ class GatewayHandler(ConnectionHandler):
             values = yield from apart(len(answer), lambda: read_addresses(api, version, answer))
             if values is None:
                 return [answer]
-            return replace_addresses(api, version, answer, values, address_of)
+            added = self._route.peers()
+            return replace_addresses(api, version, answer, values, address_of, added)
 
         return replaced
 

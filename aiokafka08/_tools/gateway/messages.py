@@ -55,7 +55,7 @@ class Field:
         item: if it is an array, its items, each as a struct.
         role: as in `layouts`.
         struct: the type, if that is a struct.
-        zero: a value that means nothing: -1, no text, no items, null for texts of errors.
+        zero: a value that means nothing: -1, no text, no items, null for texts of errors and racks.
     """
 
     name: str
@@ -500,7 +500,7 @@ def _zero(name: str, kind: str, is_nullable: bool) -> Any:
         case "struct":
             return None if is_nullable else {}
         case "string":
-            return None if is_nullable and name.endswith("Message") else ""
+            return None if is_nullable and name.endswith(("Message", "Rack")) else ""
         case "bytes" | "records":
             return b""
         case "uuid" | "float64":

@@ -160,6 +160,22 @@ OPTIONS: Final = (
         "to 3.9, before its upgrade.",
     ),
     Option(
+        "peers",
+        texts,
+        (),
+        "HOST:PORT,...",
+        "All gateways to the same cluster, as clients reach their --listen: clients go on at the "
+        "others when one ends. The brokers have the ports behind --listen then. May be repeated.",
+    ),
+    Option(
+        "zookeeper",
+        a_text,
+        None,
+        "HOST:PORT,.../CHROOT",
+        "Keep brokers and topics of this ZooKeeper current, for Scala consumers and tools of 0.8 "
+        "to 0.10.",
+    ),
+    Option(
         "state",
         a_text,
         None,

@@ -51,6 +51,8 @@ class GatewayOptions:
         access: which topics, groups and requests clients may use.
         tls: the TLS of the listeners; None: none.
         users: who clients may be by SASL; None: they don't authenticate so.
+        peers: the addresses of all gateways to the same cluster, as clients reach them.
+        zookeeper: "host:port,host:port/chroot" of the ZooKeeper that is kept current; None: none.
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
         max_held_bytes: what all connections together may hold in memory.
@@ -65,6 +67,8 @@ class GatewayOptions:
     access: Access = ALL
     tls: ssl.SSLContext | None = None
     users: SaslUsers | None = None
+    peers: tuple[Address, ...] = ()
+    zookeeper: str | None = None
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_response_bytes: int = MAX_RESPONSE_BYTES
     max_held_bytes: int = MAX_HELD_BYTES
@@ -73,6 +77,11 @@ class GatewayOptions:
     def targets(self) -> tuple[Address, ...]:
         """Addresses of brokers of the target."""
         return self.network.bootstrap
+
+    @property
+    def own_address(self) -> Address:
+        """The address by which other gateways name this one."""
+        return self.advertise, self.listen[1]
 
     def is_allowed(self, host: str) -> bool:
         """Return whether a client at this address is served."""
@@ -127,6 +136,8 @@ def gateway_options(
     access: Access = ALL,
     tls: ssl.SSLContext | None = None,
     users: SaslUsers | None = None,
+    peers: Sequence[str] = (),
+    zookeeper: str | None = None,
     names: OptionNames = FLAG_NAMES,
 ) -> GatewayOptions:
     """Return checked options.
@@ -142,6 +153,8 @@ def gateway_options(
         access: see `GatewayOptions`.
         tls: see `GatewayOptions`.
         users: see `GatewayOptions`.
+        peers: other gateways, each as "host:port" or several of them.
+        zookeeper: see `GatewayOptions`.
         names: how errors name the options.
 
     Raises:
@@ -199,6 +212,8 @@ def gateway_options(
         access,
         tls,
         users,
+        _servers("peers", ",".join(peers), names) if peers else (),
+        None if zookeeper is None else _zookeeper(zookeeper, names),
     )
 
 
@@ -208,6 +223,20 @@ def _is_host(text: str) -> bool:
         return not ipaddress.ip_address(text).is_unspecified
     except ValueError:
         return bool(_HOST_NAME.fullmatch(text)) and len(text) <= _HOST_CHARACTERS
+
+
+def _servers(key: str, text: str, names: OptionNames) -> tuple[Address, ...]:
+    try:
+        return parse_bootstrap_servers(text)
+    except IllegalArgumentError as error:
+        detail = error.text.removeprefix("bootstrap_servers").removeprefix(": ")
+        raise IllegalArgumentError(f"{names.shown(key, text)}: {detail}") from None
+
+
+def _zookeeper(text: str, names: OptionNames) -> str:
+    """Check the servers of a ZooKeeper; a wrong chroot is found when it is used."""
+    _servers("zookeeper", text.partition("/")[0], names)
+    return text
 
 
 def _network(text: str, names: OptionNames) -> Network:
@@ -221,12 +250,12 @@ def _network(text: str, names: OptionNames) -> Network:
 
 
 def listener_port(options: GatewayOptions, index: int) -> int:
-    """Return the port of the listener with this index.
+    """Return the port of the listener with this index; the entry for peers has the one before.
 
     Raises:
         IllegalArgumentError: there is no such port.
     """
-    port = options.listen[1] + index
+    port = options.listen[1] + index + bool(options.peers)
     if port > _HIGHEST_PORT:
         raise IllegalArgumentError(
             f"--listen: port {options.listen[1]} leaves none for broker number {index + 1}; "

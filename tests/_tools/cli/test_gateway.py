@@ -27,6 +27,8 @@ from tests.brokers.wire import metadata
         (["--to", "kafka:9092", "--allow", "10.0.0.1/8"], "--allow 10.0.0.1/8: "),
         (["--to", "kafka:9092", "--metrics", "9094"], "--metrics 9094: expected [HOST]:PORT"),
         (["--to", "http://kafka"], "http://kafka"),
+        (["--to", "kafka:9092", "--peers", "g1:x"], "--peers g1:x: "),
+        (["--to", "kafka:9092", "--zookeeper", "zk:x/kafka"], "--zookeeper zk:x: "),
         ([], "--to: missing; expected brokers of the target"),
         (["--to", "kafka:9092", "--topics", "*.x"], "--topics='*.x': "),
         (

@@ -5,8 +5,9 @@ The package `gateway` does the work; this module has the command and the pages.
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +29,7 @@ from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
 if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
+    from aiokafka08._core.zookeeper.cluster_writer import NodeChange
     from aiokafka08._tools.findings import CodedFinding
     from aiokafka08._tools.gateway.config import GatewaySettings
     from aiokafka08._tools.gateway.gateway import Gateway
@@ -54,6 +56,13 @@ CLIENT_FIELDS: Final = {
     "stranded": "those that have passed with --observe, and that Kafka 4 would refuse",
     "passed": "those that the target took as they were",
     "refused": "those that were refused, or a part of which was",
+}
+
+CHANGE_FIELDS: Final = {
+    "change": "create, set or delete",
+    "node": "its path, below the chroot",
+    "before": "what it holds",
+    "after": "what it is to hold",
 }
 
 _FETCH_TIMEOUT_S: Final = 30.0
@@ -132,6 +141,7 @@ def gateway(context: click.Context, given: Mapping[str, Any]) -> int:
 @command(
     "run",
     group=gateway,
+    fields=CHANGE_FIELDS,
     examples=[
         Example(
             "With the options of a file",
@@ -143,17 +153,52 @@ def gateway(context: click.Context, given: Mapping[str, Any]) -> int:
             "aiokafka08 gateway run --to kafka4-1:9092 --topics 'orders|clicks-.*' --read-only",
             until_interrupted=True,
         ),
+        Example(
+            "What it would write into ZooKeeper",
+            "aiokafka08 gateway run gateway.toml --zookeeper zk1:2181/kafka --once",
+        ),
     ],
 )
 @_file_argument
 @gateway_settings
-def run_(file: Path | None, given: Mapping[str, Any]) -> int:
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Print what the gateway would write into --zookeeper now, and end. Read-only.",
+)
+@format_option
+def run_(file: Path | None, given: Mapping[str, Any], once: bool, format: str | None) -> int:
     """Run a gateway until SIGTERM or Ctrl-C.
 
     FILE has the options as TOML; those of the command line override it. Before it listens it looks
     at the target and the ports, as 'gateway check' does, but not at topics and settings.
     """
-    return _run(file, given)
+    return _write_once(file, given, format) if once else _run(file, given)
+
+
+@command(
+    "restore",
+    group=gateway,
+    fields=CHANGE_FIELDS,
+    examples=[
+        Example("Before old brokers start again", "aiokafka08 gateway restore gateway.toml"),
+    ],
+)
+@_file_argument
+@gateway_settings
+@format_option
+def restore_(file: Path | None, given: Mapping[str, Any], format: str | None) -> int:
+    """Put back what brokers had written into ZooKeeper, and print it.
+
+    Stop the gateways that write there first. Topics that the gateways have created are removed,
+    and all others are as the brokers have left them. Groups and their offsets stay as they are.
+    """
+    from aiokafka08._tools.cli.connection import run
+
+    settings = _settings(file, given)
+    _require_zookeeper(settings)
+    log_to_stderr("error")
+    return _write_changes(run(_restored(settings)), format)
 
 
 @command(
@@ -237,6 +282,83 @@ def _fetch_clients(url: str) -> list[dict[str, Any]]:
     return rows
 
 
+# --- ZooKeeper ------------------------------------------------------------------------------------
+
+
+def _write_once(file: Path | None, given: Mapping[str, Any], format: str | None) -> int:
+    from aiokafka08._tools.cli.connection import run
+
+    settings = _settings(file, given)
+    _require_zookeeper(settings)
+    log_to_stderr("error")
+    return _write_changes(run(_planned(settings)), format)
+
+
+def _require_zookeeper(settings: GatewaySettings) -> None:
+    if settings.options.zookeeper is None:
+        name = settings.names.name_in_error("zookeeper")
+        raise IllegalArgumentError(f"{name}: missing; expected a ZooKeeper such as zk1:2181/kafka")
+
+
+async def _planned(settings: GatewaySettings) -> list[NodeChange]:
+    """Return what the gateway would write into ZooKeeper."""
+    from aiokafka08 import environment
+    from aiokafka08._tools.gateway.options import listener_port
+    from aiokafka08._tools.gateway.peers import peer_brokers
+    from aiokafka08._tools.gateway.zookeeper_mirror import (
+        ask_metadata,
+        new_writer,
+        written_cluster,
+    )
+
+    options = settings.options
+    metadata = await ask_metadata(options)
+    indices = _port_table(settings).with_new(one["NodeId"] for one in metadata["Brokers"])
+    state = written_cluster(
+        options,
+        metadata,
+        lambda node, *_: (options.advertise, listener_port(options, indices[node])),
+        peer_brokers(options, indices),
+    )
+    with contextlib.closing(new_writer(options)) as writer:
+        plan = await environment.run_in_thread(lambda: writer.plan(state))
+    if plan.owner is not None:
+        note(f"gateway {plan.owner} writes there; this one would wait until it has gone")
+    if plan.left:
+        note(f"topics that the target doesn't have stay: {', '.join(plan.left)}")
+    return plan.changes
+
+
+async def _restored(settings: GatewaySettings) -> list[NodeChange]:
+    """Put back what brokers have written; return it."""
+    from aiokafka08 import environment
+    from aiokafka08._tools.gateway.zookeeper_mirror import new_writer
+
+    with contextlib.closing(new_writer(settings.options)) as writer:
+        changes = await environment.run_in_thread(writer.plan_restore)
+        await environment.run_in_thread(lambda: writer.apply(changes))
+    return changes
+
+
+def _write_changes(changes: Sequence[NodeChange], format: str | None) -> int:
+    from aiokafka08._tools.cli.output import write_rows
+
+    def text(data: bytes | None) -> str | None:
+        return None if data is None else data.decode(errors="replace")
+
+    rows = [
+        {
+            "change": "create" if one.before is None else "set" if one.after else "delete",
+            "node": one.path,
+            "before": text(one.before),
+            "after": text(one.after),
+        }
+        for one in changes
+    ]
+    write_rows(rows, CHANGE_FIELDS, format)
+    return DONE
+
+
 # --- running --------------------------------------------------------------------------------------
 
 
@@ -245,7 +367,7 @@ def _run(file: Path | None, given: Mapping[str, Any]) -> int:
 
     settings = _settings(file, given)
     _require_crc32c()
-    log_to_stderr(settings.log_level)
+    log_to_stderr(settings.log_level, {"aiokafka08.gateway.kazoo": "critical"})
     try:
         return run(_serve(settings))
     except (KeyboardInterrupt, Terminated):
@@ -311,6 +433,8 @@ async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedF
     sample.unreachable = {node: in_options(why) for node, why in sample.unreachable.items()}
     indices = table.with_new(sample.brokers)
     ports = [(options.listen[0], listener_port(options, indices[node])) for node in sample.brokers]
+    if options.peers:
+        ports.append(options.listen)
     sample.ports = try_ports([*ports, *metrics])
     return in_order(judge(sample, options, settings.names))
 
@@ -328,16 +452,17 @@ def _port_table(settings: GatewaySettings) -> PortTable:
     from aiokafka08._tools.gateway.port_table import PortTable
 
     host, port = settings.options.listen
+    first = -1 if settings.options.peers else 0  # their entry is before the first broker
     taken: set[int] = set()
     if settings.metrics is not None:
         metrics_host, metrics_port = _metrics_address(settings)
         everywhere = {"0.0.0.0", "::"}
         if metrics_host == host or everywhere & {metrics_host, host}:
-            taken.add(metrics_port - port)
-    if 0 in taken:
+            taken.add(metrics_port - port + first)
+    if first in taken:
         raise IllegalArgumentError(
-            f"{settings.names.shown('metrics', settings.metrics)}: the first broker has this port; "
-            "choose another one"
+            f"{settings.names.shown('metrics', settings.metrics)}: the first listener has this "
+            "port; choose another one"
         )
     return PortTable(settings.state, taken)
 
@@ -350,6 +475,7 @@ async def _serve(settings: GatewaySettings) -> int:
     from aiokafka08._tools.findings import Severity
     from aiokafka08._tools.gateway.gateway import Gateway
     from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
+    from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror
 
     logger = logging.getLogger("aiokafka08.gateway")
     found = [f for f in await _findings(settings, is_quick=True) if f.code.severity != "note"]
@@ -364,12 +490,21 @@ async def _serve(settings: GatewaySettings) -> int:
     metrics = None if settings.metrics is None else _new_metrics()
     gateway = Gateway(settings.options, _port_table(settings), metrics or NO_MEASUREMENTS)
     endpoint = None if metrics is None else _endpoint(gateway, metrics, settings)
+    mirror = None
+    if settings.options.zookeeper is not None:
+        mirror = ZookeeperMirror(settings.options, gateway.address_of, gateway.peers)
     try:
         await gateway.start()
         ports = ", ".join(f"{port} for node {node}" for node, port in gateway.ports.items())
+        if settings.options.peers:
+            ports = f"{settings.options.listen[1]} for clients of other gateways, {ports}"
         note(f"gateway: listening on port {ports}")
+        if mirror is not None:
+            mirror.start()
         await asyncio.Event().wait()
     finally:
+        if mirror is not None:
+            await mirror.stop()
         await gateway.stop()
         if endpoint is not None:
             await asyncio.to_thread(endpoint.close)

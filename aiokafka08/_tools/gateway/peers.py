@@ -1,0 +1,53 @@
+"""Other gateways to the same cluster, which clients see as brokers that lead nothing.
+
+A client that knows only one gateway is stuck when it dies. So each gateway names its peers in its
+lists of brokers. The address of a peer is its entry: a listener that leads to any of its brokers.
+
+Invariant: the id of a peer is never that of a broker of the target. The entry answers what a client
+asks all brokers for as a broker that has none of it, since the brokers' own listeners list it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection
+from typing import Final
+
+from aiokafka08._core.net.config import Address
+from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
+from aiokafka08._tools.gateway.layouts import Api
+from aiokafka08._tools.gateway.messages import write_message
+from aiokafka08._tools.gateway.options import GatewayOptions
+from aiokafka08.protocol.types import Buffer
+
+FIRST_ID: Final = 1001
+"""The first id of a peer: ids that an administrator gives to brokers are lower by default."""
+
+_OF_EACH_BROKER: Final = frozenset({"ListGroups", "DescribeLogDirs", "ListTransactions"})
+"""The APIs that clients send to all brokers, to add up the responses."""
+
+
+def peer_brokers(options: GatewayOptions, node_ids: Collection[int]) -> dict[int, Address]:
+    """Return the brokers that stand for gateways.
+
+    Gateways with the same list name the same brokers, so that none goes when a client changes from
+    one gateway to another: hence a gateway that is in its own list names itself.
+
+    Args:
+        options: those of this gateway.
+        node_ids: the brokers of the target.
+    """
+    free = (node_id for node_id in itertools.count(FIRST_ID) if node_id not in node_ids)
+    return dict(zip(free, options.peers, strict=False))
+
+
+def has_no_own(api: Api, version: int) -> bool:
+    """Return whether the entry answers a request itself, by `empty_answer`."""
+    return api.name in _OF_EACH_BROKER and version in api.versions
+
+
+def empty_answer(api: Api, head: RequestHead) -> list[Buffer]:
+    """Return the frame of a response of a broker that has nothing."""
+    header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
+    tags = b"\0" if head.version >= api.flexible else b""
+    return [header, tags, *write_message(api, "response", head.version, {})]

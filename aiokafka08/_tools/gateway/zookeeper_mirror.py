@@ -1,0 +1,235 @@
+"""`ZookeeperMirror`: keep a ZooKeeper current for the clients that find brokers and topics there.
+
+It asks the target for all topics every few seconds, and has `cluster_writer` write what clients of
+the gateway would see: the addresses of its listeners, and the topics that are allowed.
+
+Invariants: a topic is removed only if it was missing twice. What is in the way is logged once, and
+tried again: clients of the gateway that don't use ZooKeeper don't notice it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from aiokafka08 import environment
+from aiokafka08._core.net.config import Address, address_text
+from aiokafka08._core.zookeeper.cluster_writer import (
+    ClusterWriter,
+    Plan,
+    WrittenCluster,
+    WrittenPartition,
+)
+from aiokafka08._core.zookeeper.session import require_kazoo
+from aiokafka08._tools.gateway.addresses import AddressOf
+from aiokafka08._tools.gateway.options import GatewayOptions
+from aiokafka08._tools.gateway.target_client import TargetClient
+from aiokafka08._tools.gateway.target_connection import failure_text
+from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
+
+_log: Final = logging.getLogger("aiokafka08.gateway")
+
+INTERVAL_S: Final = 5.0
+_TIMEOUT_S: Final = 10.0
+_BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
+_NAMED: Final = 5
+_MAX_ERRORS: Final = 20
+
+
+class ZookeeperMirror:
+    """See the module.
+
+    Args:
+        options: those of the gateway.
+        address_of: the addresses that clients use.
+        peers: returns the brokers that stand for other gateways.
+        interval_s: how often the target is asked.
+
+    Raises:
+        KafkaConfigurationError: kazoo isn't installed.
+    """
+
+    def __init__(
+        self,
+        options: GatewayOptions,
+        address_of: AddressOf,
+        peers: Callable[[], Mapping[int, Address]],
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        require_kazoo()
+        self._options = options
+        self._address_of = address_of
+        self._peers = peers
+        self._interval_s = interval_s
+        self._state: WrittenCluster | None = None
+        self._known: dict[int, Address] = {}
+        self._said = ""
+        self._errors: set[str] = set()
+        self._loop = asyncio.get_running_loop()
+        self._is_due = asyncio.Event()
+        self._writer = new_writer(options, self._wake)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin; `stop` ends it."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """End it, and remove the brokers' nodes."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+        await environment.run_in_thread(self._writer.close)
+
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._is_due.set)
+
+    async def _run(self) -> None:
+        while True:
+            self._is_due.clear()
+            try:
+                await self._update()
+            except KafkaError as error:
+                self._failed(error.text)
+            except Exception as error:
+                self._failed(f"ZooKeeper isn't kept current: internal error: {error!r}", error)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._interval_s):
+                    await self._is_due.wait()
+
+    async def _update(self) -> None:
+        metadata = await ask_metadata(self._options, self._known.values())
+        self._known = {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
+        found = written_cluster(self._options, metadata, self._address_of, self._peers())
+        state = found if self._state is None else _without_new_gaps(self._state, found)
+        self._state = found
+        # A thread can't be cancelled: `stop` waits until it has ended.
+        writing = asyncio.ensure_future(
+            environment.run_in_thread(lambda: self._writer.write(state))
+        )
+        try:
+            plan = await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            with contextlib.suppress(KafkaError):
+                await writing
+            raise
+        text = _summary(self._options, state, plan)
+        if text != self._said or self._errors:
+            self._said = text
+            self._errors.clear()
+            _log.info("%s", text)
+
+    def _failed(self, text: str, error: Exception | None = None) -> None:
+        """Log each error once until a pass succeeds."""
+        if text not in self._errors and len(self._errors) < _MAX_ERRORS:
+            self._errors.add(text)
+            again = f"{text}. Trying again every {self._interval_s:g} s"
+            _log.error("%s", again, exc_info=error)
+
+
+def new_writer(
+    options: GatewayOptions, changed: Callable[[], object] = lambda: None
+) -> ClusterWriter:
+    """Return the writer of a gateway."""
+    assert options.zookeeper is not None
+    others = map(address_text, options.peers)
+    return ClusterWriter(
+        options.zookeeper, address_text(options.own_address), list(others), changed
+    )
+
+
+async def ask_metadata(
+    options: GatewayOptions, others: Iterable[Address] = ()
+) -> Mapping[str, Any]:
+    """Return the response to Metadata of all topics, from the first broker that knows the cluster.
+
+    Raises:
+        KafkaConnectionError: none does; the text has the reason of each.
+    """
+    problems = []
+    for address in dict.fromkeys([*options.targets, *others]):
+        try:
+            async with (
+                asyncio.timeout(_TIMEOUT_S),
+                await TargetClient.connect(address, options.network) as client,
+            ):
+                version = client.version_of("Metadata", _BY_NAME)
+                if not version:  # version 0 doesn't say which topics are internal
+                    raise KafkaProtocolError("it knows no version of Metadata that is known here")
+                answer = await client.call(
+                    "Metadata",
+                    version,
+                    Topics=None,
+                    AllowAutoTopicCreation=0,
+                    IncludeTopicAuthorizedOperations=0,
+                    IncludeClusterAuthorizedOperations=0,
+                )
+        except (KafkaError, TimeoutError) as error:
+            problems.append(failure_text(address, error))
+            continue
+        # A broker that has just started names none: it doesn't know the topics either.
+        if answer["Brokers"] and answer["ControllerId"] >= 0:
+            return answer
+        problems.append(f"{address_text(address)}: knows no controller")
+    raise KafkaConnectionError(f"ZooKeeper isn't kept current: {'; '.join(problems)}")
+
+
+def written_cluster(
+    options: GatewayOptions,
+    metadata: Mapping[str, Any],
+    address_of: AddressOf,
+    peers: Mapping[int, Address],
+) -> WrittenCluster:
+    """Return what ZooKeeper is to say: what clients of the gateway see.
+
+    Internal topics are left out: consumers of 0.8.0 and 0.8.1 would read them with a pattern.
+    """
+    brokers = {
+        one["NodeId"]: address_of(one["NodeId"], one["Host"], one["Port"])
+        for one in metadata["Brokers"]
+    }
+    brokers = {node_id: address for node_id, address in brokers.items() if address[1]}
+    brokers |= peers
+    topics = {
+        one["Name"]: {
+            part["PartitionIndex"]: WrittenPartition(
+                part["LeaderId"],
+                max(part.get("LeaderEpoch", 0), 0),
+                part["ReplicaNodes"],
+                part["IsrNodes"],
+            )
+            for part in one["Partitions"]
+        }
+        for one in metadata["Topics"]
+        if one["Partitions"]
+        and not one["IsInternal"]
+        and options.access.accepts("topic", one["Name"])
+    }
+    return WrittenCluster(brokers, topics, metadata.get("ClusterId"))
+
+
+def _without_new_gaps(before: WrittenCluster, now: WrittenCluster) -> WrittenCluster:
+    """Return the state now, with the topics of before that are missing for the first time."""
+    return WrittenCluster(now.brokers, {**before.topics, **now.topics}, now.cluster_id)
+
+
+def _summary(options: GatewayOptions, state: WrittenCluster, plan: Plan) -> str:
+    text = f"ZooKeeper {options.zookeeper}: "
+    if plan.owner == address_text(options.own_address):
+        return f"{text}an earlier session of this gateway hasn't ended; waiting for its end"
+    if plan.owner is not None:
+        return f"{text}gateway {plan.owner} writes there; this one waits until it has gone"
+    text += f"keeping brokers {_listed(sorted(state.brokers))} and {len(state.topics)} topics"
+    if left := [name for name in plan.left if not name.startswith("__")]:
+        text += f"; topics that the target doesn't have stay: {_listed(left)}"
+    return text
+
+
+def _listed(items: Sequence[object]) -> str:
+    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
+    return f"{', '.join(map(str, items[:_NAMED]))}{more}"

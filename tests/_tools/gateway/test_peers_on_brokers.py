@@ -1,0 +1,222 @@
+"""Two gateways in front of a real 4.1.0: clients go on when one of them is killed.
+
+The clients know one gateway only, and retry. Gateways are killed in turn, and come back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Protocol
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from tests._tools.gateway.gateways import HOST
+from tests._tools.gateway.processes import Gateways
+from tests.brokers.cluster import RealCluster
+from tests.brokers.java_process import write_logging_files
+from tests.brokers.tools import JavaTools
+from tests.brokers.versions import find_version
+from tests.brokers.waiting import wait_for
+from tests.support.full import in_full
+
+with warnings.catch_warnings():  # of importlib.resources, in the import
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
+    from kafka.admin import KafkaAdminClient
+
+pytestmark = [pytest.mark.real, pytest.mark.release("4.1.0"), pytest.mark.timeout(600)]
+
+WAIT_S = 120.0
+AT_ONCE = 30
+
+
+@pytest.fixture
+def gateways(modern_cluster: RealCluster, tmp_path: Path) -> Iterator[Gateways]:
+    made = Gateways(modern_cluster.bootstrap_servers, tmp_path, 2)
+    try:
+        for number in (0, 1):
+            made.start(number)
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture
+def topic(modern_cluster: RealCluster, unique_topic: Callable[..., str]) -> str:
+    admin = AdminClient({"bootstrap.servers": modern_cluster.bootstrap_servers})
+    name = unique_topic("peers")
+    admin.create_topics([NewTopic(name, 1)])[name].result(30)
+    return name
+
+
+class Client(Protocol):
+    """A producer of numbers, and a member of a group that reads them."""
+
+    def send(self, values: range) -> None:
+        """Send the values, and wait until they are acknowledged."""
+
+    def read(self) -> list[int]:
+        """Return what was read since the last call, which may wait for it."""
+
+    def close(self) -> None: ...
+
+
+class KafkaPython:
+    def __init__(self, servers: str, topic: str, folder: Path) -> None:
+        common: Any = {"bootstrap_servers": servers, "api_version": (0, 10, 1)}
+        self._topic = topic
+        self._producer = kafka.KafkaProducer(
+            **common,
+            acks="all",
+            retries=1000,
+            max_in_flight_requests_per_connection=1,
+            enable_idempotence=False,
+        )
+        self._consumer = kafka.KafkaConsumer(
+            topic, **common, group_id=topic, auto_offset_reset="earliest"
+        )
+
+    def send(self, values: range) -> None:
+        sent = [self._producer.send(self._topic, b"%d" % value) for value in values]
+        for one in sent:
+            one.get(WAIT_S)
+
+    def read(self) -> list[int]:
+        polled = self._consumer.poll(500)
+        return [int(record.value) for records in polled.values() for record in records]
+
+    def close(self) -> None:
+        self._producer.close(5)
+        self._consumer.close(autocommit=False)
+
+
+class Librdkafka:
+    def __init__(self, servers: str, topic: str, folder: Path) -> None:
+        common = {"bootstrap.servers": servers, "log_level": 2}
+        self._topic = topic
+        self._producer = confluent_kafka.Producer({**common, "enable.idempotence": True})
+        self._consumer = confluent_kafka.Consumer(
+            {**common, "group.id": topic, "auto.offset.reset": "earliest"}
+        )
+        self._consumer.subscribe([topic])
+
+    def send(self, values: range) -> None:
+        errors: list[Any] = []
+        for value in values:
+            self._producer.produce(
+                self._topic, b"%d" % value, on_delivery=lambda error, _: errors.append(error)
+            )
+        assert self._producer.flush(WAIT_S) == 0
+        assert not any(errors)
+
+    def read(self) -> list[int]:
+        messages = self._consumer.consume(100, 0.5)
+        return [int(message.value() or b"") for message in messages if not message.error()]
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Java:
+    """The console programs of 0.10.2.2, with its new clients."""
+
+    def __init__(self, servers: str, topic: str, folder: Path) -> None:
+        write_logging_files(folder)
+        self._tools = JavaTools(find_version("0.10.2.2"), folder)
+        settings = folder / "consumer.properties"
+        settings.write_text(f"group.id={topic}\nauto.offset.reset=earliest\n")
+        self._producer = self._tools.popen(
+            "kafka.tools.ConsoleProducer",
+            *("--broker-list", servers, "--topic", topic, "--sync"),
+            *("--request-required-acks", "-1"),
+            *("--message-send-max-retries", "1000", "--retry-backoff-ms", "200"),
+            *("--request-timeout-ms", "60000"),
+            writable_stdin=True,
+        )
+        self._consumer = self._tools.popen(
+            "kafka.tools.ConsoleConsumer",
+            *("--bootstrap-server", servers, "--topic", topic, "--new-consumer"),
+            *("--consumer.config", str(settings)),
+        )
+        self._count = 0
+
+    def send(self, values: range) -> None:
+        self._producer.write("".join(f"{value}\n" for value in values))
+
+    def read(self) -> list[int]:
+        lines = self._consumer.stdout().split()
+        new, self._count = lines[self._count :], len(lines)
+        return [int(line) for line in new]
+
+    def close(self) -> None:
+        self._tools.kill_all()
+
+
+@pytest.mark.parametrize("rounds", [2, *in_full(12)])
+@pytest.mark.parametrize("new_client", [KafkaPython, Librdkafka, Java])
+def test_clients_go_on_when_a_gateway_is_killed(
+    new_client: Callable[[str, str, Path], Client],
+    rounds: int,
+    gateways: Gateways,
+    topic: str,
+    modern_cluster: RealCluster,
+    tmp_path: Path,
+) -> None:
+    """Nothing that was acknowledged is lost or reordered; a retry may store a message twice."""
+    found: list[int] = []
+    folder = tmp_path / "client"
+    folder.mkdir()
+    with closing(new_client(f"{HOST}:{gateways.ports[0]}", topic, folder)) as client:
+
+        def is_read(value: int) -> bool:
+            found.extend(client.read())
+            return value in found
+
+        for number in range(2 * rounds):
+            values = range(AT_ONCE * number, AT_ONCE * (number + 1))
+            if number % 2:
+                gateways.kill(number // 2 % 2)
+            client.send(values)
+            wait_for(lambda: is_read(values[-1]), WAIT_S, f"{values} are read")  # noqa: B023
+            if number % 2:
+                gateways.start(number // 2 % 2)
+    assert list(dict.fromkeys(found)) == list(range(2 * rounds * AT_ONCE))
+
+
+def test_clients_list_each_group_once(
+    gateways: Gateways, topic: str, modern_cluster: RealCluster, tmp_path: Path
+) -> None:
+    """They ask all brokers that Metadata names, those that stand for other gateways too."""
+    servers = f"{HOST}:{gateways.ports[0]}"
+    member = confluent_kafka.Consumer({"bootstrap.servers": servers, "group.id": topic})
+    member.subscribe([topic])
+    wait_for(lambda: member.poll(0.2) is None and member.assignment(), WAIT_S, "it has joined")
+    admin = AdminClient({"bootstrap.servers": servers})
+    nodes = {node.id for node in admin.describe_cluster().result(30).nodes}
+    assert nodes == {0, 1001, 1002}
+
+    def listed_by_librdkafka() -> list[str]:
+        # It closes connections when a node has another address: at the other gateway.
+        groups = admin.list_consumer_groups().result(30)
+        return [] if groups.errors else [one.group_id for one in groups.valid]
+
+    found = wait_for(listed_by_librdkafka, WAIT_S, "all brokers answer")
+    assert found.count(topic) == 1
+    with closing(KafkaAdminClient(bootstrap_servers=servers)) as other:
+        assert [one["group_id"] for one in other.list_groups()].count(topic) == 1
+    write_logging_files(tmp_path)
+    tools = JavaTools(find_version("0.10.2.2"), tmp_path)
+    listed = tools.run(
+        "kafka.admin.ConsumerGroupCommand",
+        *("--bootstrap-server", servers, "--list", "--new-consumer"),
+        input=None,
+        timeout=120,
+    )
+    assert listed.stdout.split().count(topic) == 1, listed.stderr
+    member.close()

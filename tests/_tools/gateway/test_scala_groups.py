@@ -1,0 +1,375 @@
+"""Scala consumers, tools and clients of ZooKeeper at gateways in front of a real 4.1.0.
+
+The ZooKeeper is a real one without brokers; the gateways are processes of their own, which are
+killed. A member is a ConsoleConsumer of the old kind, which writes what it reads to a file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewPartitions, NewTopic
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
+
+from aiokafka08 import AIOKafkaConsumer
+from tests._tools.gateway.processes import Gateways
+from tests.brokers.cluster import RealCluster
+from tests.brokers.java_process import JavaProcess, write_logging_files
+from tests.brokers.tools import JavaTools
+from tests.brokers.versions import VERSIONS, find_version
+from tests.brokers.waiting import wait_for
+from tests.brokers.zookeeper import ZooKeeperServer
+from tests.support.full import in_full
+
+pytestmark = [pytest.mark.real, pytest.mark.release("4.1.0"), pytest.mark.timeout(600)]
+
+NUMBERS = itertools.count()
+WAIT_S = 120.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    server = ZooKeeperServer(VERSIONS["0.8.2.2"], tmp_path_factory.mktemp("zookeeper"))
+    try:
+        server.start(60)
+        yield server
+    finally:
+        server.kill()
+
+
+class Tree:
+    """An empty chroot; paths are below it."""
+
+    def __init__(self, server: ZooKeeperServer) -> None:
+        root = f"/scala-{next(NUMBERS)}"
+        self.connect = server.connect + root
+        self.client = KazooClient(server.connect, timeout=60)
+        self.client.start(60)
+        self.client.ensure_path(root)
+        self.client.chroot = root
+
+    def has(self, path: str) -> bool:
+        return self.client.exists(path) is not None
+
+    def names(self, path: str) -> list[str]:
+        try:
+            return sorted(self.client.get_children(path))
+        except NoNodeError:
+            return []
+
+    def data(self, path: str) -> bytes:
+        try:
+            return bytes(self.client.get(path)[0])
+        except NoNodeError:
+            return b""
+
+    def wait_for_topic(self, name: str, partitions: int) -> None:
+        last = f"/brokers/topics/{name}/partitions/{partitions - 1}/state"
+        wait_for(lambda: self.has(last), WAIT_S, f"topic {name} is there")
+
+
+@pytest.fixture
+def tree(server: ZooKeeperServer) -> Iterator[Tree]:
+    made = Tree(server)
+    try:
+        yield made
+    finally:
+        made.client.stop()
+        made.client.close()
+
+
+@pytest.fixture
+def new_gateways(
+    modern_cluster: RealCluster, tree: Tree, tmp_path: Path
+) -> Iterator[Callable[[int], Gateways]]:
+    """Return a function that starts so many gateways, which keep the same ZooKeeper current."""
+    made: list[Gateways] = []
+
+    def start(count: int) -> Gateways:
+        servers = modern_cluster.bootstrap_servers
+        gateways = Gateways(servers, tmp_path, count, "--zookeeper", tree.connect)
+        made.append(gateways)
+        for number in range(count):
+            gateways.start(number)
+        return gateways
+
+    yield start
+    for one in made:
+        one.close()
+
+
+class Topics:
+    """Topics of the target; values are numbers that go on in each."""
+
+    def __init__(self, cluster: RealCluster, unique_topic: Callable[..., str]) -> None:
+        self._servers: Any = {"bootstrap.servers": cluster.bootstrap_servers}
+        self._admin = AdminClient(self._servers)
+        self._unique_topic = unique_topic
+
+    def create(self, partitions: int) -> str:
+        name = self._unique_topic("scala")
+        self._admin.create_topics([NewTopic(name, partitions)])[name].result(30)
+        return name
+
+    def grow(self, name: str, partitions: int) -> None:
+        self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
+
+    def delete(self, name: str) -> None:
+        self._admin.delete_topics([name])[name].result(30)
+
+    def send(self, name: str, values: range, partitions: int) -> None:
+        producer = confluent_kafka.Producer(self._servers)  # an old one doesn't know new partitions
+        for value in values:
+            producer.produce(name, b"%d" % value, partition=value % partitions)
+        assert producer.flush(30) == 0
+
+
+@pytest.fixture
+def topics(modern_cluster: RealCluster, unique_topic: Callable[..., str]) -> Topics:
+    return Topics(modern_cluster, unique_topic)
+
+
+class Members:
+    """Members of one group, each a process."""
+
+    def __init__(self, release: str, group: str, connect: str, folder: Path) -> None:
+        folder.mkdir()
+        write_logging_files(folder)
+        self.tools = JavaTools(find_version(release), folder)
+        self._connect = connect
+        self._settings = folder / "consumer.properties"
+        self._settings.write_text(
+            f"group.id={group}\nauto.commit.interval.ms=500\nzookeeper.session.timeout.ms=6000\n"
+            "rebalance.backoff.ms=1000\nrebalance.max.retries=20\n"
+        )
+        self._processes: list[JavaProcess] = []
+
+    def start(self, topic: str) -> JavaProcess:
+        """Start a member; only the first one may be asked to read from the beginning."""
+        process = self.tools.popen(
+            "kafka.tools.ConsoleConsumer",
+            *("--zookeeper", self._connect, "--topic", topic),
+            *("--consumer.config", str(self._settings)),
+            *(() if self._processes else ("--from-beginning",)),
+        )
+        self._processes.append(process)
+        return process
+
+    def values(self, process: JavaProcess | None = None) -> list[int]:
+        """Return what a member, or all of them, have read."""
+        some = self._processes if process is None else [process]
+        return [int(line) for one in some for line in one.stdout().split()]
+
+    def wait_for(self, values: range) -> None:
+        wanted = set(values)
+        wait_for(lambda: wanted <= set(self.values()), WAIT_S, f"{values} are read")
+
+
+@pytest.fixture
+def new_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
+    """Return a function that returns a group of a release without members."""
+    made: list[Members] = []
+
+    def new(release: str, group: str, connect: str) -> Members:
+        made.append(Members(release, group, connect, tmp_path / f"java-{release}-{len(made)}"))
+        return made[-1]
+
+    yield new
+    for one in made:
+        one.tools.kill_all()
+
+
+def test_scala_group_goes_on_through_all_changes(
+    new_gateways: Callable[[int], Gateways],
+    new_members: Callable[..., Members],
+    topics: Topics,
+    tree: Tree,
+    release: str,
+) -> None:
+    """A second member, a new partition, a deleted topic, a killed gateway, a killed member."""
+    gateways = new_gateways(2)
+    topic, other = topics.create(2), topics.create(1)
+    members = new_members(release, topic, tree.connect)
+
+    def until_owned(count: int, by: int) -> None:
+        owners = f"/consumers/{topic}/owners/{topic}"
+
+        def is_owned() -> bool:
+            found = [tree.data(f"{owners}/{one}") for one in tree.names(owners)]
+            return (len(found), len(set(found))) == (count, by)
+
+        wait_for(is_owned, WAIT_S, f"{by} members own {count} partitions")
+
+    tree.wait_for_topic(topic, 2)
+    tree.wait_for_topic(other, 1)
+    first = members.start(topic)
+    topics.send(topic, range(20), 2)
+    members.wait_for(range(20))
+    second = members.start(topic)
+    until_owned(2, by=2)
+    topics.send(topic, range(20, 40), 2)
+    members.wait_for(range(40))
+    assert members.values(second)
+    topics.grow(topic, 3)
+    until_owned(3, by=2)
+    topics.delete(other)
+    wait_for(lambda: not tree.has(f"/brokers/topics/{other}"), WAIT_S, "the topic is gone")
+    topics.send(topic, range(40, 70), 3)
+    members.wait_for(range(70))
+    gateways.kill(0 if "keeping brokers" in gateways.log(0) else 1)
+    topics.send(topic, range(70, 100), 3)
+    members.wait_for(range(100))
+    first.kill()
+    until_owned(3, by=1)
+    topics.send(topic, range(100, 130), 3)
+    members.wait_for(range(130))
+    assert sorted(set(members.values())) == list(range(130))
+    assert second.running
+
+
+@pytest.fixture(params=["0.8.2.2", *in_full("0.10.2.2")])
+def release(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_tools_find_topics_leaders_and_lag(
+    release: str,
+    new_gateways: Callable[[int], Gateways],
+    new_members: Callable[..., Members],
+    topics: Topics,
+    tree: Tree,
+) -> None:
+    new_gateways(1)
+    topic = topics.create(2)
+    members = new_members(release, topic, tree.connect)
+    tree.wait_for_topic(topic, 2)
+    one = members.start(topic)
+    topics.send(topic, range(20), 2)
+    members.wait_for(range(20))
+
+    def run(tool: str, *arguments: str) -> str:
+        arguments = ("--zookeeper", tree.connect, *arguments)
+        done = members.tools.run(tool, *arguments, input=None, timeout=120)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert topic in run("kafka.admin.TopicCommand", "--list").split()
+    described = run("kafka.admin.TopicCommand", "--describe", "--topic", topic)
+    for number in (0, 1):
+        line = rf"Topic: {topic}\s+Partition: {number}\s+Leader: (\d+)\s+Replicas: \1\s+Isr: \1"
+        assert re.search(line, described), described
+    offsets = f"/consumers/{topic}/offsets/{topic}"
+    wait_for(
+        lambda: [tree.data(f"{offsets}/{number}") for number in (0, 1)] == [b"10", b"10"],
+        WAIT_S,
+        "the group has committed",
+    )
+    one.kill()
+    topics.send(topic, range(20, 26), 2)
+    checked = run("kafka.tools.ConsumerOffsetChecker", "--group", topic)
+    for number in (0, 1):
+        assert re.search(rf"{topic}\s+{number}\s+10\s+13\s+3\s", checked), checked
+
+
+def test_group_of_an_old_cluster_goes_on_and_the_cluster_comes_back(
+    new_members: Callable[..., Members], topics: Topics, modern_cluster: RealCluster, tmp_path: Path
+) -> None:
+    """Its ZooKeeper becomes the gateway's, and then its own again."""
+    with RealCluster("0.8.2.2") as old:
+        topic = topics.create(2)
+        old.create_topic(topic, partitions=1)
+        lines = "".join(f"{value}\n" for value in range(10))
+        arguments = ("--broker-list", old.bootstrap_servers, "--topic", topic)
+        done = old.run_java("kafka.tools.ConsoleProducer", *arguments, input=lines)
+        assert done.returncode == 0, done.stderr
+        members = new_members("0.8.2.2", topic, old.zookeeper_connect)
+        first = members.start(topic)
+        members.wait_for(range(10))
+        committed = f"/consumers/{topic}/offsets/{topic}/0"
+        client = KazooClient(old.zookeeper_connect, timeout=60)
+        client.start(60)
+
+        def data(path: str) -> bytes:
+            return bytes(client.get(path)[0])
+
+        wait_for(lambda: client.exists(committed) and data(committed) == b"10", WAIT_S, "a commit")
+        first.kill()
+        old.stop(0)
+        before = data(f"/brokers/topics/{topic}")
+        topics.send(topic, range(20, 40), 2)  # ten in each partition
+        servers = modern_cluster.bootstrap_servers
+        options = ("--zookeeper", old.zookeeper_connect)
+        with closing(Gateways(servers, tmp_path, 1, *options)) as gateways:
+            gateways.start(0)
+            wait_for(lambda: data(f"/brokers/topics/{topic}") != before, WAIT_S, "it is written")
+            second = members.start(topic)
+            topics.send(topic, range(40, 50), 2)
+            members.wait_for(range(40, 50, 2))
+            in_partition_0 = [value for value in members.values(second) if value % 2 == 0]
+            assert in_partition_0 == list(range(40, 50, 2))  # from the committed offset on
+            second.kill()
+        wait_for(lambda: not client.exists("/controller"), WAIT_S, "its session has ended")
+        restored = subprocess.run(
+            [
+                *(sys.executable, "-m", "aiokafka08", "gateway", "restore"),
+                *("--to", servers, *options),
+            ],
+            capture_output=True,
+            timeout=120,
+        )
+        assert restored.returncode == 0, restored.stderr
+        assert json.loads(data(f"/brokers/topics/{topic}")) == json.loads(before)
+        client.stop()
+        client.close()
+        old.restart(0)
+        read = old.run_java(
+            "kafka.tools.SimpleConsumerShell",
+            *("--broker-list", old.bootstrap_servers, "--topic", topic, "--partition", "0"),
+            *("--no-wait-at-logend", "--print-offsets"),
+        )
+        assert [int(one) for one in read.stdout.splitlines() if one.isdecimal()] == list(range(10))
+
+
+@pytest.mark.parametrize(("line", "storage"), [("0.8.2", None), (None, "zookeeper")])
+async def test_this_client_uses_groups_and_offsets_in_zookeeper(
+    line: Any,
+    storage: Any,
+    new_gateways: Callable[[int], Gateways],
+    topics: Topics,
+    tree: Tree,
+) -> None:
+    """It compares its brokers with those that are registered first."""
+    gateways = await asyncio.to_thread(new_gateways, 2)
+    topic = topics.create(2)
+    await asyncio.to_thread(tree.wait_for_topic, topic, 2)
+    topics.send(topic, range(10), 2)
+    async with AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=gateways.servers,
+        api_version=line,
+        zookeeper_connect=tree.connect,
+        group_id=topic,
+        offsets_storage=storage,
+        auto_offset_reset="earliest",
+    ) as consumer:
+        found: list[Any] = []
+        while len(found) < 10:
+            for records in (await consumer.getmany(timeout_ms=1000)).values():
+                found += records
+        is_member = bool(tree.names(f"/consumers/{topic}/ids"))
+        assert is_member == (line is not None)
+        await consumer.commit()
+    assert tree.names(f"/consumers/{topic}/offsets/{topic}") == ["0", "1"]
