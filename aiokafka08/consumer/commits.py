@@ -204,10 +204,10 @@ class Committer:
                 timeout.reschedule(now)
 
     def check_session(self) -> None:
-        """Check that this member still has the ZooKeeper session that owns its partitions.
+        """Check that this member's group exists, and that its ZooKeeper session lives.
 
         Raises:
-            CommitFailedError: the session has ended, or may have.
+            CommitFailedError: the group doesn't, or the session has ended, or may have.
         """
         if (error := self._lost()) is not None:
             raise error
@@ -293,8 +293,14 @@ class Committer:
         return CommitIdentity(self._member_state.generation, self._member_state.member)
 
     def _lost(self) -> CommitFailedError | None:
-        now = asyncio.get_running_loop().time()
-        if not self._member_state.session_lost and now <= self._member_state.session_deadline:
+        state, now = self._member_state, asyncio.get_running_loop().time()
+        if state.group_is_gone:
+            return CommitFailedError(
+                "commit of offsets: the brokers have no groups any more, since they were set back "
+                "to a release before 0.9. Members in ZooKeeper may read the partitions now; they "
+                "begin at the committed offsets"
+            )
+        if not state.session_lost and now <= state.session_deadline:
             return None
         return CommitFailedError(
             "commit of offsets: the session in ZooKeeper has ended, or may have ended while "

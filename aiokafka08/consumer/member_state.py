@@ -36,6 +36,8 @@ class MemberState:
         member: the member id that the coordinator gave.
         session_lost: True if the ZooKeeper session has ended. Other members may have read further
             by now, and ZooKeeper doesn't refuse a commit that sets them back.
+        group_is_gone: True if the brokers were set back to a release without groups. None of them
+            refuses a commit of this member, and members in ZooKeeper may have read further.
         session_deadline: loop time after which the ZooKeeper session may have expired unnoticed,
             because the network was lost, the process stopped or the event loop blocked.
     """
@@ -43,4 +45,5 @@ class MemberState:
     generation: int = NO_GENERATION
     member: str = NO_MEMBER
     session_lost: bool = False
+    group_is_gone: bool = False
     session_deadline: float = math.inf
