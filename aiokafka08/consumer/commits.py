@@ -167,7 +167,7 @@ class Committer:
                 timeout.reschedule(now)
 
     def check_session(self) -> None:
-        """Raise CommitFailedError if this member has lost its ZooKeeper session, or may have."""
+        """Raise CommitFailedError if the group is gone, or the ZooKeeper session is or may be."""
         if (error := self._lost()) is not None:
             raise error
 
@@ -252,8 +252,14 @@ class Committer:
         return CommitIdentity(self._member_state.generation, self._member_state.member)
 
     def _lost(self) -> CommitFailedError | None:
-        now = asyncio.get_running_loop().time()
-        if not self._member_state.session_lost and now <= self._member_state.session_deadline:
+        state, now = self._member_state, asyncio.get_running_loop().time()
+        if state.group_is_gone:
+            return CommitFailedError(
+                "commit of offsets: the brokers have no groups any more, since they were set back "
+                "to a release before 0.9. Members in ZooKeeper may read the partitions now; they "
+                "begin at the committed offsets"
+            )
+        if not state.session_lost and now <= state.session_deadline:
             return None
         return CommitFailedError(
             "commit of offsets: the session in ZooKeeper has ended, or may have ended while "

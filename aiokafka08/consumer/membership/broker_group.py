@@ -219,6 +219,7 @@ class BrokerGroup:
 
     def _on_unsupported(self, generation: Generation, error: UnsupportedVersionError) -> None:
         if generation is self._generation:
+            self._member_state.group_is_gone = True
             self._fail(error)
 
     def _on_poll_timeout(self) -> None:

@@ -34,9 +34,8 @@ def double_owners(history: History) -> Iterator[Anomaly]:
             continue
         member = operation.group, operation.process
         # A new count of generations: the number has fallen, a member joins the same one twice, or
-        # no member
-        # has partitions any more. Brokers of 0.9 forget a group that loses all its members, and
-        # count from 1.
+        # no member has partitions any more. Brokers of 0.9 forget a group that loses all its
+        # members, and count from 1.
         if (
             operation.generation < last.get(operation.group, 0)
             or operation.generation == joined.get(member)
@@ -227,9 +226,8 @@ def commits_ahead(history: History) -> Iterator[Anomaly]:
     """A committed position, or a consumer's position, is past messages that weren't handed out."""
     handed = _handed_out(history)
     # A commit of the member's own position is judged too; only a seek, or offsets that the caller
-    # chose,
-    # may be ahead.
-    # (group, partition) → the times of chosen offsets, and the highest offset until then
+    # chose, may be ahead. (group, partition) → the times of chosen offsets, and the highest offset
+    # until then
     moves: dict[tuple[str, str], tuple[list[float], list[tuple[int, Operation]]]] = {}
     for operation in sorted(history.operations, key=lambda operation: operation.invoked):
         if operation.group is not None and (operation.call == "seek" or _is_explicit(operation)):
@@ -311,11 +309,14 @@ def _ahead(
 
 
 def commits_behind(history: History) -> Iterator[Anomaly]:
-    """The offset store returned a position behind one that the same member had committed."""
-    # A seek, a commit of offsets that the user chose, and another member's commit may set a
-    # position
-    # back: nothing is concluded across them, nor across an assignment in a group with auto-commit.
+    """The offset store returned a position behind one that the same member had committed.
+
+    A seek, a commit of offsets that the user chose, and another member's commit may set a position
+    back: nothing is concluded across them, nor across an assignment in a group with auto-commit.
+    Where the store was observed, it isn't expected to return more than it held.
+    """
     automatic = _auto_committing(history)
+    held = _Held(history)
     floors: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     resets: dict[tuple[str, str], float] = {}
     for operation in history.operations:
@@ -357,6 +358,9 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
                         floor = known[before - 1].offsets[partition]
                         if history.was_truncated(partition, operation.order, floor):
                             continue  # a member behind the end of the log begins anew
+                        key = operation.group, partition
+                        if offset >= held.lowest(key, operation.invoked, operation.order):
+                            continue  # `commits_gone_back` judges that it was stored
                         yield Anomaly(
                             "commit-behind",
                             (only(known[before - 1], partition), only(operation, partition)),
@@ -370,14 +374,15 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
 
 
 def commits_gone_back(history: History) -> Iterator[Anomaly]:
-    """The committed offset of a group went back, by a member's own position."""
-    # Not judged: a program's choices (a seek since the assignment, a commit of chosen offsets), a
-    # reset
-    # after a truncation, and late requests: those of one member on two connections, those of
-    # members
-    # that don't own the partition any more unless the store refuses them by their generation, and
-    # in
-    # ZooKeeper those just after the end of a session, which its member doesn't know yet.
+    """The committed offset of a group went back, by a member's own position.
+
+    What the program may set back isn't judged: a seek since the assignment, a commit of offsets
+    that the caller chose; nor a reset after a truncation. Nor are requests that come late: those of
+    one member on two connections; from members that own the partition no longer, unless the store
+    refuses them by their generation; in ZooKeeper just after the end of a session, which its member
+    doesn't know yet; nor those to ZooKeeper of a member of Kafka's group, whose brokers were set
+    back to 0.8, where a member in ZooKeeper owns the partition by now.
+    """
     state = _Ownership()
     current: dict[tuple[str, str, Fact], tuple[Operation, bool]] = {}
     calls = ("stored", "assigned", "expired", "seek", "commit")
@@ -422,7 +427,8 @@ class _Ownership:
     """The owners of partitions, the choices of programs, and sessions that have just ended."""
 
     def __init__(self) -> None:
-        self._owners: dict[tuple[str, str], str] = {}
+        self._owners: dict[tuple[str, str], Operation] = {}
+        self._assigned: dict[str, Operation] = {}  # by process: the last assignment
         self._chosen: dict[tuple[str, str], float] = {}  # by process: the lowest offset
         self._expired: dict[str, float] = {}
 
@@ -430,8 +436,9 @@ class _Ownership:
         """Note what an operation changes."""
         match operation.call:
             case "assigned":
+                self._assigned[operation.process] = operation
                 for partition in operation.partitions:
-                    self._owners[operation.group or "", partition] = operation.process
+                    self._owners[operation.group or "", partition] = operation
                     self._chosen.pop((operation.process, partition), None)
             case "expired":
                 self._expired[operation.process] = operation.order
@@ -449,11 +456,19 @@ class _Ownership:
 
     def may_be_late(self, stored: Operation, partition: str, store: Fact) -> bool:
         """Whether a commit may come from a member that no longer owns the partition."""
+        owner = self._owners.get((stored.group or "", partition))
+        is_former = owner is None or owner.process != stored.process
         if store == "zookeeper":
             ended = self._expired.get(stored.process, -math.inf)
-            return stored.order <= ended + EXPIRY_UNKNOWN_S
-        owner = self._owners.get((stored.group or "", partition))
-        return stored.generation is None and owner != stored.process
+            mine = self._assigned.get(stored.process)
+            # As in `double_owners`: no broker tells a member that its group doesn't exist any more.
+            is_unaware = (
+                is_former
+                and (mine is not None and mine.generation is not None)
+                and (owner is not None and owner.generation is None)
+            )
+            return stored.order <= ended + EXPIRY_UNKNOWN_S or is_unaware
+        return stored.generation is None and is_former
 
 
 def _auto_committing(history: History) -> set[str | None]:
@@ -466,14 +481,14 @@ def _auto_committing(history: History) -> set[str | None]:
 def commits_ignored(history: History) -> Iterator[Anomaly]:
     """After an assignment, a member began before the offset that its group had committed.
 
-    The committed offset is that of the last commit that had ended before the assignment.
+    The committed offset is that of the last commit that had ended before the assignment. A commit
+    that may have taken effect after it (it overlapped, came later, or its outcome is unknown) may
+    have set the offset back. Nothing is concluded after a seek or a truncation, nor in a group with
+    auto-commit. Where the store was observed, a member isn't expected to begin behind what it held:
+    `commits_gone_back` judges whether an older commit may have come after the last one.
     """
-    # A commit that may have taken effect after it (it overlapped, came later, or its result is
-    # unknown)
-    # may have set the offset back. Nothing is concluded after a seek or a truncation, nor in a
-    # group
-    # with auto-commit.
     automatic = _auto_committing(history)
+    held = _Held(history)
     commits_by_key: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for operation in history.operations:
         if (
@@ -502,11 +517,15 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
                         assigned = begins.pop(message.partition, None)
                         if assigned is None or message.offset is None:
                             continue
-                        known = commits.get((assigned.group or "", message.partition))
+                        key = assigned.group or "", message.partition
+                        known = commits.get(key)
                         last = None if known is None else known.last_before(assigned.invoked)
                         if known is None or last is None:
                             continue
-                        committed = known.lowest(last, operation.order)
+                        committed = min(
+                            known.lowest(last, operation.order),
+                            held.lowest(key, assigned.invoked, operation.order),
+                        )
                         if message.offset >= committed:
                             continue
                         if history.was_truncated(message.partition, operation.order):
@@ -526,6 +545,33 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
                                 "began": message.offset,
                             },
                         )
+
+
+class _Held:
+    """What the offset stores held at each time, as far as they were observed (`stored`)."""
+
+    def __init__(self, history: History) -> None:
+        pairs: dict[tuple[str, str], dict[Fact, list[tuple[float, float]]]] = {}
+        for operation in history.operations:
+            if operation.call == "stored" and operation.group is not None:
+                for partition, offset in operation.offsets.items():
+                    stores = pairs.setdefault((operation.group, partition), {})
+                    store = operation.facts.get("store", "")
+                    stores.setdefault(store, []).append((operation.order, offset))
+        self._offsets = {
+            key: [([at for at, _ in held], RangeMinimum(held)) for held in stores.values()]
+            for key, stores in pairs.items()
+        }
+
+    def lowest(self, key: tuple[str, str], first: float, last: float) -> float:
+        """Return the lowest offset of a group and partition that was held within a range of times;
+        infinity if that isn't known. Of two stores the higher offset counts, as for members."""
+        found = []
+        for times, offsets in self._offsets.get(key, ()):
+            before = bisect_right(times, first)
+            lowest = offsets.lowest(times[before - 1] if before else first, last)
+            found += [lowest] if lowest < math.inf else []
+        return max(found, default=math.inf)
 
 
 class _Commits:

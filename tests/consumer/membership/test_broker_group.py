@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
 
@@ -31,7 +31,7 @@ from aiokafka08.protocol.requests.groups import (
     SyncGroupRequest,
 )
 from aiokafka08.structs import OffsetAndMetadata
-from aiokafka08.telemetry import Event, GroupLeft
+from aiokafka08.telemetry import CommitFailed, Event, GroupLeft
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Answer, Close, Delay, Silence
 from tests.consumer.conftest import take
@@ -491,6 +491,41 @@ async def test_brokers_set_back_to_a_release_without_groups_fail_the_calls(
         async with asyncio.timeout(20):
             await member.getone()
     await until(lambda: not member.assignment(), "giving up the partitions")
+
+
+@pytest.mark.parametrize("cluster", ["0.9"], indirect=True)
+@pytest.mark.parametrize("store", ["kafka", "zookeeper"])
+async def test_member_of_a_group_that_is_gone_commits_nothing(
+    cluster: EmbeddedCluster, make_member: MakeMember, store: Literal["kafka", "zookeeper"]
+) -> None:
+    """Members in ZooKeeper may have read further, and no broker would refuse the older offsets."""
+    cluster.append("t", 0, [b"a"])
+    failures: list[str] = []
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, CommitFailed):
+            failures.append(event.reason)
+
+    member = make_member(
+        "t",
+        enable_auto_commit=True,
+        auto_commit_interval_ms=3_600_000,
+        offsets_storage=store,
+        on_event=on_event,
+    )
+    await member.start()
+    await member.getone()
+    for node in range(2):
+        cluster.kill(node)
+    cluster.change_version("0.8.2")
+    for node in range(2):
+        cluster.restart(node)
+    with pytest.raises(UnsupportedVersionError, match="don't support HeartbeatRequest"):
+        async with asyncio.timeout(20):
+            await member.getone()
+    await until(lambda: not member.assignment(), "giving up the partitions")
+    assert cluster.committed("g", "t", 0, store=store) is None
+    assert ["no groups any more" in reason for reason in failures] == [True]
 
 
 # --- assignors ------------------------------------------------------------------------------------

@@ -515,6 +515,31 @@ def test_member_may_begin_before_the_last_commit(more: Operation) -> None:
     assert "commit-ignored" not in names(check([*IGNORED, more]))
 
 
+IN_OTHER_STORE = {"facts": {"store": "zookeeper", "connection": 0}}
+LATE = {"facts": {"store": "kafka", "connection": 0}}
+"""An older commit, over an earlier connection."""
+
+
+@pytest.mark.parametrize(
+    ("observed", "is_wrong"),
+    [
+        ([stored(2.1, 3), stored(3.1, 5), stored(3.4, 3, **LATE)], False),
+        ([stored(2.1, 3), stored(3.1, 5), stored(4.4, 3, **LATE)], False),
+        ([stored(2.1, 3, **LATE), stored(3.1, 5)], True),
+        ([stored(3.1, 5), stored(3.4, 3, **LATE), stored(3.7, 5)], True),
+        ([stored(3.1, 5), stored(7, 3, **LATE)], True),
+        ([stored(3.1, 5), stored(3.2, 3, **IN_OTHER_STORE)], True),
+    ],
+    ids=["late", "late, meanwhile", "earlier", "corrected", "later", "other store"],
+)
+@pytest.mark.parametrize("name", ["commit-ignored", "commit-behind"])
+def test_member_finds_what_the_store_held(
+    name: str, observed: list[Operation], is_wrong: bool
+) -> None:
+    """Nothing fences commits of one generation that an earlier connection carries out late."""
+    assert (name in names(check([*PAIRS[name][0], *observed]))) == is_wrong
+
+
 def test_failed_commit_sets_no_offset_back() -> None:
     failed = offsets("commit", 3.6, 3, status="fail", ended=3.7)
     assert "commit-ignored" in names(check([*IGNORED, failed]))
@@ -792,12 +817,31 @@ IN_ZOOKEEPER = UNFENCED | {"facts": {"store": "zookeeper", "connection": 0}}
             False,
         ),
         (stored(2, 5), stored(4, 3, "d", **IN_ZOOKEEPER), [], False),
+        (  # the brokers of `d` were set back to 0.8
+            stored(3.9, 5, **IN_ZOOKEEPER),
+            stored(4, 3, "d", **IN_ZOOKEEPER),
+            [owned("assigned", 1, "d"), owned("assigned", 3, "c", None)],
+            False,
+        ),
+        (
+            stored(3.9, 5, **IN_ZOOKEEPER),
+            stored(4, 3, "d", **IN_ZOOKEEPER),
+            [owned("assigned", 1, "d", None), owned("assigned", 3, "c")],
+            True,
+        ),
+        (
+            stored(3.9, 5, **IN_ZOOKEEPER),
+            stored(4, 3, "d", **IN_ZOOKEEPER),
+            [owned("assigned", 1, "d"), owned("assigned", 3, "c", 2)],
+            True,
+        ),
     ],
     ids=[
         *("same member", "late request", "seek", "seek of another", "seek ahead"),
         *("seek before the assignment", "chosen", "truncated", "truncated behind it"),
         *("next owner", "last owner comes late", "former owner comes late"),
         *("ZooKeeper", "after the session", "session just ended", "two stores"),
+        *("Kafka's group beside ZooKeeper", "the reverse", "both of Kafka's group"),
     ],
 )
 def test_committed_offset_goes_back(
