@@ -73,10 +73,8 @@ def task_network(network: Mapping[str, Any]) -> dict[str, Any]:
     if keytab is None or os.path.exists(keytab):
         return dict(network)
     # A file of `--files` is in the working directory on YARN and Kubernetes, but elsewhere only in
-    # a
-    # folder that Spark names. To the driver's process of a stream it names a folder below that,
-    # where
-    # the file isn't.
+    # a folder that Spark names. To the driver's process of a stream it names a folder below that,
+    # where the file isn't.
     from pyspark import SparkFiles
 
     named = SparkFiles.getRootDirectory()
@@ -113,8 +111,8 @@ class _PausingLoop(asyncio.SelectorEventLoop):
     """An event loop whose clock stands still while the loop doesn't run."""
 
     # Spark may process a batch for minutes before it calls for the next one. That isn't time
-    # without
-    # progress: neither the timeouts of requests in flight nor those of ranges may end in it.
+    # without progress: neither the timeouts of requests in flight nor those of ranges may end in
+    # it.
 
     def __init__(self) -> None:
         self._stopped_at: float | None = None
@@ -369,8 +367,8 @@ class DriverClient:
                 return self._client.run(work(self._client.router))
             except KafkaError as error:
                 # The first connection of a new query isn't retried: its start has tried each
-                # address again and
-                # again, for as long as `kafka.request.timeout.ms`, and a wrong one stays wrong.
+                # address again and again, for as long as `kafka.request.timeout.ms`, and a wrong
+                # one stays wrong.
                 may_pass = self._was_connected or (self._is_resumed and not is_for_the_user(error))
                 if not (error.retriable and retries_left and may_pass):
                     raise
@@ -506,9 +504,8 @@ async def _offsets_by_time(
         where = f"{option}={timestamps[tp]}: topic {tp.topic!r}, partition {tp.partition}"
         segment = listed[tp]
         # Brokers from 0.10.1 on have an index by time. Older ones only name the segment, which is
-        # read from
-        # its start up to the message. That needs timestamps, which only 0.10.0 has among these
-        # brokers.
+        # read from its start up to the message. That needs timestamps, which only 0.10.0 has among
+        # these brokers.
         if segment is not None:
             async with scans:
                 offset, has_timestamps = await _scan(

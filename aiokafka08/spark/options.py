@@ -305,8 +305,7 @@ def is_create_table(spark_options: Mapping[str, str]) -> bool:
     if "provider" not in {name.lower() for name in spark_options}:
         return False
     # A query of the table gets only the options of its WITH clause (Spark 4.2, 4.3), so a table
-    # with
-    # options is refused.
+    # with options is refused.
     own = {name.lower() for name in (*READ_OPTIONS, *WRITE_OPTIONS)}
     for name in spark_options:
         if name.lower() in own or name.lower().startswith("kafka."):

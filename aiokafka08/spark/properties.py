@@ -45,8 +45,7 @@ class ClientProperties:
     # Arguments of `_core.net.config.net_config`, without TLS.
     network: Mapping[str, Any]
     # In a writer: arguments of the producer. In a reader: values by the setting's name in `FETCH`,
-    # such
-    # as `max_bytes`.
+    # such as `max_bytes`.
     settings: Mapping[str, Any]
     tls: TlsOptions | None
     # A log line for each given property without effect, with the reason.

@@ -339,9 +339,8 @@ def _message_sets_by_partition(
     for tp, parts in by_partition.items():
         max_bytes, in_flight = usual, MAX_IN_FLIGHT
         # With several partitions, a small range asks for less, so that more fit into the task's
-        # memory. The
-        # Fetch requests of all ranges leave together, and a range that waits doesn't delay the
-        # others.
+        # memory. The Fetch requests of all ranges leave together, and a range that waits doesn't
+        # delay the others.
         if len(by_partition) > 1:
             expected = max(offset_range.size for offset_range in parts) * _EXPECTED_MESSAGE_BYTES
             max_bytes = min(max(expected, _MIN_FETCH_BYTES), usual)

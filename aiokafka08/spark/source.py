@@ -102,8 +102,7 @@ class Kafka08DataSource(DataSource):
         try:
             return Kafka08StreamReader(self._read_options(schema, streaming=True), self.parallelism)
         # Raising here would hide the reason: PySpark would call `stop()` of the missing reader, and
-        # the last
-        # line of the error would be "UnboundLocalError: … 'reader'" (4.2.1, 4.3.0).
+        # the last line of the error would be "UnboundLocalError: … 'reader'" (4.2.1, 4.3.0).
         except Exception as error:
             return RefusingStreamReader(error)
 

@@ -138,20 +138,18 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         That is before `start`, or lacks a partition, if data was lost: `partitions` reports it.
         """
         # If this raised for lost data, nothing would be journaled: once the log had grown past the
-        # old end,
-        # a restart would continue there, and skip the messages written since the loss. So Spark
-        # journals the
-        # lower end and then calls `partitions`, which raises, and a restart repeats that batch.
+        # old end, a restart would continue there, and skip the messages written since the loss. So
+        # Spark journals the lower end and then calls `partitions`, which raises, and a restart
+        # repeats that batch.
         begin = from_checkpoint(start)
         self._note_checkpoint()
         is_first_call, self._is_first_call = self._is_first_call, False
         self._latest = self._fetch_log_ends(begin)
         if is_first_call and begin == self._initial:
             # Spark journals only the *ends* of batches. To repeat batch 0 it calls `initialOffset`
-            # again, which
-            # may return a later offset if the query starts at "latest": the messages between the
-            # two would be
-            # skipped. With the initial offset as the end of batch 0 it is in the journal.
+            # again, which may return a later offset if the query starts at "latest": the messages
+            # between the two would be skipped. With the initial offset as the end of batch 0 it is
+            # in the journal.
             return start
         _log.info("%s: %s", self._options.client.client_id, describe_lag(begin, self._latest))
         if isinstance(limit, ReadAllAvailable):

@@ -221,12 +221,11 @@ def _short_holds() -> Iterator[None]:
 
     with older_objects_left_out():
         # A full collection visits the objects of all topics. By default it runs whenever their
-        # number has
-        # grown by a quarter; connections leave no cycles, so a fixed interval does.
+        # number has grown by a quarter; connections leave no cycles, so a fixed interval does.
         gc.set_threshold(*thresholds[:2], 1_000_000)
         # After each wait for I/O the event loop's thread gets the GIL back within this time, also
-        # while the
-        # worker thread runs Python code. The default is 5 ms, for each connection that is read.
+        # while the worker thread runs Python code. The default is 5 ms, for each connection that is
+        # read.
         sys.setswitchinterval(_SWITCH_S)
         timer = loop.call_later(_COLLECTION_S, collect)
         try:

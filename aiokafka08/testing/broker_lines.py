@@ -36,8 +36,7 @@ class BadRequestPolicy(enum.Enum):
 
     CLOSE = "close the connection without a response"
     # The real 0.9 may lose requests of other connections at the same moment (brokers.md 2.2). That
-    # isn't
-    # modelled; tests that need it use `faults.Silence`.
+    # isn't modelled; tests that need it use `faults.Silence`.
     SILENCE = "send no response, and read on"
 
 
@@ -113,8 +112,8 @@ class LineRules:
     # Whether a name that differs from another topic's only by '.' and '_' is refused (4.4).
     names_collide: bool = False
 
-    # Metadata
-    # Whether the cluster has an id, which Metadata 2 lists and ZooKeeper has in `/cluster/id`.
+    # Metadata Whether the cluster has an id, which Metadata 2 lists and ZooKeeper has in
+    # `/cluster/id`.
     has_cluster_id: bool = False
     # Whether Metadata lists the brokers before the first topic exists; 0.8 lists none (4.1).
     empty_cluster_lists_brokers: bool = False
@@ -140,8 +139,7 @@ class LineRules:
     # replica (4.8).
     publishes_isr_growth: bool = False
 
-    # Produce
-    # The message format of the log.
+    # Produce The message format of the log.
     message_format: int = 0
     # The bits of a message's attributes that name the codec (5.10).
     codec_mask: int = 0x07
@@ -179,8 +177,8 @@ class LineRules:
     # The same for the replica_id of ListOffsets (8.2).
     list_offsets_checks_topics_first: bool = False
 
-    # Fetch
-    # Whether the broker responds to a partition's error at once; else after max_wait_ms (7.3).
+    # Fetch Whether the broker responds to a partition's error at once; else after max_wait_ms
+    # (7.3).
     errors_end_the_wait: bool = True
     # Whether a fetch that waits counts the bytes of all sets that are produced, stored or not, and
     # looks at its partitions only when they suffice (7.16).
@@ -196,8 +194,7 @@ class LineRules:
     # The error code for a fetch between high watermark and log end; 0: it waits (7.10).
     above_high_watermark_code: int = UnknownError.errno
 
-    # Offsets, coordinator
-    # The longest metadata string of a commit (8.7).
+    # Offsets, coordinator The longest metadata string of a commit (8.7).
     offset_metadata_chars: int = 4096
     # Whether a v1 commit that fails with OffsetMetadataTooLarge is stored all the same (8.7).
     stores_long_metadata: bool = True

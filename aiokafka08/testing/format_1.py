@@ -303,8 +303,7 @@ def down_convert(message_set: Buffer) -> Buffer:
     """
     entries = list(walk_entries(message_set))
     # A slice that ends within its first message is returned unchanged: the client only checks its
-    # size
-    # (brokers.md 7.1).
+    # size (brokers.md 7.1).
     if not entries or all(message[4] == 0 for _, message in entries):
         return message_set
     converted: list[tuple[int, Buffer]] = []

@@ -103,8 +103,7 @@ class Group:
     # The latest end of a rebalance: members that haven't joined again by then are dropped.
     join_deadline: float = 0.0
     # The copy that a new coordinator finds in the offsets topic: of the time when the leader sent
-    # an
-    # assignment, or when the last member left.
+    # an assignment, or when the last member left.
     stored: Group | None = None
 
     # --- requests ---------------------------------------------------------------------------------
@@ -261,8 +260,8 @@ class Group:
     def _needs_no_rebalance(self, member: Member, request: JoinGroupRequest) -> bool:
         """Return whether a member's repeated JoinGroup leaves the generation as it is."""
         # With the same protocols as before: while the members wait for the assignment (this member
-        # may have
-        # missed the response to its JoinGroup), or in a stable group, unless it is the leader.
+        # may have missed the response to its JoinGroup), or in a stable group, unless it is the
+        # leader.
         if self.state is GroupState.PREPARING or member.protocols != _copy_protocols(
             request.protocols
         ):

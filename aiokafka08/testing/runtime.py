@@ -93,8 +93,7 @@ class DelayedOperation:
         self._expired = False
         self._checking = False
         # The running check. Neither it nor the timer is kept longer: in a cycle each request that
-        # has waited
-        # would wait for the garbage collector too.
+        # has waited would wait for the garbage collector too.
         self._job: Job | None = None
         self.wait = wait
         self._timer: asyncio.TimerHandle | None = None
@@ -234,8 +233,8 @@ class ClusterRuntime:
         if self.state.publish is not None:
             self.state.publish()
         # A reply lets its connection handle the next request, which may change the state again and
-        # call this
-        # method. A nested call returns at once; the loop of the outermost call handles its changes.
+        # call this method. A nested call returns at once; the loop of the outermost call handles
+        # its changes.
         if self._completing or not self.state.changed:
             return
         self._completing = True

@@ -124,8 +124,7 @@ class SocketListening:
     """A listening socket; see `listen()`."""
 
     # Not an asyncio server: in Python 3.11 it loses a socket if it is closed after it has accepted
-    # the
-    # socket, but before it has created the transport.
+    # the socket, but before it has created the transport.
 
     def __init__(
         self, factory: ProtocolFactory, host: str, port: int, name: str, tls: ServerTls | None

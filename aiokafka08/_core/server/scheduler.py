@@ -113,9 +113,8 @@ class _Queue:
 
     def push(self, job: Job) -> None:
         # As in fair schedulers of operating systems, idle connections get credit for a slice.
-        # Without it, a
-        # client whose small requests come one after the other would wait behind all large ones each
-        # time.
+        # Without it, a client whose small requests come one after the other would wait behind all
+        # large ones each time.
         job.account.used_s = max(job.account.used_s, self.fair_s - SLICE_S)
         heapq.heappush(self._heap, (job.account.used_s, next(self._number), job))
 

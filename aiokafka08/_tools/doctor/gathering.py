@@ -47,8 +47,7 @@ async def look(
     began, first = clock(), await cluster.sample()
     releases = releases_of(first)
     # The requests that tell the releases of 0.8 apart leave errors in a broker's log, so they are
-    # sent
-    # only if the releases are mixed anyway.
+    # sent only if the releases are mixed anyway.
     if len(releases) > 1:
         releases = await logs.tell_0_8_apart(first, releases)
     formats = await logs.formats(first, releases)

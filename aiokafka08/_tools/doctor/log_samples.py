@@ -113,8 +113,8 @@ class LogSampler:
         Brokers that lead no message keep "0.8".
         """
         # Only 0.8.2 responds to a fetch of 0 bytes before the wait is over, if there is a message
-        # at the
-        # offset (docs/brokers.md 7.2). Requests that show the exact line leave errors in the log of
+        # at the offset (docs/brokers.md 7.2). Requests that show the exact line leave errors in the
+        # log of
         # 0.8.0.
         messages = {leader: (tp, start) for tp, leader, start, _ in _readable(cluster)}
         unknown = [
@@ -187,8 +187,7 @@ class LogSampler:
             if not LONG_SEARCH_S <= typical_s - empty_s < _FAILED_S:
                 return None
         # Only offsets from which a whole MiB can be fetched count. Next to a smaller fetch any
-        # search looks
-        # long, and a log that short is read in a few fetches.
+        # search looks long, and a log that short is read in a few fetches.
         offsets = [offset for offset in offsets if await self._fills_fetch(leader, tp, offset)]
         if len(offsets) < _MIN_PLACES:
             return None

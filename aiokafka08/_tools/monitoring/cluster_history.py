@@ -81,8 +81,7 @@ class PartitionHistory:
     def _deletion_rate(self, now: float) -> float | None:
         """Return how many offsets a second retention deletes."""
         # Until two deletions were seen, the rate of writing stands for it: a log that retention
-        # limits loses
-        # as much as it gains.
+        # limits loses as much as it gains.
         if len(self._deletions) < 2:
             return self._ends.rate(now, _RATE_WINDOW_S)
         # Retention deletes whole segments, so the rate is measured from one deletion to another.

@@ -91,8 +91,7 @@ class PartitionSample(NamedTuple):
     def beyond_end(self, committed: int) -> int | None:
         """Return by how many offsets a committed one is after the end; None if that is unknown."""
         # The two are read at nearly the same time, so it may be so for a moment. If it stays, the
-        # log was
-        # truncated, or the topic was created anew.
+        # log was truncated, or the topic was created anew.
         return None if self.end is None else max(committed - self.end, 0)
 
 

@@ -30,8 +30,7 @@ from aiokafka08.structs import TopicPartition
 
 BUDGET_BYTES: Final = 24 * 1024 * 1024
 # Fetches are large: a broker searches a set once per fetch, and to search a set of 1 MB costs it
-# more
-# than to send it (docs/brokers.md 7.15).
+# more than to send it (docs/brokers.md 7.15).
 _MAX_FETCH_BYTES: Final = 4 * 1024 * 1024
 _MIN_FETCH_BYTES: Final = 32 * 1024
 _SLICE_RECORDS: Final = 8192

@@ -25,10 +25,9 @@ from aiokafka08._tools.records.types import (
 from aiokafka08.embedded_headers import Headers
 
 # The fields of a line, in their order. `timestamp` is in milliseconds or null, `timestamp_type` 0
-# (CreateTime), 1 (LogAppendTime) or null. `key` and `value` are a string, null, or
-# `{"base64": "…"}` for bytes that aren't UTF-8; `headers`, only with embedded headers, are pairs of
-# a
-# name and such a value.
+# (CreateTime), 1 (LogAppendTime) or null. `key` and `value` are a string, null, or `{"base64":
+# "…"}` for bytes that aren't UTF-8; `headers`, only with embedded headers, are pairs of a name and
+# such a value.
 FIELDS: Final = (
     *("topic", "partition", "offset", "timestamp", "timestamp_type", "key", "value", "headers"),
 )

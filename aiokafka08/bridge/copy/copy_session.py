@@ -50,8 +50,7 @@ _log: Final = logging.getLogger("aiokafka08.bridge")
 
 _READ_S: Final = 0.2
 # A worker holds the interpreter's lock for a chunk, so a chunk has at most this many records,
-# except
-# those that share an offset.
+# except those that share an offset.
 CHUNK_RECORDS: Final = 2000
 # How long to wait at the start for leaders of the source's partitions.
 LEADER_S: Final = 10.0

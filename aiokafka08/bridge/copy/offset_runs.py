@@ -11,11 +11,9 @@ Invariants:
 
 # A bridge writes the messages of a transaction one behind the other, so in each target partition
 # they are one contiguous range of offsets, and one marker of the transaction follows. Source
-# offsets
-# are contiguous too, except for holes of compaction and of transactions, and for messages that
-# share
-# an offset (docs/brokers.md 6.7): each of these is a run of one message; the first may end a longer
-# run, the last may begin one.
+# offsets are contiguous too, except for holes of compaction and of transactions, and for messages
+# that share an offset (docs/brokers.md 6.7): each of these is a run of one message; the first may
+# end a longer run, the last may begin one.
 
 from __future__ import annotations
 
@@ -105,8 +103,7 @@ def runs_of_transaction(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
     for run in runs:
         source, target, length = run
         # Messages that share an offset have at most `SHARED_RUNS` runs. One behind a message of
-        # another
-        # producer has none: a later copy of the offset would look the same.
+        # another producer has none: a later copy of the offset would look the same.
         if source + 1 == joined.end_source and (
             target != joined.end_target or joined.shared_runs >= SHARED_RUNS
         ):
@@ -193,8 +190,7 @@ class OffsetMap:
             self._append(run)
             return
         # The bridge has copied these source offsets before (a target without transactions, or a
-        # seek
-        # back): the later copy counts, and the earlier runs end where it begins.
+        # seek back): the later copy counts, and the earlier runs end where it begins.
         while self._sources and self._sources[-1] >= source:
             self._drop_last()
         if self._sources:
@@ -393,8 +389,7 @@ class RunLog:
         if size < PAGE_RUNS:
             return [added], after
         # Pages and the removals of the single records are in one transaction, so no run is missing
-        # in
-        # between. A last page with fewer than `PAGE_RUNS` runs counts as a single record.
+        # in between. A last page with fewer than `PAGE_RUNS` runs counts as a single record.
         folded = tuple(OffsetMap(run for each in after._open.values() for run in each))
         cuts = range(0, len(folded), RECORD_RUNS)
         pages = {folded[at].source: folded[at : at + RECORD_RUNS] for at in cuts}

@@ -116,8 +116,7 @@ def is_done(steps: Iterable[Step]) -> bool:
     ready = {name for name, step in by_name.items() if step.is_ready}
     carried = {name for name, step in by_name.items() if step.is_carried}
     # A running bridge may have carried the groups before (`continuous`). So they must read on at
-    # the
-    # target, or both sides must have been compared.
+    # the target, or both sides must have been compared.
     return (
         {"topics", "producers", "copy", "consumers", "groups"} <= ready
         and "groups" in carried

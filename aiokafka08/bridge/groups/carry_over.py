@@ -211,10 +211,8 @@ class GroupTransfer:
                 failed.append(error)  # the other groups don't wait for this one
         alias = self._config.source.alias
         # MirrorMaker 2's topics get a checkpoint per translated offset, and per partition the sync
-        # of the
-        # last message copied. They are written behind the commits, without a transaction: their
-        # readers read
-        # uncommitted records too.
+        # of the last message copied. They are written behind the commits, without a transaction:
+        # their readers read uncommitted records too.
         checkpoints = [
             encode_checkpoint(
                 Checkpoint(

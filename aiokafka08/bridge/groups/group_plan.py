@@ -59,8 +59,7 @@ class CopiedPartition:
         if len(self.known):
             return self.known.to_target(offset, self.position)
         # Nothing was copied, so the target has only messages of its own producers, and the group
-        # has read
-        # none of them.
+        # has read none of them.
         return self.target_start if self.is_empty or offset == self.position else None
 
     @property
@@ -109,8 +108,7 @@ class GroupMove:
     outcome: GroupOutcome
     reason: str = ""
     # The group has members at the target, and is at the source's offset there or beyond: nothing is
-    # left
-    # to commit.
+    # left to commit.
     has_gone_on: bool = False
 
     @property

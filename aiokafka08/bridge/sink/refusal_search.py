@@ -84,8 +84,7 @@ class RefusalSearch:
         """
         noted = self._alone or next(iter(self._noted), None)
         # librdkafka's reason may be a consequence: "skipped sequence numbers" of records behind a
-        # refused
-        # batch, and of the attempt after that.
+        # refused batch, and of the attempt after that.
         is_skipped = reason.startswith(_SKIPPED)
         cause = noted or (self._last if is_skipped else None)
         self._last = noted

@@ -63,8 +63,7 @@ class BridgeRun:
     # Whether a session has found where its partitions begin, so it may have written.
     has_begun: bool = False
     # Partitions of the source that began without a position, of which records were put, and that
-    # have no
-    # committed position yet: their copies may have records of this process.
+    # have no committed position yet: their copies may have records of this process.
     begun: set[TopicPartition] = field(default_factory=set)
     # Whether the log has named the parts of the source's messages that the copy leaves out.
     has_warned: bool = False
@@ -72,8 +71,7 @@ class BridgeRun:
     # The logged reasons why it isn't known which topics were created again; empty once it is known.
     identities_unknown: set[str] = field(default_factory=set)
     # Where partitions begin that began at the end of their log. A later session begins there, too,
-    # if
-    # that wasn't committed.
+    # if that wasn't committed.
     first_ends: dict[TopicPartition, int] = field(default_factory=dict)
 
     def log_once(self, client_id: str, text: str) -> None:
@@ -219,8 +217,7 @@ class TransactionSink:
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
             self._run.has_claimed = True
             # Step 2: initialise all these ids. That fences each producer of an older start, and
-            # ends its open
-            # transaction one way or the other.
+            # ends its open transaction one way or the other.
             await self._initialise(initialised, claim.ids, batch_bytes)
             initialised = claim.ids
             # Step 3: read the claims again. If the last one is of another run, that start is newer.

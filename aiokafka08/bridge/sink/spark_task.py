@@ -120,8 +120,7 @@ class PartWriter:
         config = self._part.config
         try:
             # Checked before, so that this attempt fences no newer start, and after, since one may
-            # have come in
-            # between.
+            # have come in between.
             check_claims(config, await read_claims(config, target), self._part.run)
             await initialise(target, self._worker, "initialise a producer")
             check_claims(config, await read_claims(config, target), self._part.run)

@@ -38,8 +38,7 @@ class SentChunk:
         if 0 not in known or last not in known:
             raise ValueError(f"{self.source}: offsets of a chunk weren't acknowledged")
         # The first and the last record have a callback. Their offsets fit unless another producer
-        # writes to
-        # the partition.
+        # writes to the partition.
         if known[last] - known[0] == last:
             return self._contiguous(0, last + 1, known[0])
         if len(known) <= last:
@@ -96,8 +95,7 @@ class OpenTransaction:
         """
         left_s = self.began_at + limits.transaction_s - now
         # The end of a backlog is committed soon. Other transactions wait for `transaction_s`, so
-        # that there
-        # are few of them.
+        # that there are few of them.
         return min(left_s, QUIET_S) if self.follows_full else left_s
 
     def runs(self) -> dict[TopicPartition, list[OffsetRun]] | None:

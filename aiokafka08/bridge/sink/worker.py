@@ -391,8 +391,7 @@ class TransactionWorker:
 
     def _commit(self, transaction: OpenTransaction) -> None:
         # In this order: acknowledgements give the offsets of the runs, and the commit makes
-        # records, runs
-        # and positions visible at once.
+        # records, runs and positions visible at once.
         self._flush()
         failed = "another producer writes to a target topic: each record's offset is needed"
         try:
@@ -481,10 +480,8 @@ class TransactionWorker:
             KafkaException: the producer can't continue.
         """
         # A call may take long: `send_offsets_to_transaction` of librdkafka 2.16 ignores its timeout
-        # while it
-        # doesn't know the coordinator (#5456). So the worker fails once the target has ended the
-        # transaction
-        # itself. Only a new producer learns how it ended.
+        # while it doesn't know the coordinator (#5456). So the worker fails once the target has
+        # ended the transaction itself. Only a new producer learns how it ended.
         limit_s = self._transaction_timeout_s
         name = self._settings.transactional_id
         hang = TargetUnavailableError(f"producer {name}: no result of a call for {limit_s:.0f} s")
@@ -522,14 +519,11 @@ class TransactionWorker:
         handler.
         """
         # Once a record was refused, librdkafka sends no others, and keeps them until they time out.
-        # Only few
-        # records have a callback, so its own state is asked: a second `begin_transaction` always
-        # raises an
-        # error, which says whether the transaction must be aborted.
+        # Only few records have a callback, so its own state is asked: a second `begin_transaction`
+        # always raises an error, which says whether the transaction must be aborted.
         # confluent-kafka 2.16 never frees such an error, nor the exception that is being handled,
-        # with the
-        # objects of its frames. So it is called only if there may be an error, and never in a
-        # handler.
+        # with the objects of its frames. So it is called only if there may be an error, and never
+        # in a handler.
         try:
             self._producer.begin_transaction()
         except self._confluent.KafkaException as error:

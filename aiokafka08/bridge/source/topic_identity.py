@@ -49,8 +49,7 @@ _RESULT_S: Final = _TIMEOUT_S + 5.0
 _FIRST_WITH_IDS: Final = (2, 8)
 # Separates the creation of the topic from that of the node above. In another ZooKeeper (a wrong
 # chroot, or one that was built anew) each topic looks recreated, so no topic begins anew if the
-# node
-# above has changed.
+# node above has changed.
 _IN: Final = " below "
 # 16 zero bytes: brokers return this id while `inter.broker.protocol.version` is below 2.8.
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -100,8 +99,7 @@ class TopicIdentities:
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
         # Their positions aren't read back: a target before 2.5 may return the former ones, until it
-        # has
-        # written the markers of the transaction that set them.
+        # has written the markers of the transaction that set them.
         self.begun_anew: set[TopicPartition] = set()
 
     async def start(self, stored: StoredRuns) -> None:
@@ -215,12 +213,10 @@ class TopicIdentities:
         if not identities:
             return
         # Not in a transaction, since a running worker owns its producer, so the claims are checked
-        # first. A
-        # fenced start that hangs between the check and the write puts its identities behind those
-        # of the
-        # newer start. That matters only if the topic was created again meanwhile: the next start
-        # then finds
-        # it recreated once more, and stops it or copies it once more. No message is lost.
+        # first. A fenced start that hangs between the check and the write puts its identities
+        # behind those of the newer start. That matters only if the topic was created again
+        # meanwhile: the next start then finds it recreated once more, and stops it or copies it
+        # once more. No message is lost.
         await self._sink.check_owner()
         records = []
         for topic, identity in sorted(identities.items()):

@@ -29,10 +29,8 @@ _POLICY: Final = "cleanup.policy"
 _LIMIT: Final = "max.message.bytes"
 
 # A session reads both topics from the beginning, so their brokers must compact them soon. By
-# default
-# a broker doesn't compact the segment that it writes to for a week or 1 GiB, keeps a removed key
-# for
-# a day, and waits until half of a log is new.
+# default a broker doesn't compact the segment that it writes to for a week or 1 GiB, keeps a
+# removed key for a day, and waits until half of a log is new.
 OWN_CONFIG: Final = {
     _POLICY: "compact",
     "segment.bytes": "8388608",

@@ -121,8 +121,7 @@ class TargetWatch:
     """
 
     # librdkafka tries again for ever, and a call that waits for a broker ends with a timeout or
-    # with
-    # _TRANSPORT. Only this callback gets the reason; a client's `poll()` calls it.
+    # with _TRANSPORT. Only this callback gets the reason; a client's `poll()` calls it.
     def __init__(self, config: BridgeConfig) -> None:
         self._target = config.target
         self.refusals = 0
@@ -156,8 +155,7 @@ class TargetWatch:
         elif name in ("_TRANSPORT", "_RESOLVE", "_SSL") and ": Disconnected" not in error.str():
             self._failure = error.str()
         # Away if no broker is connected and a connection has failed: brokers close idle
-        # connections, and one
-        # of several brokers may be away.
+        # connections, and one of several brokers may be away.
         if self.report is not None and not self._is_connected and self._failure:
             self.report(self._failure)
         if name != "_AUTHENTICATION":
@@ -615,10 +613,9 @@ class Target:
         def produce() -> None:
             failed: list[Any] = []
             # Without idempotence this also works on brokers before 0.11, which then refuse the
-            # transactions with
-            # an error that says so. Each key's last record counts, so a repeated one is harmless,
-            # except for a claim behind a
-            # newer one: the newer start then ends as fenced.
+            # transactions with an error that says so. Each key's last record counts, so a repeated
+            # one is harmless, except for a claim behind a newer one: the newer start then ends as
+            # fenced.
             settings = {**self.settings, "acks": "all", "message.timeout.ms": 30_000}
             producer = self.confluent.Producer(settings)
             for key, value in records:

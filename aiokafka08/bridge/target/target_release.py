@@ -6,8 +6,7 @@ this package's client can't: to brokers of other makers, with SASL, with other T
 
 # Releases below 0.11 have no transactions, in which the bridge writes. To librdkafka they look like
 # an outage: it can't connect to 0.8 and 0.9 at all, and refuses 0.10 only when a producer starts.
-# So
-# this package's own client asks all bootstrap addresses at once for their releases.
+# So this package's own client asks all bootstrap addresses at once for their releases.
 
 from __future__ import annotations
 

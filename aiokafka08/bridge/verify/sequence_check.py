@@ -84,8 +84,7 @@ class CheckProgress:
     first_pair: tuple[int, int] | None = None
     last_pair: tuple[int, int] | None = None
     # How many equal messages have the source offset of `last_pair`: in nested wrappers several
-    # share one
-    # (docs/brokers.md 6.7), and more of them may follow.
+    # share one (docs/brokers.md 6.7), and more of them may follow.
     last_shared: int = 0
 
     def source_start(self, first: int) -> tuple[int, int]:

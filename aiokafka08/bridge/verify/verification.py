@@ -84,8 +84,7 @@ class PartitionVerdict:
     is_of_another: bool = False
     before: int = 0
     # Of the first and the last equal message in front of the first difference; None until both
-    # sides
-    # were compared to the end. Groups' positions rest on these maps.
+    # sides were compared to the end. Groups' positions rest on these maps.
     first_map: OffsetPair | None = None
     last_map: OffsetPair | None = None
 
@@ -98,8 +97,7 @@ class PartitionVerdict:
     def wrong_map(self) -> OffsetPair | None:
         """The message for which the stored runs give another offset; None if there is none."""
         # After a difference the maps say nothing: a lost message among equal ones shifts the rest,
-        # and for a
-        # message that was copied twice the runs give the later copy.
+        # and for a message that was copied twice the runs give the later copy.
         if self.difference is None:
             for pair in (self.first_map, self.last_map):
                 if pair is not None and pair.is_wrong:
@@ -134,8 +132,7 @@ def bounds(
     end = source_end if position is None else max(source_first, min(position, source_end))
     waiting = source_end - end
     # The bridge may have copied more since the target's end was read: the runs, read after the
-    # position,
-    # say where the copies in front of it end.
+    # position, say where the copies in front of it end.
     if position is not None:
         target_end = max(target_end, known.to_target(position, position) or 0)
     if known.first_source is not None and source_first > known.first_source:
@@ -216,15 +213,13 @@ async def verify(
                 copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)
             ]
             # The target's logs first, so all that the bridge has written in front of their ends
-            # comes from in
-            # front of the position.
+            # comes from in front of the position.
             target_logs = await when_available(lambda: target.log_bounds(existing))
             positions = await when_available(
                 lambda: target.committed(config.position_group, existing)
             )
             # The runs last: the bridge may copy more before the position is read, and they say
-            # where the copies
-            # in front of the position end. `bounds` takes the larger end.
+            # where the copies in front of the position end. `bounds` takes the larger end.
             await when_available(lambda: target.wait_decided(config.offsets_topic))
             runs = await when_available(lambda: read_stored_runs(config, target))
             source_logs = await admin.list_log_bounds(tps)

@@ -65,8 +65,7 @@ def unwritten_reads(history: History) -> Iterator[Anomaly]:
 def lost_writes(history: History) -> Iterator[Anomaly]:
     """An acknowledged message isn't in the log, or readers went past it without getting it."""
     # A read of the whole log decides. Elsewhere the values read up to the highest index that a
-    # reader
-    # reached must include all messages before (Jepsen).
+    # reader reached must include all messages before (Jepsen).
     whole_logs = _whole_logs(history)
     yield from _missing_in_logs(history, whole_logs)
     for partition, values in list(history.read_values.items()):
@@ -164,8 +163,7 @@ def unseen(history: History) -> Iterator[Anomaly]:
 def duplicates(history: History) -> Iterator[Anomaly]:
     """A message is in the log twice, and its producer didn't report that this may happen."""
     # A report is a `retried` with `may_be_stored`, for its partition, between the message's send
-    # and its
-    # end. It explains as many further copies as it has messages.
+    # and its end. It explains as many further copies as it has messages.
     told: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for operation in history.operations:
         if operation.call == "retried" and operation.facts.get("may_be_stored"):

@@ -204,8 +204,7 @@ class History:
     def is_excused(self, partition: str, offset: int, value: Value, when: float) -> bool:
         """Whether a reader may have missed a value in a call that ended at `when`."""
         # Retention may have removed its offset until then, or a truncation the value after its
-        # send; or the
-        # reader was ahead of a log that was truncated and has grown again.
+        # send; or the reader was ahead of a log that was truncated and has grown again.
         if self._is_deleted(partition, offset, when) or self._is_refilled(partition, offset):
             return True
         writer = self.writer(partition, value)

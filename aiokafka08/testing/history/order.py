@@ -135,8 +135,7 @@ def _sends_out_of_order(
                 {"partition": partition, "values": values, "delta": first - highest[0]},
             )
         # After a send of an unknown result others may be stored first: the network may still hold
-        # its bytes,
-        # in a connection that the client has closed.
+        # its bytes, in a connection that the client has closed.
         if (last := indexes[-1]) is not None and send.status == "ok":
             accepted = send.accepted if send.accepted is not None else send.ended
             if accepted is not None:
@@ -168,8 +167,7 @@ class _Position:
 def between_polls(history: History) -> Iterator[Anomaly]:
     """`poll-skip` and `nonmonotonic-poll`: a call doesn't continue where the last one ended."""
     # A seek sets the place where the next call must continue. A new assignment by a group may move
-    # it
-    # anywhere (`group_checks` checks where); so may the end of a subscription.
+    # it anywhere (`group_checks` checks where); so may the end of a subscription.
     for operations in history.by_process.values():
         positions: dict[str, _Position] = {}
         for operation in operations:

@@ -40,8 +40,7 @@ class SimulatedListening:
     def accept(self, transport: SimulatedTransport) -> None:
         """Give a connection its protocol."""
         # The network accepts connections also while the party is paused, as a kernel does; this
-        # runs when
-        # the party runs.
+        # runs when the party runs.
         if self.is_closed:
             transport.reset()
         else:
