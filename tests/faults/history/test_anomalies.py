@@ -515,8 +515,8 @@ def test_member_may_begin_before_the_last_commit(more: Operation) -> None:
     assert "commit-ignored" not in names(check([*IGNORED, more]))
 
 
-IN_OTHER_STORE = {"facts": {"store": "zookeeper", "connection": 0}}
-LATE = {"facts": {"store": "kafka", "connection": 0}}
+IN_OTHER_STORE: dict[str, Any] = {"facts": {"store": "zookeeper", "connection": 0}}
+LATE: dict[str, Any] = {"facts": {"store": "kafka", "connection": 0}}
 """An older commit, over an earlier connection."""
 
 
