@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
-from aiokafka08._core.server.listening import Listening, SocketListening, listen
+from aiokafka08._core.server.listening import Listening, ServerTls, listen
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[Any]]
 
@@ -78,8 +78,9 @@ class StreamServer:
 
     def open(self) -> None:
         """Listen; after `refuse()` on the same port."""
-        place = (self._new_protocol, self.host, self.port, "test server")
-        listening = listen(*place) if self._tls is None else _TlsListening(self._tls, *place)
+        # Clients see why a handshake has failed.
+        tls = None if self._tls is None else ServerTls(self._tls, lambda host, error: None)
+        listening = listen(self._new_protocol, self.host, self.port, "test server", tls)
         self._listening.append(listening)
         self.port = listening.port
 
@@ -150,29 +151,6 @@ class _Protocol(asyncio.StreamReaderProtocol):
         super().connection_lost(exc)
         self.on_lost()
         self.lost.set()
-
-
-class _TlsListening(SocketListening):
-    """A port whose connections get their protocol after the handshake, if that succeeds."""
-
-    def __init__(self, tls: ssl.SSLContext, *arguments: Any) -> None:
-        self._tls = tls
-        super().__init__(*arguments)
-
-    async def _connect(self, accepted: socket.socket) -> None:
-        with contextlib.suppress(OSError):
-            await asyncio.get_running_loop().connect_accepted_socket(
-                self._factory, accepted, ssl=self._tls
-            )
-
-    async def wait_closed(self) -> None:
-        """End the handshakes: a client that never begins one would keep the server."""
-        await asyncio.sleep(0)  # each task has begun, and owns its socket
-        for task in self._accepting:
-            task.cancel()
-        await super().wait_closed()
-        # What a handshake leaves of its transport ends in the next iteration.
-        await asyncio.sleep(0)
 
 
 @contextlib.contextmanager

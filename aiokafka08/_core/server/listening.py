@@ -202,6 +202,13 @@ class SocketListening:
             self._socket.close()
 
     async def wait_closed(self) -> None:
-        """See `Listening.wait_closed`."""
+        """See `Listening.wait_closed`; handshakes of TLS are given up."""
+        if self._tls is not None:
+            # A client that never ends its handshake would keep the server.
+            await asyncio.sleep(0)  # each task has begun, and owns its socket
+            for task in self._accepting:
+                task.cancel()
         while self._accepting:
             await asyncio.wait(self._accepting)
+        if self._tls is not None:
+            await asyncio.sleep(0)  # what a handshake leaves of its transport ends then

@@ -335,6 +335,7 @@ def joined(cluster: RealCluster, version: str) -> Iterator[Broker]:
         cluster.folder,
         zookeeper_connect=cluster.zookeeper_connect,
         properties={"inter.broker.protocol.version": "0.8.2.X"} if is_newer else {},
+        voters={},
         port=None,
         advertised_port=None,
         java_options=(),
