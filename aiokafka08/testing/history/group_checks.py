@@ -18,12 +18,17 @@ _NO_LOG: Final = ObservedLog(())
 # For how long a member may not know that its ZooKeeper session has ended.
 EXPIRY_UNKNOWN_S: Final = 0.5
 
+LONGEST_SESSION_S: Final = 30.0
+"""How long a member may take to synchronize with its generation: brokers' default of
+`group.max.session.timeout.ms`."""
+
 
 def double_owners(history: History) -> Iterator[Anomaly]:
     """Two members of a group own a partition in one generation, or at a time."""
     yield from _double_owners_without_generations(history)
     owners: dict[str, dict[tuple[int, str], Operation]] = {}
     last: dict[str, int] = {}
+    began: dict[str, float] = {}  # by group: when the last generation was first assigned
     joined: dict[tuple[str, str], int] = {}
     holders: dict[str, set[str]] = defaultdict(set)
     for operation in history.operations:
@@ -33,15 +38,20 @@ def double_owners(history: History) -> Iterator[Anomaly]:
         if operation.call != "assigned" or operation.group is None or operation.generation is None:
             continue
         member = operation.group, operation.process
-        # A new count of generations: the number has fallen, a member joins the same one twice, or
-        # no member has partitions any more. Brokers of 0.9 forget a group that loses all its
-        # members, and count from 1.
+        # A new count of generations: the number has fallen, a member joins the same one twice, no
+        # member has partitions any more, or a member joins when those that haven't yet are out.
+        # Brokers of 0.9 forget a group that loses all its members, and count from 1.
+        is_last = operation.generation == last.get(operation.group)
         if (
             operation.generation < last.get(operation.group, 0)
             or operation.generation == joined.get(member)
             or not holders[operation.group]
+            or (is_last and operation.order > began[operation.group] + LONGEST_SESSION_S)
         ):
             owners[operation.group] = {}
+            is_last = False
+        if not is_last:
+            began[operation.group] = operation.order
         holders[operation.group].add(operation.process)
         last[operation.group] = joined[member] = operation.generation
         of_group = owners.setdefault(operation.group, {})
@@ -384,6 +394,7 @@ def commits_gone_back(history: History) -> Iterator[Anomaly]:
     back to 0.8, where a member in ZooKeeper owns the partition by now.
     """
     state = _Ownership()
+    reached = _Reached(history)
     current: dict[tuple[str, str, Fact], tuple[Operation, bool]] = {}
     calls = ("stored", "assigned", "expired", "seek", "commit")
     told = [operation for operation in history.operations if operation.call in calls]
@@ -403,7 +414,11 @@ def commits_gone_back(history: History) -> Iterator[Anomaly]:
                 or may_be_late
                 or was_late
                 or state.is_chosen(operation.process, partition, offset)
-                or history.was_truncated(partition, operation.order, last.offsets[partition])
+                or history.was_truncated(
+                    partition,
+                    operation.order,
+                    max(last.offsets[partition], reached.position(operation, partition)),
+                )
                 or (
                     operation.process == last.process
                     and operation.facts.get("connection") != last.facts.get("connection")
@@ -421,6 +436,24 @@ def commits_gone_back(history: History) -> Iterator[Anomaly]:
                     "now": offset,
                 },
             )
+
+
+class _Reached:
+    """How far each member had read; its position may be beyond what it has committed."""
+
+    def __init__(self, history: History) -> None:
+        pairs: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
+        for operation in history.polls():
+            for message in operation.polled:
+                if message.offset is not None:
+                    key = operation.process, message.partition
+                    pairs[key].append((operation.order, message.offset + 1))
+        self._positions = {key: Extremes(found) for key, found in pairs.items()}
+
+    def position(self, stored: Operation, partition: str) -> float:
+        """Return the member's highest position before a commit; minus infinity without one."""
+        known = self._positions.get((stored.process, partition))
+        return -math.inf if known is None else known.highest_before(stored.order)
 
 
 class _Ownership:

@@ -669,6 +669,28 @@ def test_group_that_lost_all_members_begins_at_one() -> None:
     assert "double-owner" not in names(check([c, other, *gave_up, e, SENT]))
 
 
+def test_generation_that_is_joined_after_a_whole_session_is_another_one() -> None:
+    """Members that can't reach the coordinator keep partitions of a group that it has forgotten."""
+    for later_s, is_wrong in ((29.0, True), (31.0, False)):
+        history = [owned("assigned", 0, "c"), owned("assigned", later_s, "d"), SENT]
+        assert ("double-owner" in names(check(history))) == is_wrong
+    again = [owned("assigned", at, name) for at, name in ((0, "c"), (31, "d"), (32, "e"))]
+    assert "double-owner" in names(check([*again, SENT]))
+
+
+@pytest.mark.parametrize(("read", "is_wrong"), [("abcd", False), ("abc", True)])
+def test_member_behind_the_end_of_a_truncated_log_begins_anew(read: str, is_wrong: bool) -> None:
+    """It had read further than it had committed."""
+    history = [
+        SENT,
+        stored(2, 2),
+        poll(2.5, read, 0, **GROUP),
+        call("truncated", 3, "cluster", offsets={P: 3}, ended=3.1),
+        stored(4, 1),
+    ]
+    assert ("commit-went-back" in names(check(history))) == is_wrong
+
+
 def test_group_of_brokers_set_back_to_zookeeper_has_both_kinds_of_owners() -> None:
     """No member in ZooKeeper can see one of Kafka's group; the reverse holds, so it must wait."""
     kafka, zookeeper = (

@@ -294,8 +294,10 @@ class _Scenario:
         for place, damaged in self._damaged.items():
             passed = self._handed_out[place]
             for offset in sorted(damaged):
+                # A member may have passed the offset before a truncation, with another message.
                 if (
-                    self._kept_from.get(place, 0) <= offset < passed
+                    offset < passed
+                    and not self._may_be_unseen(place, offset)
                     and (place, offset) not in self._stepped_over
                 ):
                     facts = {"partition": place, "offset": offset}
