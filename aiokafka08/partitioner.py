@@ -105,6 +105,7 @@ class _Partitioner:
     def __call__(
         self, key_bytes: bytes | None, all_partitions: Sequence[int], available: Sequence[int], /
     ) -> int:
+        """See `Partitioner`."""
         if key_bytes is None:
             return self._without_key(available or all_partitions)
         return all_partitions[self._positive_hash(key_bytes) % len(all_partitions)]
@@ -160,7 +161,7 @@ class StickyPartitioner(_Partitioner):
         self._previous: int | None = None
 
     def on_new_batch(self, partition: int) -> None:
-        # Batches of other partitions than the current one are ignored.
+        """See `BatchAware`. Batches of other partitions than the current one are ignored."""
         if partition == self._current:
             self._current = None
             self._previous = partition

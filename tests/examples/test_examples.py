@@ -36,6 +36,10 @@ def cluster(broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get("0.8.2.2")
 
 
+AS_USERS = {**os.environ, "PYTHONASYNCIODEBUG": ""}
+"""The environment of examples: asyncio's debug mode would log how slow a busy machine is."""
+
+
 def run_example(name: str, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, f"examples/{name}.py", *arguments],
@@ -44,6 +48,7 @@ def run_example(name: str, *arguments: str, stdin: bytes = b"") -> subprocess.Co
         text=True,
         timeout=50,
         cwd=ROOT,
+        env=AS_USERS,
     )
     assert done.returncode == 0, done.stderr
     return done
@@ -57,7 +62,7 @@ def started(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=os.environ | environment,
+        env=AS_USERS | environment,
     )
     try:
         yield process
@@ -162,6 +167,7 @@ async def test_ingest_daemon_reads_a_regular_file(
             capture_output=True,
             timeout=50,
             cwd=ROOT,
+            env=AS_USERS,
         )
     assert (done.returncode, done.stderr) == (0, b"3 lines acknowledged, 0 failed\n")
     assert sorted(filter(None, await read_values(cluster, topic, 3))) == [b"one", b"three", b"two"]
@@ -217,6 +223,7 @@ def test_failure_is_an_error_of_one_line(name: str, arguments: list[str], expect
         text=True,
         timeout=50,
         cwd=ROOT,
+        env=AS_USERS,
     )
     assert done.returncode != 0
     assert re.search(expected, done.stderr)
@@ -236,7 +243,9 @@ def test_address_without_a_broker_is_an_error_of_one_line() -> None:
         with ThreadPoolExecutor(1) as pool:
             served = pool.submit(respond_in_http)
             command = [sys.executable, "examples/produce.py", "--bootstrap", f"127.0.0.1:{port}"]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=50, cwd=ROOT)
+            done = subprocess.run(
+                command, capture_output=True, text=True, timeout=50, cwd=ROOT, env=AS_USERS
+            )
             served.result()
     assert done.returncode != 0
     assert re.search(f"error: NoBrokersAvailable.*127.0.0.1:{port}", done.stderr)
@@ -269,7 +278,10 @@ def worker(printed: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start a group worker that prints its work into a file."""
     with printed.open("w") as stdout:
         process = subprocess.Popen(
-            [sys.executable, "examples/group_worker.py", *arguments], stdout=stdout, cwd=ROOT
+            [sys.executable, "examples/group_worker.py", *arguments],
+            stdout=stdout,
+            cwd=ROOT,
+            env=AS_USERS,
         )
     try:
         yield process

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from kazoo.client import KazooClient
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
@@ -96,7 +97,10 @@ def test_every_example_runs(
     clients = MetricsEndpoint(
         "127.0.0.1", 0, lambda: page, lambda: page, client_id="test", others=pages
     )
+    registry = KazooClient(cluster.zookeeper_connect)
     try:
+        registry.start()
+        registry.ensure_path("/kafka")  # a chroot without brokers
         asyncio.run(prepare(cluster))
         for name, example in examples():
             command = example.command.replace("kafka1:9092", cluster.bootstrap_servers)
@@ -126,6 +130,9 @@ def test_every_example_runs(
             assert "Traceback" not in output
     finally:
         clients.close()
+        registry.delete("/kafka")
+        registry.stop()
+        registry.close()
         for topic in topics_of_kafka(cluster) - before:
             cluster.delete_topic(topic)
 

@@ -38,6 +38,8 @@ COUNT = 50
 """Messages of an exchange in each codec."""
 MAY_BE_STORED = 10_000
 """How many messages a report of a retry stands for; neither client says how many there were."""
+_STATISTICS_LATE_S = 5
+"""How late librdkafka's statistics may tell of a retry, in seconds."""
 
 Ended = Callable[[int | None, object], None]
 """Takes the offset of a message, or None, and the error."""
@@ -90,9 +92,9 @@ class Journal:
         producer.send(partition, value.encode(), ended)
         accepted.append(time.monotonic())
 
-    def retried(self, partition: int | None = None) -> None:
-        """Print that messages of a partition, or of any, are sent again."""
-        now = time.monotonic()
+    def retried(self, partition: int | None = None, before_s: float = 0.0) -> None:
+        """Print that messages of a partition, or of any, are sent again, or were before."""
+        now = time.monotonic() - before_s
         places = self._places if partition is None else [self._places[partition]]
         facts = {"messages": MAY_BE_STORED, "may_be_stored": True}
         for place in places:
@@ -176,7 +178,9 @@ class Librdkafka:
         brokers = json.loads(text)["brokers"].values()
         retries = sum(one["txretries"] + one["req_timeouts"] + one["txerrs"] for one in brokers)
         if retries > self._retries:
-            journal.retried()
+            # A message may have ended since, on a busy machine some seconds ago.
+            for before_s in range(_STATISTICS_LATE_S):
+                journal.retried(before_s=before_s)
         self._retries = retries
 
     def send(self, partition: int, value: bytes, ended: Ended) -> None:

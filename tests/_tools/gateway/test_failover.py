@@ -226,14 +226,24 @@ async def foreign_work(
 
 
 @pytest.mark.timeout(900)
-async def test_clients_lose_nothing_when_brokers_and_gateway_die(
+async def test_this_client_loses_nothing_when_brokers_and_gateway_die(
     tmp_path: Path, unique_topic: Callable[..., str]
 ) -> None:
-    """A group of this client, and librdkafka as for 0.9."""
+    async def begin(front: Front, stack: AsyncExitStack) -> list[Work]:
+        return [await own_work(front, stack, unique_topic("own"), None)]
+
+    await run_strikes(tmp_path, 1, begin)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+async def test_librdkafka_loses_nothing_when_brokers_and_gateway_die(
+    tmp_path: Path, unique_topic: Callable[..., str]
+) -> None:
+    """As for 0.9. It tells of retries by statistics, which may come too late on a busy machine."""
 
     async def begin(front: Front, stack: AsyncExitStack) -> list[Work]:
         return [
-            await own_work(front, stack, unique_topic("own"), None),
             await foreign_work(front, stack, unique_topic("rd"), "librdkafka", "0.9.0.1"),
         ]
 

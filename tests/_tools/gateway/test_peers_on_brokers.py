@@ -5,6 +5,7 @@ The clients know one gateway only, and retry. Gateways are killed in turn, and c
 
 from __future__ import annotations
 
+import gc
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -53,6 +54,15 @@ def topic(modern_cluster: RealCluster, unique_topic: Callable[..., str]) -> str:
     name = unique_topic("peers")
     admin.create_topics([NewTopic(name, 1)])[name].result(30)
     return name
+
+
+@pytest.fixture(autouse=True)
+def sockets_of_kafka_python_are_collected() -> Iterator[None]:
+    """It doesn't close those of connections that are refused."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 class Client(Protocol):

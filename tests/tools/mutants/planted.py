@@ -405,7 +405,7 @@ MUTANTS = (
     Mutant(
         "a member commits after its ZooKeeper session has ended",
         "consumer/commits.py",
-        "        if not self._member_state.session_lost and now <= self._member_state.session_deadline:\n",
+        "        if not state.session_lost and now <= state.session_deadline:\n",
         "        if True:\n",
         "leases",
     ),

@@ -181,7 +181,10 @@ def run_(file: Path | None, given: Mapping[str, Any], once: bool, format: str | 
     group=gateway,
     fields=CHANGE_FIELDS,
     examples=[
-        Example("Before old brokers start again", "aiokafka08 gateway restore gateway.toml"),
+        Example(
+            "Before old brokers start again",
+            "aiokafka08 gateway restore gateway.toml --zookeeper zk1:2181/kafka",
+        ),
     ],
 )
 @_file_argument
