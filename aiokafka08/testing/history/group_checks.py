@@ -18,9 +18,8 @@ _NO_LOG: Final = ObservedLog(())
 # For how long a member may not know that its ZooKeeper session has ended.
 EXPIRY_UNKNOWN_S: Final = 0.5
 
+# The brokers' default of `group.max.session.timeout.ms`.
 LONGEST_SESSION_S: Final = 30.0
-"""How long a member may take to synchronize with its generation: brokers' default of
-`group.max.session.timeout.ms`."""
 
 
 def double_owners(history: History) -> Iterator[Anomaly]:
@@ -46,7 +45,7 @@ def double_owners(history: History) -> Iterator[Anomaly]:
             operation.generation < last.get(operation.group, 0)
             or operation.generation == joined.get(member)
             or not holders[operation.group]
-            or (is_last and operation.order > began[operation.group] + LONGEST_SESSION_S)
+            or (is_last and operation.order > began[operation.group] + _session_s(operation))
         ):
             owners[operation.group] = {}
             is_last = False
@@ -67,6 +66,12 @@ def double_owners(history: History) -> Iterator[Anomaly]:
                         "partition": partition,
                     },
                 )
+
+
+def _session_s(assigned: Operation) -> float:
+    """Return how long a member may take to synchronize with its generation."""
+    session_s = assigned.facts.get("session_s")
+    return float(session_s) if isinstance(session_s, int | float) else LONGEST_SESSION_S
 
 
 def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:

@@ -63,7 +63,8 @@ class Operation:
     | `assign`, `subscribe` | the client reads `partitions` from now on, and no others |
     | `assigned`, `revoked` | its group gave it `partitions`, in `generation`, or took them; \
 the fact `auto_commit`: the client also commits automatically, which isn't recorded; the fact \
-`exclusive`, of a group without generations: no other member may own them until this one's \
+`session_s`: its session timeout in seconds, 30 if that isn't known; the fact `exclusive`, of a \
+group without generations: no other member may own them until this one's \
 `revoked`, `expired` or `stop` |
     | `expired` | the member's session in ZooKeeper ended: others may own its partitions |
     | `seek` | it reads on at `offsets`, or at an unknown place of `partitions` |

@@ -674,6 +674,8 @@ def test_generation_that_is_joined_after_a_whole_session_is_another_one() -> Non
     for later_s, is_wrong in ((29.0, True), (31.0, False)):
         history = [owned("assigned", 0, "c"), owned("assigned", later_s, "d"), SENT]
         assert ("double-owner" in names(check(history))) == is_wrong
+    short = replace(owned("assigned", 11, "d"), facts={"session_s": 10.0})
+    assert "double-owner" not in names(check([owned("assigned", 0, "c"), short, SENT]))
     again = [owned("assigned", at, name) for at, name in ((0, "c"), (31, "d"), (32, "e"))]
     assert "double-owner" in names(check([*again, SENT]))
 

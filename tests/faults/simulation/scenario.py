@@ -905,6 +905,8 @@ class _Scenario:
         facts: dict[str, Fact] = {"auto_commit": True} if self.plan.commits == "auto" else {}
         if self.plan.has_zookeeper:
             facts["exclusive"] = True
+        if generation:
+            facts["session_s"] = int(str(self.plan.member["session_timeout_ms"])) / 1000
         self._note(
             name,
             call,
