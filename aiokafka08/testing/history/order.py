@@ -212,7 +212,12 @@ def _polled(
                 "partition": partition,
                 "delta": index - known.next_index + 1,
             }
-            if index < known.next_index:
+            # A seek beyond the end of a truncated log is reset.
+            sought = known.after.offsets.get(partition)
+            is_reset = sought is not None and history.was_truncated(
+                partition, operation.order, sought
+            )
+            if index < known.next_index and not is_reset:
                 facts["values"] = [known.value, messages[0].value]
                 yield Anomaly("nonmonotonic-poll", witness, facts)
             elif skipped := _skipped(history, partition, known.next_index, index, operation.order):

@@ -680,6 +680,19 @@ def test_generation_that_is_joined_after_a_whole_session_is_another_one() -> Non
     assert "double-owner" in names(check([*again, SENT]))
 
 
+@pytest.mark.parametrize(("sought", "is_wrong"), [(4, False), (3, True)])
+def test_seek_behind_the_end_of_a_truncated_log_begins_anew(sought: int, is_wrong: bool) -> None:
+    history = [
+        SENT,
+        poll(2, "abcde", 0),
+        call("truncated", 3, "cluster", offsets={P: 3}, ended=3.1),
+        offsets("seek", 3.5, sought),
+        send(4, "xy", 3),
+        poll(5, "abcxy", 0),
+    ]
+    assert ("nonmonotonic-poll" in names(check(history))) == is_wrong
+
+
 @pytest.mark.parametrize(("read", "is_wrong"), [("abcd", False), ("abc", True)])
 def test_member_behind_the_end_of_a_truncated_log_begins_anew(read: str, is_wrong: bool) -> None:
     """It had read further than it had committed."""
