@@ -14,6 +14,8 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +23,8 @@ from tests.brokers.cluster import RealCluster
 from tests.brokers.errors import MissingToolError
 from tests.brokers.kdc import Kdc
 from tests.brokers.sasl import PASSWORDS, PRINCIPALS, REFUSED, SaslUsers
+from tests.brokers.versions import VERSIONS
+from tests.brokers.zookeeper import ZooKeeperServer
 from tests.support.debian_tools import skipped_if_missing
 
 
@@ -28,6 +32,18 @@ def require_real_brokers() -> None:
     """Skip the test if AIOKAFKA08_NO_REAL_BROKERS=1 is set."""
     if os.environ.get("AIOKAFKA08_NO_REAL_BROKERS") == "1":
         pytest.skip("AIOKAFKA08_NO_REAL_BROKERS=1: real brokers are not wanted here")
+
+
+@contextmanager
+def zookeeper_alone(folder: Path, release: str = "0.8.2.2") -> Iterator[ZooKeeperServer]:
+    """Run the ZooKeeper of a release without brokers, with its files in `folder`."""
+    require_real_brokers()
+    server = ZooKeeperServer(VERSIONS[release], folder)
+    try:
+        server.start(60)
+        yield server
+    finally:
+        server.kill()
 
 
 class BrokerClusters:

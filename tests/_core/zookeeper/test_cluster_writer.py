@@ -20,9 +20,8 @@ from aiokafka08._core.zookeeper.cluster_writer import (
     WrittenPartition,
 )
 from aiokafka08.errors import KafkaConnectionError, KafkaUnavailableError
-from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.fixtures import zookeeper_alone
 from tests.brokers.ports import free_port
-from tests.brokers.versions import VERSIONS
 from tests.brokers.zookeeper import ZooKeeperServer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -45,13 +44,8 @@ def cluster(topics: dict[str, int] | None = None, cluster_id: str | None = None)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    require_real_brokers()
-    server = ZooKeeperServer(VERSIONS["0.8.2.2"], tmp_path_factory.mktemp("zookeeper"))
-    try:
-        server.start(30)
-        yield server
-    finally:
-        server.kill()
+    with zookeeper_alone(tmp_path_factory.mktemp("zookeeper")) as made:
+        yield made
 
 
 class Tree:

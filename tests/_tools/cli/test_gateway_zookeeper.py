@@ -11,8 +11,7 @@ from kazoo.client import KazooClient
 from aiokafka08._core.zookeeper.cluster_writer import MARK
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
-from tests.brokers.fixtures import require_real_brokers
-from tests.brokers.versions import VERSIONS
+from tests.brokers.fixtures import zookeeper_alone
 from tests.brokers.zookeeper import ZooKeeperServer
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -22,13 +21,8 @@ OLD = {"version": 1, "partitions": {"0": [7]}}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    require_real_brokers()
-    server = ZooKeeperServer(VERSIONS["0.8.2.2"], tmp_path_factory.mktemp("zookeeper"))
-    try:
-        server.start(30)
-        yield server
-    finally:
-        server.kill()
+    with zookeeper_alone(tmp_path_factory.mktemp("zookeeper")) as made:
+        yield made
 
 
 @pytest.fixture

@@ -27,9 +27,7 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 from tests._tools.cli.test_group import T0, V0, commit, committed
-from tests.brokers.fixtures import require_real_brokers
-from tests.brokers.versions import VERSIONS
-from tests.brokers.zookeeper import ZooKeeperServer
+from tests.brokers.fixtures import zookeeper_alone
 from tests.support.zookeeper import UncheckedZookeeper
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
@@ -37,10 +35,7 @@ pytestmark = [pytest.mark.real, pytest.mark.timeout(60)]
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KazooClient]:
-    require_real_brokers()
-    server = ZooKeeperServer(VERSIONS["0.10.2.2"], tmp_path_factory.mktemp("zookeeper"))
-    try:
-        server.start(30)
+    with zookeeper_alone(tmp_path_factory.mktemp("zookeeper"), "0.10.2.2") as server:
         client = KazooClient(server.connect)
         client.start()
         try:
@@ -51,8 +46,6 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KazooClient]:
         finally:
             client.stop()
             client.close()
-    finally:
-        server.kill()
 
 
 @pytest.fixture

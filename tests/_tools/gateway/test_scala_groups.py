@@ -27,9 +27,10 @@ from kazoo.exceptions import NoNodeError
 from aiokafka08 import AIOKafkaConsumer
 from tests._tools.gateway.processes import Gateways
 from tests.brokers.cluster import RealCluster
+from tests.brokers.fixtures import zookeeper_alone
 from tests.brokers.java_process import JavaProcess, write_logging_files
 from tests.brokers.tools import JavaTools
-from tests.brokers.versions import VERSIONS, find_version
+from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
 from tests.brokers.zookeeper import ZooKeeperServer
 from tests.support.full import in_full
@@ -42,12 +43,8 @@ WAIT_S = 120.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    server = ZooKeeperServer(VERSIONS["0.8.2.2"], tmp_path_factory.mktemp("zookeeper"))
-    try:
-        server.start(60)
-        yield server
-    finally:
-        server.kill()
+    with zookeeper_alone(tmp_path_factory.mktemp("zookeeper")) as made:
+        yield made
 
 
 class Tree:

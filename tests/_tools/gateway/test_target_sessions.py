@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -32,27 +34,33 @@ class SaslBroker(ScriptedBroker):
         return correlation_id + responses.get(key, b"")
 
 
+@asynccontextmanager
+async def through(broker: SaslBroker) -> AsyncIterator[RawClient]:
+    """Connect to a gateway that logs in at the broker."""
+    network = target_network(
+        broker.address,
+        security_protocol="SASL_PLAINTEXT",
+        sasl_plain_username="alice",
+        sasl_plain_password="alice-secret",
+    )
+    async with (
+        running("unused:1", network=network) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+        asyncio.timeout(50),
+    ):
+        yield client
+
+
 async def test_nothing_is_sent_or_reordered_while_a_session_is_prolonged() -> None:
-    async with SaslBroker() as broker:
-        network = target_network(
-            broker.address,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_plain_username="alice",
-            sasl_plain_password="alice-secret",
-        )
-        async with (
-            running("unused:1", network=network) as gateway,
-            await RawClient.connect(first_port(gateway)) as client,
-            asyncio.timeout(50),
-        ):
-            sent = answered = 0
-            while broker.keys.count(ApiKey.SASL_AUTHENTICATE) < 4:
-                for _ in range(20):  # in flight at once
-                    client.send(struct.pack(">hhih", ApiKey.HEARTBEAT, 0, sent, -1))
-                    sent += 1
-                while answered < sent:
-                    assert int.from_bytes(await client.frame(), "big") == answered
-                    answered += 1
+    async with SaslBroker() as broker, through(broker) as client:
+        sent = answered = 0
+        while broker.keys.count(ApiKey.SASL_AUTHENTICATE) < 4:
+            for _ in range(20):  # in flight at once
+                client.send(struct.pack(">hhih", ApiKey.HEARTBEAT, 0, sent, -1))
+                sent += 1
+            while answered < sent:
+                assert int.from_bytes(await client.frame(), "big") == answered
+                answered += 1
     begun = [at for at, key in enumerate(broker.keys) if key == ApiKey.SASL_HANDSHAKE]
     assert len(begun) >= 4
     for at in begun:
@@ -72,17 +80,7 @@ async def test_refusal_to_prolong_a_session_ends_the_connection(
             return frame[4:8] + struct.pack(">hh7siq", 58, 7, b"expired", 0, 0)
 
         broker.answer = refused
-        network = target_network(
-            broker.address,
-            security_protocol="SASL_PLAINTEXT",
-            sasl_plain_username="alice",
-            sasl_plain_password="alice-secret",
-        )
-        async with (
-            running("unused:1", network=network) as gateway,
-            await RawClient.connect(first_port(gateway)) as client,
-            asyncio.timeout(50),
-        ):
+        async with through(broker) as client:
             assert await client.is_closed()
     assert "the broker refuses: expired" in caplog.text
     assert "alice-secret" not in caplog.text

@@ -23,9 +23,8 @@ from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.gateway.gateways import HOST
-from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.fixtures import zookeeper_alone
 from tests.brokers.ports import free_port
-from tests.brokers.versions import VERSIONS
 from tests.brokers.zookeeper import ZooKeeperServer
 from tests.support.waiting import eventually, until
 
@@ -38,13 +37,8 @@ SILENT.setLevel(logging.CRITICAL + 1)
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
-    require_real_brokers()
-    made = ZooKeeperServer(VERSIONS["0.10.2.2"], tmp_path_factory.mktemp("zookeeper"))
-    try:
-        made.start(30)
+    with zookeeper_alone(tmp_path_factory.mktemp("zookeeper"), "0.10.2.2") as made:
         yield made
-    finally:
-        made.kill()
 
 
 class Tree:
