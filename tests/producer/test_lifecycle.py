@@ -24,6 +24,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import EmbeddedCluster, Hang, Silence
+from aiokafka08.testing.simulation import simulate
 from tests.producer.conftest import Producer
 from tests.support.clients import OpenProducer
 from tests.support.waiting import until
@@ -355,31 +356,38 @@ async def test_a_call_after_a_fork_raises(
 
 @pytest.mark.parametrize("acks", [0, 1, "all"])
 @pytest.mark.parametrize("end", ["stop", "timeout", "cancel", "crash"])
-async def test_stop_releases_batches_that_expired_in_flight(
-    cluster: EmbeddedCluster, producer_for: ProducerFor, end: str, acks: int | str
-) -> None:
-    producer = await producer_for(
-        cluster, acks=acks, delivery_timeout_ms=500, request_timeout_ms=60_000
-    )
-    for partition in (0, 1, 2):
-        await producer.send_and_wait("t", b"v", partition=partition)
-    await producer.flush()
-    cluster.fault(ProduceRequest, then=Hang(), times=None)
-    cluster.fault(ListOffsetsRequest, then=Hang(), times=None)
-    futures = [await producer.send("t", b"v", partition=number) for number in (0, 1, 2)]
-    results = await asyncio.gather(*futures, return_exceptions=True)
-    assert acks == 0 or {type(result) for result in results} == {KafkaTimeoutError}
-    await until(lambda: producer.metrics()["batches_unfinished"] == 0, "expired")
-    assert producer.metrics()["buffer_used_bytes"] > 0  # the requests are in flight
-    if end == "crash":
-        producer.engine.fail(RuntimeError("a bug"))
+def test_stop_releases_batches_that_expired_in_flight(end: str, acks: int | str) -> None:
+    async def scenario() -> None:
+        cluster = world.cluster
+        producer = OpenProducer(
+            bootstrap_servers=cluster.bootstrap_servers,
+            acks=acks,
+            delivery_timeout_ms=500,
+            request_timeout_ms=60_000,
+        )
+        await producer.start()
+        for partition in (0, 1, 2):
+            await producer.send_and_wait("t", b"v", partition=partition)
+        await producer.flush()
+        cluster.fault(ProduceRequest, then=Hang(), times=None)
+        cluster.fault(ListOffsetsRequest, then=Hang(), times=None)
+        futures = [await producer.send("t", b"v", partition=number) for number in (0, 1, 2)]
+        results = await asyncio.gather(*futures, return_exceptions=True)
+        assert acks == 0 or {type(result) for result in results} == {KafkaTimeoutError}
+        await until(lambda: producer.metrics()["batches_unfinished"] == 0, "expired")
+        assert producer.metrics()["buffer_used_bytes"] > 0  # the requests are in flight
+        if end == "crash":
+            producer.engine.fail(RuntimeError("a bug"))
+            assert producer.metrics()["buffer_used_bytes"] == 0
+        stopping = asyncio.create_task(producer.stop(timeout=0 if end == "timeout" else None))
+        await asyncio.sleep(0)
+        if end == "cancel":
+            stopping.cancel()
+        await asyncio.gather(stopping, return_exceptions=True)
         assert producer.metrics()["buffer_used_bytes"] == 0
-    stopping = asyncio.create_task(producer.stop(timeout=0 if end == "timeout" else None))
-    await asyncio.sleep(0)
-    if end == "cancel":
-        stopping.cancel()
-    await asyncio.gather(stopping, return_exceptions=True)
-    assert producer.metrics()["buffer_used_bytes"] == 0
+
+    with simulate(1, version="0.8.2", topics={"t": 3}) as world:
+        world.run(scenario)
 
 
 async def test_calls_that_wait_for_a_topic_are_counted(

@@ -305,15 +305,20 @@ async def test_unacknowledged_messages_fail_at_the_deadline(
     assert len(producer.events_of(BatchFailed)) == 1
 
 
-async def test_messages_without_a_leader_fail_at_the_deadline(
-    cluster: EmbeddedCluster, producer_for: ProducerFor
-) -> None:
-    producer = await producer_for(cluster, delivery_timeout_ms=300)
-    await producer.partitions_for("t")
-    cluster.kill(1, then="leaderless")
-    with pytest.raises(KafkaTimeoutError, match="t/1: not acknowledged within 300 ms"):
-        await producer.send_and_wait("t", b"v", partition=1)
-    assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+def test_messages_without_a_leader_fail_at_the_deadline() -> None:
+    async def scenario() -> None:
+        cluster = world.cluster
+        async with AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap_servers, delivery_timeout_ms=300
+        ) as producer:
+            await producer.partitions_for("t")
+            cluster.kill(1, then="leaderless")
+            with pytest.raises(KafkaTimeoutError, match="t/1: not acknowledged within 300 ms"):
+                await producer.send_and_wait("t", b"v", partition=1)
+            assert (await producer.send_and_wait("t", b"v", partition=0)).offset == 0
+
+    with simulate(1, topics={"t": 3}) as world:
+        world.run(scenario)
 
 
 async def test_first_send_waits_for_no_other_partitions_leader(

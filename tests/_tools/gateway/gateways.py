@@ -125,6 +125,7 @@ class ScriptedBroker:
         self.requests: list[bytes] = []
         self._server = StreamServer(self._serve)
         self._writers: list[asyncio.StreamWriter] = []
+        self._ended: set[asyncio.StreamWriter] = set()
 
     async def __aenter__(self) -> Self:
         self.listen()
@@ -155,6 +156,7 @@ class ScriptedBroker:
         for writer in self._writers:
             if not writer.is_closing() and not writer.transport.is_closing():
                 writer.write_eof()
+                self._ended.add(writer)
 
     @property
     def connection_count(self) -> int:
@@ -186,5 +188,5 @@ class ScriptedBroker:
                 body = self.answer(frame)
             if body is None:
                 break
-            if body:
+            if body and writer not in self._ended:
                 writer.write(len(body).to_bytes(4, "big") + body)
