@@ -1,7 +1,6 @@
 """Print the files that a fetched message set enters, from the response to the result of getmany().
 
-A program of its own (see `test_hops`): profiling sees pure Python only, so it runs with
-AIOKAFKA08_IMPL=python.
+A program of its own: profiling sees pure Python only, so it runs with AIOKAFKA08_IMPL=python.
 """
 
 from __future__ import annotations
