@@ -1,11 +1,13 @@
 """What a user should do about each error, event and metric: sentences for docs/reference.
 
 Each needs one; a test fails for an error, an event or a metric without it. Errors that only brokers
-of later protocols return (`UnsentRequestError`) share one sentence.
+of later protocols return (`UnsentRequestError`) need none.
 """
 
 from __future__ import annotations
 
+UNUSED = ""
+"""The advice about an error that is only there for `except` clauses."""
 ERRORS: dict[str, str] = {
     "IllegalStateError": "Call `start()` first, from the event loop that uses the client, and not "
     "after `stop()`.",
@@ -34,18 +36,18 @@ ERRORS: dict[str, str] = {
     "RecordTooLargeError": "Raise the limit that the text names, or `seek()` to the next offset.",
     "UnsupportedCodecError": "Choose another `compression_type` for this broker line.",
     "ProducerClosed": "The producer was stopped; create a new one.",
-    "ProducerFenced": "Nothing: it is never raised here.",
+    "ProducerFenced": UNUSED,
     "ConsumerStoppedError": "The consumer was stopped; create a new one.",
     "IllegalOperation": "Use `assign()` or `subscribe()`, not both.",
-    "NodeNotReadyError": "Nothing: it is never raised here.",
-    "Cancelled": "Nothing: it is never raised here.",
-    "TooManyInFlightRequests": "Nothing: it is never raised here; calls wait.",
-    "StaleMetadata": "Nothing: it is never raised here; metadata is refreshed.",
-    "MetadataEmptyBrokerList": "Nothing: it is never raised here.",
-    "IncompatibleBrokerVersion": "Nothing: it is never raised here.",
+    "NodeNotReadyError": UNUSED,
+    "Cancelled": UNUSED,
+    "TooManyInFlightRequests": UNUSED,
+    "StaleMetadata": UNUSED,
+    "MetadataEmptyBrokerList": UNUSED,
+    "IncompatibleBrokerVersion": UNUSED,
     "AuthenticationMethodNotSupported": "Set sasl_mechanism to one that the broker offers.",
     "AuthenticationFailedError": "Do what the text says; guides/sasl.md has the options.",
-    "QuotaViolationError": "Nothing: it is never raised here; quotas of brokers slow responses.",
+    "QuotaViolationError": UNUSED,
     "BrokerResponseError": "The code isn't known to Kafka 0.8 – 3.9 as far as these requests go: "
     "look at the broker's log.",
     "NoError": "Nothing.",
@@ -124,7 +126,6 @@ ERRORS: dict[str, str] = {
     "broker's log.",
 }
 
-UNSENT = "Producer and consumer never meet it: for `except` clauses and `for_code`."
 UNSENT_ERRORS: dict[str, str] = {
     "NonEmptyGroup": "Stop the members of the group first; the text of `delete_consumer_groups` "
     "names it.",

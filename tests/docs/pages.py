@@ -6,6 +6,8 @@ import asyncio
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
 from aiokafka08._core.net.versions import LINE_APIS, BrokerLine
@@ -15,7 +17,7 @@ from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
-from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT, UNSENT_ERRORS
+from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT_ERRORS, UNUSED
 from tests.docs.broker_lines import broker_lines_page
 from tests.docs.rates import performance_page
 from tests.docs.spark_options import spark_page
@@ -49,6 +51,9 @@ OBSERVED = {
 }
 """The sections of docs/brokers.md on each request."""
 
+OptionRow = tuple[str, str, str]
+"""Names, default and meaning of options."""
+
 
 def arguments(docstring: str) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of each argument in a docstring's section "Args"."""
@@ -62,19 +67,37 @@ def arguments(docstring: str) -> Iterator[tuple[str, str]]:
 def options_page() -> str:
     """Return the options of the clients and of the embedded cluster, in tables."""
     parts = [
-        f"# Options\n\n{MADE}\n\nThe arguments of each class, in the order of its signature. "
+        f"# Options\n\n{MADE}\n\nThe arguments of each class: first those that several have. "
         "Those of Spark are in [Spark](../spark.md#options), those of the command line in "
         "[The command line](../cli.md).\n"
     ]
+    clients: dict[OptionRow, list[str]] = {}
     for name, cls in CLIENTS.items():
-        parameters = inspect.signature(cls).parameters
-        rows = [
-            (f"`{option}`", _default(parameters[option]), _without_default(text))
-            for option, text in arguments(inspect.getdoc(cls) or "")
-        ]
-        title = f"\n## {name.capitalize()}\n\n`{cls.__name__}`:\n\n"
-        parts.append(title + table(("option", "default", "meaning"), rows))
+        for row in _option_rows(cls):
+            clients.setdefault(row, []).append(name)
+    shared = dict.fromkeys(tuple(names) for names in clients.values() if len(names) > 1)
+    titles = {names: _joined(names).capitalize() for names in shared} | {
+        (name,): f"{name.capitalize()}\n\n`{cls.__name__}`" for name, cls in CLIENTS.items()
+    }
+    for wanted, title in titles.items():
+        rows = [row for row, names in clients.items() if tuple(names) == wanted]
+        parts.append(f"\n## {title}\n\n" + table(("option", "default", "meaning"), rows))
     return "".join(parts)
+
+
+def _joined(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _option_rows(cls: type) -> Iterator[OptionRow]:
+    """Yield the row of each option; options that have the same text are in one."""
+    parameters = inspect.signature(cls).parameters
+    found = [
+        (option, _default(parameters[option]), " ".join(_without_default(text).split()))
+        for option, text in arguments(inspect.getdoc(cls) or "")
+    ]
+    for (default, text), some in groupby(found, key=itemgetter(1, 2)):
+        yield ", ".join(f"`{option}`" for option, *_ in some), default, text
 
 
 def _default(parameter: inspect.Parameter) -> str:
@@ -107,20 +130,28 @@ def error_classes() -> list[type[BaseException]]:
 def errors_page() -> str:
     """Return all errors: what they mean, what the client does, what to do."""
     own: list[Sequence[str]] = []
+    unused: list[Sequence[str]] = []
     codes: list[Sequence[str]] = []
+    unsent: list[Sequence[str]] = []
     for one in error_classes():
-        anchor = f"`{one.__name__}`"
+        name = f"`{one.__name__}`"
         if issubclass(one, errors.BrokerResponseError):
-            unsent = issubclass(one, errors.UnsentRequestError)
-            advice = UNSENT_ERRORS.get(one.__name__, UNSENT) if unsent else ERRORS[one.__name__]
             code = "other" if one is errors.BrokerResponseError else str(one.errno)
-            row = (code, anchor, f"`{one.message}`", one.description, one.action.value, advice)
-            codes.append(row)
+            row = (code, name, f"`{one.message}`", one.description)
+            advice = (ERRORS | UNSENT_ERRORS).get(one.__name__)
+            if advice is None:
+                unsent.append(row)
+            else:
+                codes.append((*row, one.action.value, advice))
         else:
-            retries = "yes" if getattr(one, "retriable", False) else "no"
             meaning = (inspect.getdoc(one) or "").split("\n\n")[0]
-            own.append((anchor, meaning, retries, ERRORS[one.__name__]))
-    codes.sort(key=lambda row: (not row[0].lstrip("-").isdigit(), _number(row[0])))
+            if (advice := ERRORS[one.__name__]) == UNUSED:
+                unused.append((name, meaning))
+            else:
+                retries = "yes" if getattr(one, "retriable", False) else "no"
+                own.append((name, meaning, retries, advice))
+    for rows in (codes, unsent):
+        rows.sort(key=lambda row: (not row[0].lstrip("-").isdigit(), _number(row[0])))
     return (
         f"""# Errors
 
@@ -137,6 +168,8 @@ they run (consumer); what they raise is what they gave up on, or what only the p
 
 """
         + table(("class", "meaning", "retriable", "what to do"), own)
+        + "\nNever raised here, but there for `except` clauses:\n\n"
+        + table(("class", "meaning"), unused)
         + """
 ## Codes in brokers' responses
 
@@ -145,6 +178,8 @@ they run (consumer); what they raise is what they gave up on, or what only the p
             ("code", "class", "Kafka's name", "meaning", "what the client does", "what to do"),
             codes,
         )
+        + "\nProducer and consumer never meet these; they are there for `except` clauses and "
+        "`for_code`:\n\n" + table(("code", "class", "Kafka's name", "meaning"), unsent)
     )
 
 

@@ -7,7 +7,8 @@ the page is up to date, and runs the examples.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import click
 
@@ -17,6 +18,8 @@ from aiokafka08._tools.cli.settings import SETTABLE
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs/cli.md"
+MANY = 3
+"""How many commands of a group have an option that is described with the group."""
 BEGIN = "<!-- python -m tests._tools.cli.document writes what follows -->\n"
 
 
@@ -56,6 +59,8 @@ def generated() -> str:
     parts: list[str] = []
     last_section = None
     common = {_identity(option) for option in _connection_options()}
+    shared: dict[str, list[click.Option]] = {}  # by the name of a group of commands
+    fields: dict[tuple[tuple[str, str], ...], str] = {}
     for section, name, command in commands():
         if section != last_section:
             parts.append(f"## {section}\n")
@@ -67,8 +72,16 @@ def generated() -> str:
             )
             parts.append(f"    {pieces}\n")
         parts.append(_linked(inspect.cleandoc(command.help or "")) + "\n")
+        if isinstance(command, click.Group):
+            shared[name] = _shared_options(command, common)
+            if shared[name] and not isinstance(command, DeclaredCommand):
+                parts.append(_option_table("option of several of its commands", shared[name]))
         if isinstance(command, DeclaredCommand):
-            parts += _details(command, common)
+            group = name.rpartition(" ")[0]
+            parts += _details(command, common, group, shared.get(group, []))
+            parts += _fields(name, command, fields)
+            for example in command.examples:
+                parts.append(f"{example.text}:\n\n    {example.command}\n")
     parts.append("## Properties\n")
     parts.append(
         "These have an effect, with Java's names; the names of librdkafka and of Scala's clients "
@@ -88,18 +101,71 @@ def _identity(option: click.Parameter) -> tuple[str | None, str | None]:
     return option.name, getattr(option, "help", None)
 
 
-def _details(command: DeclaredCommand, common: set[tuple[str | None, str | None]]) -> Iterator[str]:
-    own = [one for one in command.params if _identity(one) not in common]
-    if any(isinstance(one, click.Option) for one in own):
-        rows = [_option_row(one) for one in own if isinstance(one, click.Option)]
-        yield "| option | |\n|---|---|\n" + "".join(rows)
+def _shared_options(
+    group: click.Group, common: set[tuple[str | None, str | None]]
+) -> list[click.Option]:
+    """Return the options that at least three commands of a group have, its own calls included."""
+    context = click.Context(group)
+    found = [group, *(group.get_command(context, name) for name in group.list_commands(context))]
+    options = [
+        option
+        for command in found
+        if command is not None
+        for option in command.params
+        if isinstance(option, click.Option) and _identity(option) not in common
+    ]
+    counts = Counter(map(_identity, options))
+    distinct = {_identity(option): option for option in reversed(options)}
+    return [one for key, one in reversed(distinct.items()) if counts[key] >= MANY]
+
+
+def _details(
+    command: DeclaredCommand,
+    common: set[tuple[str | None, str | None]],
+    group: str,
+    shared: list[click.Option],
+) -> Iterator[str]:
+    """Yield the table of a command's options; those that its group has shown are only named."""
+    known = set(map(_identity, shared))
+    own = [
+        one
+        for one in command.params
+        if isinstance(one, click.Option) and _identity(one) not in common
+    ]
+    elsewhere = [one for one in own if _identity(one) in known]
+    own = [one for one in own if one not in elsewhere]
+    if elsewhere:
+        names = (
+            "The options"
+            if len(elsewhere) == len(shared) >= MANY
+            else ", ".join(f"`{max(one.opts, key=len)}`" for one in elsewhere)
+        )
+        yield f"{names} of {_link(group)}{', and' if own else '.'}\n"
+    if own:
+        yield _option_table("option", own)
+
+
+def _fields(
+    name: str, command: DeclaredCommand, known: dict[tuple[tuple[str, str], ...], str]
+) -> Iterator[str]:
+    """Yield the tables of a command's fields; `known`: where the same ones were shown before."""
     titles = {f"field with `{option}`": some for option, some in command.fields_with.items()}
     for title, fields in {"field": command.fields, **titles}.items():
-        if fields:
-            rows = [f"| `{name}` | {_cell(text)} |\n" for name, text in fields.items()]
+        key = tuple(fields.items())
+        if fields and key in known:
+            yield f"The fields are those of {_link(known[key])}.\n"
+        elif fields:
+            known[key] = name
+            rows = [f"| `{field}` | {_cell(text)} |\n" for field, text in fields.items()]
             yield f"| {title} | |\n|---|---|\n" + "".join(rows)
-    for example in command.examples:
-        yield f"{example.text}:\n\n    {example.command}\n"
+
+
+def _link(name: str) -> str:
+    return f"[{name}](#{name.replace(' ', '-')})"
+
+
+def _option_table(title: str, options: Iterable[click.Option]) -> str:
+    return f"| {title} | |\n|---|---|\n" + "".join(map(_option_row, options))
 
 
 def _option_row(option: click.Option) -> str:
@@ -111,7 +177,7 @@ def _option_row(option: click.Option) -> str:
 def _linked(text: str) -> str:
     """Return a text with links to the commands that it names in backticks."""
     for _, name, _ in commands():
-        text = text.replace(f"`{name}`", f"[{name}](#{name.replace(' ', '-')})")
+        text = text.replace(f"`{name}`", _link(name))
     return text
 
 
