@@ -262,8 +262,8 @@ def test_secret_is_not_in_error() -> None:
 
 
 def test_page_has_each_key_with_its_default() -> None:
-    """docs/bridge-daemon.md lists what `SECTIONS` has, in the same order."""
-    page = (ROOT / "docs/bridge-daemon.md").read_text()
+    """docs/bridge.md lists what `SECTIONS` has, in the same order."""
+    page = (ROOT / "docs/bridge.md").read_text()
     rows = re.findall(r"^\| `([\w.]+)` \| ([^|]*?) ?\|", page.partition("## The file")[2], re.M)
     expected = []
     for section, keys in SECTIONS.items():

@@ -2,7 +2,7 @@
 
 Invariant: /healthz is 200 only while a copy is running, no partition or topic has stopped, no error
 repeats, and messages that wait are committed; else it is 503 with the reasons. The page
-docs/bridge-daemon.md names the metrics.
+docs/bridge.md names the metrics.
 """
 
 from __future__ import annotations

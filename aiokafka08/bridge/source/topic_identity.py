@@ -182,7 +182,8 @@ class TopicIdentities:
                 f"that the bridge has seen before (a wrong chroot, or one that was built anew), so "
                 f"{len(others)} topics look as if they were created again, such as {others[0]!r}. "
                 'Nothing is copied with copy.on_loss = "skip". Correct source.zookeeper; or see '
-                "'Run the bridge' in the documentation, \"A topic that was created again\""
+                "'Moving to a cluster of today' in the documentation, \"A topic that was created "
+                'again"'
             )
 
     async def _begin_anew(self, topics: Collection[str], stored: StoredRuns) -> None:
