@@ -25,14 +25,12 @@ Sentences = Mapping[tuple[str, ...], tuple[str, str]]
 READING: Sentences = {
     ("assign", "subscribe", "subscribePattern"): (
         "",
-        "same; exactly one of them. The pattern is found anywhere in a name, as there (`^a$` "
-        "matches a whole name; with `spark.sql.streaming.kafka.useDeprecatedOffsetFetching=true` "
-        "that source takes whole names only), and has Java's syntax as far as Python shares it: no "
-        "classes in classes and `&&` in them, `\\p{…}`, back-references, or flags in the middle. "
-        "What isn't shared is refused by name. A pattern that matches nothing is logged once, and "
-        'so is `assign` without a partition (`{}`, `{"t":[]}`). Reading never creates a topic. Of '
-        "a partition that the topic hasn't, and of −1, that source reads nothing; this one refuses "
-        "them. JSON: see `startingOffsets`",
+        "same; exactly one of them. The pattern is found anywhere in a name (`^a$` matches a whole "
+        "name), and has Java's syntax as far as Python shares it: no classes in classes and `&&` "
+        "in them, `\\p{…}`, back-references, or flags in the middle, which are refused by name. A "
+        "pattern that matches nothing is logged once, and so is `assign` without a partition "
+        '(`{}`, `{"t":[]}`). Reading never creates a topic. Of a partition that the topic lacks, '
+        "and of −1, that source reads nothing; this one refuses them. JSON: see `startingOffsets`",
     ),
     ("startingOffsets",): (
         "{streaming} in streams, {batch} in batches",
