@@ -130,24 +130,24 @@ def error_classes() -> list[type[BaseException]]:
 def errors_page() -> str:
     """Return all errors: what they mean, what the client does, what to do."""
     own: list[Sequence[str]] = []
-    unused: list[Sequence[str]] = []
+    unused: list[str] = []
     codes: list[Sequence[str]] = []
     unsent: list[Sequence[str]] = []
     for one in error_classes():
         name = f"`{one.__name__}`"
         if issubclass(one, errors.BrokerResponseError):
             code = "other" if one is errors.BrokerResponseError else str(one.errno)
-            row = (code, name, f"`{one.message}`", one.description)
             advice = (ERRORS | UNSENT_ERRORS).get(one.__name__)
             if advice is None:
-                unsent.append(row)
+                unsent.append((code, name))
             else:
-                codes.append((*row, one.action.value, advice))
+                row = (code, name, f"`{one.message}`", one.description, one.action.value, advice)
+                codes.append(row)
         else:
-            meaning = (inspect.getdoc(one) or "").split("\n\n")[0]
             if (advice := ERRORS[one.__name__]) == UNUSED:
-                unused.append((name, meaning))
+                unused.append(name)
             else:
+                meaning = (inspect.getdoc(one) or "").split("\n\n")[0]
                 retries = "yes" if getattr(one, "retriable", False) else "no"
                 own.append((name, meaning, retries, advice))
     for rows in (codes, unsent):
@@ -168,8 +168,9 @@ they run (consumer); what they raise is what they gave up on, or what only the p
 
 """
         + table(("class", "meaning", "retriable", "what to do"), own)
-        + "\nNever raised here, but there for `except` clauses:\n\n"
-        + table(("class", "meaning"), unused)
+        + "\nNever raised here, but there for `except` clauses: "
+        + ", ".join(unused)
+        + ".\n"
         + """
 ## Codes in brokers' responses
 
@@ -179,7 +180,7 @@ they run (consumer); what they raise is what they gave up on, or what only the p
             codes,
         )
         + "\nProducer and consumer never meet these; they are there for `except` clauses and "
-        "`for_code`:\n\n" + table(("code", "class", "Kafka's name", "meaning"), unsent)
+        "`for_code`: " + ", ".join(f"{code} {name}" for code, name in unsent) + ".\n"
     )
 
 
