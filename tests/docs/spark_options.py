@@ -208,15 +208,11 @@ def _properties() -> Iterator[str]:
     rows += [(f"`kafka.{name}`", "reading, writing", "`sasl_…`", PROPERTIES[name]) for name in SASL]
     yield table(("property", "for", "argument of this client", ""), rows)
     yield "\nRefused:\n\n"
-    refused = [
-        (f"`kafka.{name}`", where, reason)
-        for where, found in (
-            ("reading", properties.REFUSED_READING),
-            ("writing", properties.REFUSED_WRITING),
-        )
-        for name, reason in found.items()
-    ]
-    yield table(("property", "for", "reason"), refused)
+    refused: dict[str, dict[str, None]] = {}
+    for found in (properties.REFUSED_READING, properties.REFUSED_WRITING):
+        for name, reason in found.items():
+            refused.setdefault(reason, {})[f"`kafka.{name}`"] = None
+    yield table(("property", "reason"), [(", ".join(some), why) for why, some in refused.items()])
     yield "\nAccepted without effect, with a warning in the log that has the reason:\n\n"
     reasons: dict[str, list[str]] = {}
     for name, reason in properties.WITHOUT_EFFECT.items():
