@@ -116,11 +116,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             (default None).
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, in milliseconds, from 0
             on (default 500). While no messages come, it waits for the first one for up to 100 ms,
-            also with smaller values, and with `fetch_min_bytes=0`. Brokers 0.8.0 and 0.8.1 hold
-            back the error of a partition, and sometimes data, until the whole wait is over; so a
-            client with a `group_id` lets them wait for at most 100 ms.
+            also with smaller values, and with `fetch_min_bytes=0`. A client with a `group_id` lets
+            brokers 0.8.0 and 0.8.1 wait for at most 100 ms, since they hold back errors meanwhile.
             Messages that are in the log come without this wait, also after a `seek()`, `resume()`
-            or a new assignment: the client then opens a second connection to the broker.
+            or a new assignment, for which a second connection to the broker is opened.
         fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
             partitions and brokers (see `consumer.fetch_memory`), and the size of the largest
             message that can be fetched. In aiokafka it bounds one response of one broker. From 1 on
@@ -134,9 +133,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
             raises; then as long to reach the coordinator of the group, and as long to read the
             committed offsets. In milliseconds, from 1 on. A service that starts before its cluster
-            needs more. What other members take for a rebalance isn't limited. A coordinator that
-            accepts a JoinGroup or SyncGroup and doesn't respond looks the same: each is given up
-            after `session_timeout_ms` + `request_timeout_ms`, also after the end of this time.
+            needs more. What other members take for a rebalance isn't limited: a JoinGroup or
+            SyncGroup is given up after `session_timeout_ms` + `request_timeout_ms`.
             None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).

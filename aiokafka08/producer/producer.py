@@ -116,14 +116,10 @@ class AIOKafkaProducer:
         compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on). "zstd", which
             needs brokers from 2.1 on, raises `UnsupportedVersionError` (default None).
         max_batch_size: size in bytes at which a partition's batch is sent without waiting for more
-            messages, from 1 on (default 16384). While one batch is in flight, the next one grows.
-            With compression it grows to `max_request_size`. Without, it grows to the largest of
-            these, but no further than `max_request_size`: 256 KiB; 2,048 messages, or as many as
-            fit into 768 KiB; the bytes that 50 MiB/s carry in a round trip to the broker.
-            With acks=0 a batch that is too large for the broker is lost. So it grows to at most
-            768 KiB, without compression to 256 KiB unless the round trip is longer than 25 ms. When
-            the connection closes behind a grown batch, later ones of its partition grow to half
-            that size.
+            messages, from 1 on (default 16384). While one batch is in flight, the next one grows:
+            with compression to `max_request_size`, without to 256 KiB, or more if messages are
+            small or the round trip is long. With acks=0 a batch that is too large for the broker is
+            lost, so it grows to at most 768 KiB.
             Other clients that fetch below version 3 from brokers from 0.11 on get nothing where a
             batch is larger than their `fetch.message.max.bytes` (or `max.partition.fetch.bytes`).
             For them, set `max_request_size` to the smallest of these values.
@@ -165,24 +161,21 @@ class AIOKafkaProducer:
             the first one in the keytab (default None).
         buffer_memory: bytes of messages that may be buffered or in flight (in wire format, before
             compression), from 1 on (default 33554432). While it is full, `send()` waits. With the
-            default values of the other options, the process takes at most 16 MiB more: for socket
-            buffers, the spare capacity of growing buffers, and the overhead of the allocator.
+            default values of the other options, the process takes at most 16 MiB more.
         delivery_timeout_ms: the longest time from the call of `send()` until the message is
             acknowledged or fails; it includes retries, leader elections and waiting for memory. It
-            may be shorter by a tenth, or by `linger_ms` if that is longer, since a batch has one
-            deadline for messages that were sent within that time, and longer by the time for which
-            a task holds the event loop. In `send_many` it counts from the step that buffers the
-            message. In milliseconds, from 1 on (default 120000).
+            may be shorter by a tenth, or by `linger_ms` if that is longer: a batch has one
+            deadline. In `send_many` it counts from the step that buffers the message. In
+            milliseconds, from 1 on (default 120000).
         max_in_flight_requests_per_connection: produce requests in flight per broker, from 1 on.
             Unless acks=0, no two of them carry batches of the same partition, so retries keep the
             order (default 5).
         max_block_ms: how long a send waits for the metadata of a topic that isn't known yet, and
             `partitions_for()`; in milliseconds, from 0 on; None: `request_timeout_ms` (default
             None). A send waits at most `delivery_timeout_ms`. The wait ends earlier if the brokers
-            say for a second that the topic doesn't exist and isn't created; with brokers from 0.10
-            on it takes five seconds, since some say so while they create it. A named partition that
-            isn't known is waited for in the same way, for three seconds at most. Waiting for memory
-            counts towards `delivery_timeout_ms` only, unlike in Java.
+            say for a second (from 0.10 on for five) that the topic doesn't exist and isn't created.
+            A named partition that isn't known is waited for in the same way, for three seconds at
+            most. Waiting for memory counts towards `delivery_timeout_ms` only, unlike in Java.
         headers: what to do with the headers of messages, since message formats 0 and 1 have none.
             "refuse": raise `UnsupportedVersionError`. "drop": send the message without them, count
             it as `headers_dropped` and log a warning for each topic. "embedded": put them into the
