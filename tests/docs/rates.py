@@ -1,16 +1,13 @@
-"""Render the figures of docs/guides/performance.md from the measurements of `nox -s bench`."""
+"""Render the figures of docs/guides/tuning.md from the measurements of `nox -s bench`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from tests.docs.tables import DOCS, replace_section, table
-from tests.tools.bench import report, spark, spark_report
-from tests.tools.bench.growth_report import Summary, summaries
+from tests.tools.bench import report
 
-BEGIN = (
-    "<!-- Made from docs/benchmarks.json and benchmarks-spark.json by `python -m tests.docs`. -->\n"
-)
+BEGIN = "<!-- Made from docs/benchmarks.json by `python -m tests.docs`. -->\n"
 
 CALLS: tuple[tuple[str, str, str, str | None], ...] = (
     ("`send_many`", "produce 100 B plain", "send_many", "(pure) send_many"),
@@ -61,22 +58,15 @@ WAITS = (
     ("uvloop, pure Python", "(pure) one at a time"),
 )
 
-SPARK_CASES = (
-    "Read, sum(length(value))",
-    "Read, to Parquet",
-    "Write from Spark's cache",
-    "Write from Spark's cache, by key",
-)
 
-
-def performance_page() -> str:
+def tuning_page() -> str:
     """Return the page with its figures replaced by those that were measured last."""
-    page = (DOCS / "guides" / "performance.md").read_text()
+    page = (DOCS / "guides" / "tuning.md").read_text()
     return replace_section(page, BEGIN, "".join(figures()))
 
 
 def figures() -> Iterator[str]:
-    """Yield the tables of one process, of one message at a time, of distance, and of Spark."""
+    """Yield the tables of one process, and of one message at a time."""
     record = report.from_json((DOCS / "benchmarks.json").read_text())
     found = {
         (case.title, row.client.words): row
@@ -115,49 +105,3 @@ def figures() -> Iterator[str]:
             for loop, row in waits
         ],
     )
-    assert record.growth is not None
-    yield from _distances(summaries(record.growth))
-    yield from _spark()
-
-
-def _distances(found: Sequence[Summary]) -> Iterator[str]:
-    yield (
-        "\nOver a delay of the responses, `linger_ms=5`, by number of partitions; thousands of "
-        "messages of 100 bytes a second (CPU s per million):\n\n"
-    )
-    points = {
-        (one.point.call, one.point.brokers, one.point.delay_ms, one.point.partitions): one
-        for one in found
-        if one.point.table == "linger"
-    }
-    counts = sorted({partitions for _, _, _, partitions in points})
-    rows = []
-    for call, brokers, delay_ms in dict.fromkeys(key[:3] for key in points):
-        cells = [points[call, brokers, delay_ms, count] for count in counts]
-        name = f"`{call}`, {brokers} broker{'s' if brokers > 1 else ''}, {delay_ms} ms"
-        rows.append(
-            (name, *(f"{one.rate / 1000:,.0f} ({one.cpu_per_million:.2f})" for one in cells))
-        )
-    yield table(("", *(f"{count:,}" for count in counts)), rows)
-    [long] = [one for one in found if one.point.table == "long"]
-    yield (
-        f"\nOne partition at {long.point.delay_ms} ms with `{long.point.call}` and values of "
-        f"{long.point.value_bytes:,} bytes: {long.megabytes_per_second:.1f} MB/s.\n"
-    )
-
-
-def _spark() -> Iterator[str]:
-    record = spark_report.from_json((DOCS / "benchmarks-spark.json").read_text(), spark.CASES)
-    yield f"\nSpark on {record.machine}, rows of 100 bytes, a broker of 0.8.2.2:\n\n"
-    found = [
-        (case.work, row)
-        for case, measured in record.results.items()
-        for row in report.rows(measured)
-        if case.work in SPARK_CASES and row.client.words == "kafka08, 0.8.2.2"
-    ]
-    rows = [
-        (work, f"{row.rate:,.0f}", f"{row.cpu_per_million:.2f}", f"{row.peak_rss_mb:.0f}")
-        for work, row in found
-    ]
-    assert len(rows) == len(SPARK_CASES)
-    yield table(("case", "rows/s", "Python CPU s per million", "peak MB of a worker"), rows)

@@ -26,7 +26,7 @@ from tests.support.paths import ROOT
 
 GUIDES = [
     *("services", "values", "failures", "ingestion", "handover", "testing", "monitoring", "tls"),
-    *("performance", "tuning", "guarantees"),
+    *("tuning", "guarantees"),
 ]
 """The guides with tests in them, but the one with a conftest."""
 PAGES = ["README.md", "docs/testing.md", *(f"docs/guides/{name}.md" for name in GUIDES)]

@@ -13,6 +13,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.heavy]
 
 def test_page_in_docs_is_generated_from_its_json() -> None:
     docs = ROOT / "docs"
-    record = from_json((docs / "benchmarks-spark.json").read_text(), CASES)
-    assert document(record) == (docs / "benchmarks-spark.md").read_text()
-    assert as_json(record) == (docs / "benchmarks-spark.json").read_text()
+    record = from_json((docs / "benchmarks_spark.json").read_text(), CASES)
+    assert document(record) == (docs / "benchmarks_spark.md").read_text()
+    assert as_json(record) == (docs / "benchmarks_spark.json").read_text()

@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--output",
         type=Path,
-        help="also write PATH.json, PATH.md, PATH.png and PATH-growth.png: docs/benchmarks",
+        help="also write PATH.json, PATH.md, PATH.png and PATH_growth.png: docs/benchmarks",
     )
     return parser
 
@@ -231,7 +231,7 @@ def _write(path: Path, record: Record, text: str) -> None:
     if record.results:
         plot(record.results, path.with_suffix(".png"))
     if record.growth is not None:
-        plot_growth(record.growth, path.with_name(f"{path.name}-growth.png"))
+        plot_growth(record.growth, path.with_name(f"{path.name}_growth.png"))
 
 
 def _machine() -> str:

@@ -76,7 +76,7 @@ def section(growth: Growth) -> list[str]:
         "- `send` goes round robin over the partitions, and yields to the event loop after every "
         "100 messages.",
         "",
-        "![Growth](benchmarks-growth.png)",
+        "![Growth](benchmarks_growth.png)",
         "",
         *made,
     ]

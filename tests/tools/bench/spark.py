@@ -1,6 +1,6 @@
 """Compare the data source kafka08 with Spark's own Kafka source, on the same brokers in one run.
 
-    nox -s bench -- --spark --output docs/benchmarks-spark     # 5 to 8 minutes on a quiet machine
+    nox -s bench -- --spark --output docs/benchmarks_spark     # 5 to 8 minutes on a quiet machine
     python -m tests.tools.bench.spark --quick
 
 Spark's own source reads 0.10.2.2; kafka08 reads 0.10.2.2 and 0.8.2.2. In the cases of triggers both

@@ -1,4 +1,4 @@
-"""Format the measurements of `tests.tools.bench.spark` as docs/benchmarks-spark.md, with the goals.
+"""Format the measurements of `tests.tools.bench.spark` as docs/benchmarks_spark.md, with the goals.
 Pure.
 
 Rows, goals and missed goals are computed by `report`.
@@ -32,7 +32,7 @@ class Record:
 
 
 def document(record: Record) -> str:
-    """Return the text of docs/benchmarks-spark.md."""
+    """Return the text of docs/benchmarks_spark.md."""
     lines = ["# The data source kafka08 beside Spark's own", "", *_introduction(record)]
     for case, measurements in record.results.items():
         summary = rows(measurements)
