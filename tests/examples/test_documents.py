@@ -25,7 +25,7 @@ from aiokafka08.testing import LINES, EmbeddedCluster
 from tests.support.paths import ROOT
 
 GUIDES = [
-    *("services", "values", "failures", "ingestion", "handover", "testing", "monitoring", "tls"),
+    *("services", "values", "failures", "ingestion", "handover", "monitoring", "tls"),
     *("tuning", "guarantees"),
 ]
 """The guides with tests in them, but the one with a conftest."""

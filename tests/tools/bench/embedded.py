@@ -2,8 +2,8 @@
 
 `growth` runs it for 10,000 partitions. `python -m tests.tools.bench.embedded` measures it: the
 client is a socket in this process and decodes nothing; the cluster is `python -m
-aiokafka08.testing` in another process. So the figures are the cluster's, and docs/testing.md quotes
-them.
+aiokafka08.testing` in another process. So the figures are the cluster's, and
+docs/how_it_is_tested.md quotes them.
 """
 
 from __future__ import annotations
