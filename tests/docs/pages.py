@@ -242,8 +242,8 @@ def metrics_page() -> str:
         f"# Metrics\n\n{MADE}\n\n`metrics()` of each client returns numbers by name. "
         "`aiokafka08.prometheus.collector` shows them to Prometheus as `aiokafka08_producer_…` and "
         "`aiokafka08_consumer_…`; counters end with `_total` there. "
-        "[Monitor a service](../guides/monitoring.md) shows how, with alerts; what the exporter "
-        "shows of a cluster is in [The exporter](../monitoring.md).\n\n"
+        "[Monitoring](../monitoring.md) shows how, with alerts, and what the exporter shows of a "
+        "cluster.\n\n"
         "Counters begin with 0 at the start. Those of events are in [Events](events.md), too.\n"
     ]
     events = {event.name: event for event in event_classes()}

@@ -25,11 +25,16 @@ from aiokafka08.testing import LINES, EmbeddedCluster
 from tests.support.paths import ROOT
 
 GUIDES = [
-    *("services", "values", "failures", "ingestion", "handover", "monitoring", "tls"),
+    *("services", "values", "failures", "ingestion", "handover", "tls"),
     *("tuning", "guarantees"),
 ]
 """The guides with tests in them, but the one with a conftest."""
-PAGES = ["README.md", "docs/testing.md", *(f"docs/guides/{name}.md" for name in GUIDES)]
+PAGES = [
+    "README.md",
+    "docs/testing.md",
+    "docs/monitoring.md",
+    *(f"docs/guides/{name}.md" for name in GUIDES),
+]
 """The pages whose tests run in one process of pytest: its start takes as long as a page's tests."""
 ADDRESS = "kafka1:9092"
 """The address of README's cluster."""

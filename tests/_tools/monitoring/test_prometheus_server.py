@@ -94,13 +94,13 @@ def test_configuration_and_rules_are_valid() -> None:
     assert promtool("check", "config", "prometheus.yml", cwd=EXAMPLES).startswith("0 ")
 
 
-def test_guide_has_the_alerts_of_clients() -> None:
-    """Prometheus accepts the rules; their metrics exist; the guide's table has each of them."""
+def test_page_has_the_alerts_of_clients() -> None:
+    """Prometheus accepts the rules; their metrics exist; the page's table has each of them."""
     done = promtool("check", "rules", "client-alerts.yml", cwd=EXAMPLES)
     assert done.startswith("0 "), done
     rules = re.findall(r"expr: (.+)", (EXAMPLES / "client-alerts.yml").read_text())
-    guide = (EXAMPLES.parents[1] / "docs/guides/monitoring.md").read_text()
-    assert [rule for rule in rules if f"`{rule}`" not in guide] == []
+    page = (EXAMPLES.parents[1] / "docs/monitoring.md").read_text()
+    assert [rule for rule in rules if f"`{rule}`" not in page] == []
     reference = (EXAMPLES.parents[1] / "docs/reference/metrics.md").read_text()
     names = set(re.findall(r"aiokafka08_(?:producer|consumer)_(\w+)", " ".join(rules)))
     assert {name.removesuffix("_total") for name in names} <= set(

@@ -103,7 +103,7 @@ def exporter(
     """Serve metrics to Prometheus.
 
     They are about brokers, partitions and groups. Names and labels are those of kafka_exporter;
-    'The exporter' in the documentation lists them. Samples are taken in the background, and a
+    'Monitoring' in the documentation lists them. Samples are taken in the background, and a
     scrape of /metrics gets the last one. A broker that is down gives kafka_up 0. Groups in
     ZooKeeper need --zookeeper. /healthz tells whether the refreshes go on.
     """
