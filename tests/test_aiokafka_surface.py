@@ -3,7 +3,7 @@
 A user of aiokafka moves to this package by changing the import. The lists are: the public names of
 aiokafka's modules, the names in its documentation, and the names that five users of it import. What
 can't work with this protocol raises UnsupportedVersionError when it is used. aiokafka's internal
-modules don't exist here; docs/guides/migrating.md says what to use instead.
+modules don't exist here; docs/aiokafka.md says what to use instead.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ IMPORTED = {
 }
 """What these projects import and use by `aiokafka.…`, except from INTERNAL modules."""
 
-MIGRATING = ROOT / "docs/guides/migrating.md"
+PAGE = ROOT / "docs/aiokafka.md"
 INTERNAL = [
     "admin.new_partitions",
     "cluster",
@@ -185,8 +185,8 @@ def test_for_code_returns_the_class_of_aiokafka(code: int) -> None:
         assert mine is aiokafka08.errors.UnknownError or code in (76, 81, 87)
 
 
-def test_migrating_page_names_each_internal_module() -> None:
-    _, _, table = MIGRATING.read_text().partition("| module of aiokafka | instead |\n|---|---|\n")
+def test_page_names_each_internal_module() -> None:
+    _, _, table = PAGE.read_text().partition("| module of aiokafka | instead |\n|---|---|\n")
     named = []
     for row in table.partition("\n\n")[0].splitlines():
         named += re.findall(r"`([\w.]+)`", row.split("|")[1])
