@@ -164,11 +164,9 @@ def _wide_table(found: list[Summary], load: float) -> Iterator[str]:
     yield ""
     yield (
         f"All batches have {WIDE_FILL} messages, and a request of `send_many` or `send` has one "
-        "batch, so that fill and requests are equal. A message costs more than above, because "
-        f"{WIDE_FILL} of them bear the cost of a batch and its request. `getmany` reads as many "
-        "messages from all partitions together, so each of 10,000 partitions has only one batch, "
-        "which bears all that a partition costs: that row has no goal. The load average was "
-        f"{load:.1f} at the start of this table."
+        "batch. `getmany` reads as many messages from all partitions together, so each of 10,000 "
+        "has one batch, which bears all that a partition costs: that row has no goal. The load "
+        f"average was {load:.1f} at the start of this table."
     )
     yield ""
 

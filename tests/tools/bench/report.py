@@ -241,9 +241,8 @@ def _introduction(record: Record) -> Iterable[str]:
     )
     yield "| processes | one for each case; each peer in a venv of its own |"
     yield (
-        "| CPU | `getrusage` over the whole process, from the end of the warm-up to the last "
-        "result. It includes the benchmark's own loops that send the values or read the messages. "
-        "A JVM counts its own CPU in the same way |"
+        "| CPU | `getrusage` over the whole process, the benchmark's own loops included, from the "
+        "end of the warm-up to the last result; a JVM counts in the same way |"
     )
     yield "| peak RSS | the kernel's high-water mark of the process, values to be sent included |"
     yield (
@@ -252,19 +251,14 @@ def _introduction(record: Record) -> Iterable[str]:
     )
     yield (
         "| garbage collector | objects made before the measurement, such as the values, are frozen "
-        "(`gc.freeze`) in all Python processes; "
-        "a walk over a list of a million values takes 20 ms |"
+        "(`gc.freeze`) in all Python processes |"
     )
     yield "| event loop | uvloop unless a row says otherwise |"
     yield "| “(pure)” | pure Python; the other rows of this package use its compiled code |"
     yield (
-        "| “floor” | `tests/tools/bench/clients/floors.py`: the same bytes with nothing but an "
-        "asyncio Protocol and futures, encoded before the measurement |"
-    )
-    yield (
-        "| “floor: send_many of …”, “floor: an append …”, “floor: getmany” and the like | "
-        "`produce_floors.py` and `consume_floors.py` in the same folder: this package's codec and "
-        "an asyncio Protocol. They stay as they are, so that ratios to them can be compared |"
+        "| “floor” | in `tests/tools/bench/clients/`: the same bytes with nothing but an asyncio "
+        "Protocol and futures, encoded before the measurement (`floors.py`) or by this package's "
+        "codec (`produce_floors.py`, `consume_floors.py`) |"
     )
     yield "| “ten times over” | one consumer reads the same topic ten times, to show its memory |"
     yield (
@@ -404,20 +398,21 @@ def _ratios(results: Results) -> list[str]:
             missed = (
                 ": ".join(filter(None, ("missed", ratio.why))) if times < ratio.at_least else ""
             )
+            ours = ratio.ours.removeprefix("aiokafka08 (pure) ")
+            figure = f"{times:.1f} ×" if ratio.what == "CPU" else f"{ratio.what} {times:.1f} ×"
             lines.append(
-                f"| {ratio.case.title} | {ratio.ours} | {ratio.peer} | {ratio.what} "
-                f"| {times:.1f} × | ≥ {ratio.at_least} × | {missed} |"
+                f"| {ratio.case.title} | {ours} | {figure} | ≥ {ratio.at_least} × | {missed} |"
             )
     if not lines:
         return []
     return [
         "## Pure Python and kafka-python",
         "",
-        "The figure of kafka-python, divided by the figure of this package in pure Python: CPU "
-        "seconds per message, or the median time for one message (p50).",
+        "kafka-python's CPU seconds per message, divided by those of this package in pure Python; "
+        "p50: the median time for one message.",
         "",
-        "| case | this package | kafka-python | figure | ratio | goal | missed |",
-        "|---|---|---|---|---:|---|---|",
+        "| case | this package | ratio | goal | missed |",
+        "|---|---|---:|---|---|",
         *lines,
         "",
     ]
@@ -425,7 +420,7 @@ def _ratios(results: Results) -> list[str]:
 
 def _reasons(results: Results) -> list[str]:
     """Return a table of the rows that miss their goals, with reasons."""
-    lines = []
+    found = []
     for case, measurements in results.items():
         made = rows(measurements)
         for row in made:
@@ -438,7 +433,12 @@ def _reasons(results: Results) -> list[str]:
                 if late:
                     whys.append(_TICKER_WHY.get(row.client.call, ""))
                 why = " ".join(filter(None, whys))
-                lines.append(f"| {case.title} | {row.client.words} | {'; '.join(missed)} | {why} |")
+                found.append((case.title, row.client.words, "; ".join(missed), why))
+    lines = []
+    before = ""
+    for *cells, why in found:
+        lines.append(f"| {' | '.join(cells)} | {'the same' if why and why == before else why} |")
+        before = why
     if not lines:
         return []
     return [
