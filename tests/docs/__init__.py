@@ -2,9 +2,8 @@
 
 `python -m tests.docs` writes the pages. `pages.py` renders them from signatures, docstrings and the
 table of errors; `advice.py` has the sentences that the code lacks. `spark_options.py`
-renders tables of docs/spark.md, `broker_lines.py` the matrix of lines, `rates.py` figures from the
-measurements of `nox -s bench`. A test compares the files with what would be written, so a page
-can't be older than the code.
+renders tables of docs/spark.md, `broker_lines.py` the matrix of lines. A test compares the files
+with what would be written, so a page can't be older than the code.
 """
 
 import pytest

@@ -19,7 +19,6 @@ from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
 from tests.docs.advice import ERRORS, EVENTS, METRICS, UNSENT_ERRORS, UNUSED
 from tests.docs.broker_lines import broker_lines_page
-from tests.docs.rates import tuning_page
 from tests.docs.spark_options import spark_page
 from tests.docs.tables import MADE, table
 
@@ -322,7 +321,6 @@ def _first_sentence(cls: object) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "guides/tuning.md": tuning_page,
     "reference/broker_lines.md": broker_lines_page,
     "reference/options.md": options_page,
     "reference/errors.md": errors_page,
