@@ -30,7 +30,7 @@ MARK: Final = 0xFF
 """The first byte of an envelope."""
 
 _MODES: Final = ("refuse", "drop", "embedded")
-_ESCAPE: Final = bytes((MARK, 0))
+_ESCAPE: Final = bytes((MARK, 0))  # an envelope without headers
 MAX_HEADERS: Final = 255
 """How many headers an envelope can have."""
 _MAX_NAME_BYTES: Final = 255
@@ -61,7 +61,7 @@ def embed(value: bytes | None, headers: Headers | None) -> bytes | None:
     if value is None:
         return None
     if not headers:
-        # Without headers too, or the value would be read as an envelope.
+        # A value that begins with the mark would be read as an envelope, so it gets an empty one.
         return _ESCAPE + value if value[:1] == b"\xff" else value
     count = 0
     parts: list[bytes] = []
@@ -167,7 +167,8 @@ def _refuse_constant(name: str) -> None:
 def _json_decoder() -> Callable[[str], Any]:
     import json
 
-    # Numbers stay text: a conversion of a long one takes quadratic time.
+    # Don't convert numbers, since for long ones that takes quadratic time: `_decode` returns the
+    # text of a number, whatever it was parsed to.
     return json.JSONDecoder(
         parse_float=bool, parse_int=bool, parse_constant=_refuse_constant
     ).decode

@@ -2,8 +2,8 @@
 
 Owns the Arrow type of the column `headers`, which is that of Spark's Kafka source.
 
-Invariant: as in `arrow`, no column is made from Python objects, and a batch that has no envelope,
-or needs none, keeps its columns uncopied.
+Invariant: pyarrow makes no column from Python objects (see `arrow`), so columns are made from
+buffers. A batch that has no envelope, or needs none, keeps its columns uncopied.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ def extract_rows(
 ) -> Generator[None, None, tuple[RecordBatch, list[int], EmbeddedHeadersError | None]]:
     """Return a received batch with payloads as values, and the column `headers`, in steps.
 
-    Each run of rows ends before its first row whose envelope is damaged. `counts` has the number
-    of rows of each run. Also returns how many rows each run has kept, and the first error or None.
+    The rows are in runs, each of one partition: `counts` has the number of rows of each. A run is
+    cut before its first row with a damaged envelope. Also returns how many rows are left of each
+    run, and the first error or None.
     """
     pa = require_pyarrow()
     values = as_binary_column(batch.column("value"))
@@ -156,8 +157,8 @@ def change_headers(
 ) -> Generator[None, None, RecordBatch]:
     """Return a batch with the column `headers` changed, or added, in steps.
 
-    `change` returns the headers of a row, from whether it has a value, and its headers. Raises
-    TypeError if the column `headers` has a wrong type.
+    `change(has_value, headers)` returns the new headers of a row. Raises TypeError if the column
+    `headers` has a wrong type.
     """
     pa = require_pyarrow()
     filled = batch.column("value").is_valid().to_pylist()
@@ -197,7 +198,10 @@ def _marked_rows(column: Any) -> list[int]:
 
 
 def read_headers(batch: RecordBatch, start: int, stop: int) -> Sequence[Headers | None]:
-    """Return the headers of the rows from `start` to before `stop`; TypeError as above."""
+    """Return the headers of the rows from `start` to before `stop`.
+
+    Raises TypeError if the column `headers` has a wrong type.
+    """
     if "headers" not in batch.schema.names:
         return [None] * (stop - start)
     column = batch.column("headers")

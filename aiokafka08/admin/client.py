@@ -120,7 +120,7 @@ class AIOKafkaAdminClient:
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
             `ca`, `certfile`, `keyfile`, `keyfile_password`, `verify_certs` and `check_hostname`
-            (which is on, other than kazoo's). And `set_acl`: True protects new nodes as Kafka's
+            (on by default, unlike kazoo's). And `set_acl`: True protects new nodes as Kafka's
             zookeeper.set.acl does: the creator may change them, all may read (default None).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).

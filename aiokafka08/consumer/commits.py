@@ -2,11 +2,11 @@
 
 A position is the offset after the last message that the user got.
 
-Invariants: one commit at a time, in the order in which their coroutines first run, at most one loop
-iteration after the positions were read. A commit carries the generation and the member id
-(`CommitIdentity`) from the moment when its positions were read, so the coordinator refuses it if
-that generation has ended. A commit that the user didn't call raises no `KafkaError` in the
-background. It emits `CommitFailed`.
+Invariants: one commit is in progress at a time. Commits keep the order in which their coroutines
+begin to run, at most one loop iteration after the positions were read. A commit carries the
+generation and the member id (`CommitIdentity`) from the moment when its positions were read, so the
+coordinator refuses it if that generation has ended. A commit that the user didn't call raises no
+`KafkaError` in the background. It emits `CommitFailed`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Committer:
         self._is_automatic = config.enable_auto_commit and config.group_id is not None
         self._interval_s = max(config.auto_commit_interval_s, SHORTEST_INTERVAL_S)
         # In a rebalance the group waits for this member only until its session ends, so the commits
-        # before it may take half of that time.
+        # before the member joins again may take half of that time.
         self._revoke_timeout_s = config.session_timeout_s / 2
         self._store: OffsetStore
         self._membership: Membership
@@ -123,7 +123,7 @@ class Committer:
             await self._try_commit(self.positions(partitions), self._revoke_timeout_s)
 
     def commit_revoked_soon(self, partitions: Collection[TopicPartition]) -> None:
-        """As `commit_revoked`, in the background, of the positions and the generation of now."""
+        """As `commit_revoked`, in the background, with the present positions and generation."""
         if self._timer is not None:
             # After assign() or unsubscribe() no other member waits for these partitions.
             self._spawn(self._try_commit(self.positions(partitions), self._revoke_timeout_s))
@@ -274,7 +274,7 @@ class Committer:
             await self._try_commit(self.positions(self._cursors), None)
 
     def _try_commit(self, offsets: _ToCommit, timeout_s: float | None) -> Coroutine[Any, Any, None]:
-        """As `commit`, also of the generation of this call. A failure is reported, not raised."""
+        """As `commit`, also with the generation at this call; report a failure, don't raise it."""
         return self._commit_reporting(
             offsets, self._identity(), timeout_s, self._cancel_count, self._lost()
         )
@@ -303,7 +303,7 @@ def known_positions(
     cursors: Mapping[TopicPartition, Cursor],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     positions = {
-        # What a call has taken and not returned doesn't count.
+        # Messages that a call has taken and not returned yet don't count.
         tp: min((taken.position for taken in cursor.unreturned), default=cursor.position)
         for tp, cursor in cursors.items()
     }
@@ -320,8 +320,8 @@ def check_offsets(offsets: object) -> dict[TopicPartition, OffsetAndMetadata]:
     """Check what a user passed to `commit()`, and return it in one form.
 
     Raises:
-        ValueError: it is empty, an offset isn't an integer from 0 to 2**63 - 1, or a metadata
-            can't be encoded.
+        ValueError: it isn't a dict or is empty, an offset isn't an integer from 0 to 2**63 - 1, or
+            a metadata can't be encoded.
         TypeError: a key isn't a `TopicPartition`, or a metadata isn't a string.
     """
     if not isinstance(offsets, Mapping) or not offsets:

@@ -1,8 +1,7 @@
 """`AIOKafkaConsumer`, the public class: check arguments and state, then delegate.
 
-Names, keyword arguments, signatures and return types are those of aiokafka 0.14. Added are
-`getmany_arrow`, `metrics`, `ready`, `on_event`, `offsets_storage`, `zookeeper_connect` and two
-rebalance options.
+Names, keyword arguments, signatures and return types are those of aiokafka 0.14. docs/aiokafka.md
+has what is added.
 
 The class makes a `Router` (connections and metadata), a `Subscription` (what the user wants to
 read) and a `ConsumerEngine` (everything else). Invariant: `stop()` ends every other method that
@@ -110,10 +109,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         group_instance_id: of static members, which need brokers from 2.3 on: other values raise
             `UnsupportedVersionError` (default None).
         key_deserializer, value_deserializer: called with the bytes of a key or value, or with None
-            if it is null; the result is the `key` or `value` of the record. What they raise is
-            raised by the call that would return the message (see `getone`). They are called for it
-            again until they return, or until you `seek()` past it. None leaves bytes as they are
-            (default None).
+            if it is null; the result is the `key` or `value` of the record. Their exception is
+            raised by the call that would return the message (see `getone`). Later calls try the
+            message again, until they can return it or you `seek()` past it. None leaves bytes as
+            they are (default None).
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, in milliseconds, from 0
             on (default 500). While no messages come, it waits for the first one for up to 100 ms,
             also with smaller values, and with `fetch_min_bytes=0`. A client with a `group_id` lets
@@ -133,8 +132,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
             raises; then as long to reach the coordinator of the group, and as long to read the
             committed offsets. In milliseconds, from 1 on. A service that starts before its cluster
-            needs more. What other members take for a rebalance isn't limited: a JoinGroup or
-            SyncGroup is given up after `session_timeout_ms` + `request_timeout_ms`.
+            needs more. The time that other members take for a rebalance isn't limited, but a
+            JoinGroup or SyncGroup is given up after `session_timeout_ms` + `request_timeout_ms`.
             None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
@@ -208,7 +207,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
             `ca`, `certfile`, `keyfile`, `keyfile_password`, `verify_certs` and `check_hostname`
-            (which is on, other than kazoo's). And `set_acl`: True protects new nodes as Kafka's
+            (on by default, unlike kazoo's). And `set_acl`: True protects new nodes as Kafka's
             zookeeper.set.acl does: the creator may change them, all may read (default None).
         rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
             the next attempt to claim partitions that other members haven't released yet; from 0.9
@@ -556,9 +555,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         Raises:
             ConsumerStoppedError: the consumer was stopped.
             CorruptRecordException: the next message is damaged in two fetches, or its envelope of
-                headers is damaged (`EmbeddedHeadersError`). The error has its offset, and as
-                `next_offset` where to `seek()`. If that is None, `seek()` to a clearly later
-                offset: brokers may not find those close behind the damage.
+                headers is damaged (`EmbeddedHeadersError`). The error has its `offset`,
+                and as `next_offset` the offset to `seek()` to. If that is None, `seek()` to a
+                clearly later offset: brokers may not find messages close behind the damage.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
             Exception: a deserializer raised it for the next message. Its `__notes__` give the
@@ -632,8 +631,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         collected = await self._collector.get_columns(partitions, timeout_s, limit, max_bytes)
         cursors = {tp: self._engine.cursor(tp) for tp in collected.positions}
         taken = {tp: TakenRecords(position) for tp, position in collected.positions.items()}
+        # Until these messages are returned, a commit has the position before them.
         for tp, cursor in cursors.items():
-            cursor.unreturned.append(taken[tp])  # a commit in between commits their position
+            cursor.unreturned.append(taken[tp])
 
         def rewind(tp: TopicPartition, offset: int, error: Exception | None = None) -> None:
             cursor = cursors[tp]
@@ -817,7 +817,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         return None if cursor.high_watermark < 0 else cursor.high_watermark
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """Return None: before 0.11 a `partition` has no last stable offset."""
+        """Return None: this client's Fetch versions have no last stable offset of `partition`."""
         self._engine.cursor(partition)
         return None
 
@@ -1078,7 +1078,7 @@ class _MessageIterator(Generic[KT, VT]):
     __slots__ = ("_collector", "_consumer")
 
     def __init__(self, consumer: AIOKafkaConsumer[KT, VT], collector: Collector) -> None:
-        self._consumer = consumer  # while the iteration goes on, the consumer is in use
+        self._consumer = consumer  # keeps the consumer alive during the iteration
         self._collector = collector
 
     def __aiter__(self) -> Self:

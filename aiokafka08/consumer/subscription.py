@@ -47,7 +47,7 @@ class Subscription:
 
     @property
     def by_topic(self) -> bool:
-        """Whether the membership assigns the partitions: of topics or of a pattern."""
+        """Whether the membership assigns the partitions, since topics or a pattern are named."""
         return self.kind in (SubscriptionKind.TOPICS, SubscriptionKind.PATTERN)
 
     @property
@@ -77,7 +77,8 @@ class Subscription:
 
         Raises:
             IllegalStateError: there is a subscription of another kind.
-            ValueError, TypeError: the pattern isn't a regular expression; it is bytes.
+            ValueError: the pattern isn't a regular expression.
+            TypeError: the pattern is bytes.
         """
         try:
             compiled = re.compile(pattern)

@@ -83,7 +83,7 @@ class Intake:
             queue: PartitionQueue | None = None
             if partition is None:
                 queue = route.choose(key)
-            elif type(partition) is int:  # `find_queue` converts other integers, or refuses them
+            elif type(partition) is int:  # `route.queue` below takes other values
                 queue = route.queues.get(partition)
             if queue is not None:
                 future = self._append_now(queue, key, value, timestamp_ms)

@@ -71,7 +71,7 @@ BootstrapServers = str | Iterable[str | Address]
 ApiVersion = str | tuple[int, ...] | None
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL", "PLAINTEXTSASL"]
 SECURITY_PROTOCOLS: Final = typing.get_args(SecurityProtocol)
-"""Also HDP's name of SASL_PLAINTEXT."""
+"""PLAINTEXTSASL is HDP's name of SASL_PLAINTEXT."""
 OffsetsStorage = Literal["kafka", "zookeeper", "dual"]
 ZookeeperCheck = Literal["refuse", "warn"]
 
@@ -109,13 +109,13 @@ class NetConfig:
     limits: NetLimits = NET_LIMITS
 
     def backoff(self, at_least_s: float = 0.0) -> Backoff:
-        """Return new retry delays as configured, but of `at_least_s` before the jitter."""
+        """Return new retry delays as configured, but none below `at_least_s` before the jitter."""
         return Backoff(
             max(self.retry_backoff_s, at_least_s), max(self.retry_backoff_max_s, at_least_s)
         )
 
     def named(self, error: E) -> E:
-        """Return an error; one about a missing right names the principal, if it is known."""
+        """Return the error; add the principal, if known, to one about a missing right."""
         if isinstance(error, AUTHORIZATION_ERRORS) and self.sasl is not None:
             principal = self.sasl.principal
             note = f" (principal {principal!r})"
@@ -347,7 +347,7 @@ def as_integer(value: object) -> int | None:
         return None
     try:
         return operator.index(value)
-    except TypeError:  # an array of several numbers has the method, too
+    except TypeError:  # an array of several numbers has `__index__`, too
         return None
 
 
@@ -389,8 +389,8 @@ def at_least(option: str, value: object, least: int) -> int:
 
 
 def check_boolean(option: str, value: object) -> bool:
-    """Return `value` as a boolean if it equals one; else raise IllegalArgumentError."""
-    # 1, 0 and 0.0 are accepted. Other values aren't: `bool("no")` would be True.
+    """Return `value` as a bool if it equals True or False; else raise IllegalArgumentError."""
+    # So 1, 0 and 0.0 are accepted. Other values aren't: `bool("no")` would be True.
     if value not in (False, True):
         raise IllegalArgumentError(f"{option}={value!r}: expected True or False")
     return bool(value)
@@ -417,7 +417,7 @@ def is_coroutine_function(value: object) -> bool:
     while isinstance(value, functools.partial):
         value = value.func
     # An object may have a coroutine function as its `__call__`.
-    call = getattr(type(value), "__call__", None)  # noqa: B004 - not whether it is callable
+    call = getattr(type(value), "__call__", None)  # noqa: B004 - the method itself is needed
     return inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(call)
 
 

@@ -23,8 +23,9 @@ class ResponseWatchdog:
 
     Args:
         metadata: refreshed each time that the watchdog fires.
-        overdue_s: seconds after its expected time at which a response is overdue; also the interval
-            in which the watchdog fires (`NetLimits.overdue_s`).
+        overdue_s: seconds beyond `expected_s` after which the response is overdue. Then the
+            watchdog fires, and again each time that so many seconds have passed
+            (`NetLimits.overdue_s`).
         expected_s: seconds that the response may take on a healthy broker.
         on_overdue: called each time that the watchdog fires.
         timeout_s: seconds after which the watchdog calls `on_timeout`, and stops watching.
@@ -83,7 +84,7 @@ class ResponseWatchdog:
             self._on_timeout()
 
     def _set_timer(self, due: float) -> None:
-        # Keep the time: uvloop may run a timer up to a millisecond early, and its handle of a time
-        # in the past has no `when()`.
+        # `_fire` goes by this time, not by the clock: uvloop may run a timer up to a millisecond
+        # early. Nor can it ask the timer: uvloop's handle of a time in the past has no `when()`.
         self._due = min(due, self._deadline)
         self._timer = self._loop.call_at(self._due, self._fire)

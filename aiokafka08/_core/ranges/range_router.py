@@ -22,7 +22,7 @@ def router_config(network: Mapping[str, Any]) -> NetConfig:
 
 @asynccontextmanager
 async def open_range_router(network: Mapping[str, Any]) -> AsyncIterator[Router]:
-    """Yield a started router for `range.read_range`; it requests all topics, and creates none.
+    """Yield a started router for `range_reader.read_range`; it sees all topics, and creates none.
 
     Raises as `router_config`, and KafkaError if no broker responds.
     """

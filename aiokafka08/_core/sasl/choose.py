@@ -1,4 +1,4 @@
-"""Choose the mechanism by the options of a client.
+"""Choose the SASL mechanism by the options of a client.
 
 Invariant: a wrong or contradictory option, or a missing extra, is an error when the client is
 created.
@@ -62,7 +62,7 @@ def make_mechanism(
 
 
 def _text(option: str, value: object) -> str:
-    """Return a value that must be a text; the error doesn't show it."""
+    """Return a value that must be a text; the error doesn't show it, since it may be secret."""
     if not isinstance(value, str) or not value or "\0" in value:
         shown = "None" if value is None else "empty" if value == "" else "a wrong value"
         raise IllegalArgumentError(

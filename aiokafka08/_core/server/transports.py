@@ -27,7 +27,7 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
         if len(buffer) < _LARGE_BYTES:
             small.append(buffer)
             continue
-        # A client that has gone: asyncio logs a warning at the fifth write to a closed transport.
+        # The client may have gone. Asyncio logs a warning at the fifth write to a closed transport.
         if transport.is_closing():
             return
         transport.write(b"".join(small))
@@ -38,10 +38,8 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
 
 
 def close(transport: asyncio.Transport) -> None:
-    """Close the transport once what is written is sent; safe to call twice.
-
-    One of TLS that is closed twice can't be aborted any more, nor asked for anything.
-    """
+    """Close the transport once what is written is sent; safe to call twice."""
+    # After a second `close()` a TLS transport can't be aborted, and most of its methods fail.
     if not transport.is_closing():
         transport.close()
 

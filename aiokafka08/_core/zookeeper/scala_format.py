@@ -23,7 +23,7 @@ MAX_THREADS: Final = 100_000
 `MemberRegistration.threads` makes a name for each thread."""
 
 _WILDCARDS: Final = ("white_list", "black_list")
-# The largest map of Scala that keeps the order in which its keys were added
+# The most keys with which Scala's immutable map keeps the order in which they were added
 _ORDERED_KEYS: Final = 4
 _32_BITS: Final = 0xFFFFFFFF
 
@@ -49,8 +49,8 @@ def encode_registration(topics: Iterable[str], now_ms: int) -> bytes:
 @dataclass(frozen=True, slots=True)
 class MemberRegistration:
     member: str  # the member's id
-    # Topic → number of threads; with a pattern, regular expression → number of threads for each
-    # topic that it selects, of which Scala takes the map's first entry
+    # Topic → number of threads. With a pattern: regular expression → number of threads for each
+    # topic that it selects; the Scala consumer takes only the first entry of its map.
     subscription: Mapping[str, int]
     pattern: str  # "white_list", "black_list", or any other text, which means "static"
 
@@ -115,8 +115,8 @@ def _first_in_scala(keys: Collection[str]) -> str:
     """Return the first key of Scala's immutable map of these keys, which were added in order."""
     if len(keys) <= _ORDERED_KEYS:
         return next(iter(keys))
-    # A larger map is a trie: its order is that of the hashes, five bits at a time from the lowest
-    # on, where Scala mixes the bits of Java's hash before.
+    # A larger map is a trie. It is ordered by five bits of the hash at a time, the lowest first;
+    # the hash is Java's, whose bits Scala mixes.
     return min(keys, key=lambda key: [_mixed(java_hash(key)) >> at & 31 for at in range(0, 35, 5)])
 
 

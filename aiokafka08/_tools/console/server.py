@@ -1,10 +1,11 @@
 """Serve a console with uvicorn, for the command `console`.
 
-`ServeOptions` are the command's; `check_options` decides whether they are safe together.
+`ServeOptions` are the command's; `access_of` refuses options that aren't safe together.
 
-Invariants: nothing but loopback is listened on without TLS, or an explicit `insecure`. No request
-is logged, so neither is a token; one of a file is never printed. No header of a proxy changes what
-counts as the peer. A connection without a request is closed, so that such can't lock others out.
+Invariants: without TLS or an explicit `insecure`, the server listens only on loopback. It logs no
+requests, since their URLs may have the token, and never prints a token from a file. No header of a
+proxy changes the peer's address. A connection that brings no request is closed, so that idle
+connections can't lock users out.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _MIN_TOKEN: Final = 16
 _MAX_CONNECTIONS: Final = 1000
 _MAX_PER_ADDRESS: Final = 400
 _REQUEST_S: Final = 10.0
-"""Within so many seconds a connection has to bring its first request, whole."""
+"""A connection that brings no whole request for so many seconds is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,8 +93,8 @@ async def serve(
         console: what to serve.
         options: where.
         access: as it was given to the console.
-        on_url: called with the URL as soon as it can be opened; it has the token, unless that is
-            of a file.
+        on_url: called with the URL as soon as it can be opened. The URL has the token, unless the
+            token comes from a file.
 
     Raises:
         OSError: the port can't be listened on, or a file of TLS can't be read.
@@ -125,14 +126,14 @@ async def serve(
         scheme = "http" if options.tls_cert is None else "https"
         shown = address_text((options.host, listener.getsockname()[1]))
         is_new = access.token is not None and options.token_file is None
-        # One of a file is lasting, and what is printed ends in a service's journal.
+        # A token from a file stays valid, and the output of a service goes to its journal.
         query = f"?{urlencode({'token': access.token})}" if is_new else ""
         config.load()  # reads the certificate
         on_url(f"{scheme}://{shown}/{query}")
         server = _SignalFreeServer(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            # At 10,000 topics full collections took half of the longest pages' time.
+            # With many topics, full collections would take much of the longest pages' time.
             with rare_full_collections(time.monotonic):
                 await asyncio.shield(serving)
         except asyncio.CancelledError:
@@ -151,14 +152,14 @@ class _SignalFreeServer(uvicorn.Server):
 
 
 class _ImpatientProtocol(H11Protocol):
-    """HTTP/1.1 that ends connections on which no whole request comes, or whose rest isn't read."""
+    """HTTP/1.1 that ends idle connections, also closing ones whose client doesn't read on."""
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(  # type: ignore[override]
         self, transport: asyncio.Transport
     ) -> None:
-        """Expect a request; end it at once if the address has too many."""
+        """Expect a request; end the connection at once if its address has too many."""
         super().connection_made(transport)
         address = self.client and self.client[0]
         peers = [getattr(one, "client", None) for one in self.connections]

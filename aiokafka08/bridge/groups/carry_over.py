@@ -2,8 +2,8 @@
 
 `group_plan` decides about each offset.
 
-Invariant: the target's logs are read before the positions of the bridge, and these before its runs
-of offsets, so that each position has its runs, and no copy is in front of an end without a run.
+Invariant: the positions of the bridge are read before its runs of offsets, so that each position
+has its runs.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class CopiedCluster:
     def uncommitted_text(self) -> str:
         """Return the partitions with messages for which a group has committed nothing, or "".
 
-        Only topics are named in which the group has committed an offset of another partition.
+        Topics in which the group has committed no offset at all are left out.
         """
         by_topic = partitions_by_topic(
             tp for tp, part in self.partitions.items() if part.source.start != part.source.end
@@ -99,7 +99,7 @@ class CopiedCluster:
     def left_out_text(self) -> str:
         """Return which offsets are left out since the bridge doesn't copy their topics, or ""."""
         copied = {tp.topic for tp in self.partitions}
-        # Groups without any other offset stand apart: nothing of them is carried over.
+        # The text names groups of which nothing is carried over apart from the others.
         nothing: dict[str, str] = {}
         part: dict[str, str] = {}
         for group, offsets in sorted(self.offsets.items()):
@@ -211,8 +211,8 @@ class GroupTransfer:
                 failed.append(error)  # the other groups don't wait for this one
         alias = self._config.source.alias
         # MirrorMaker 2's topics get a checkpoint per translated offset, and per partition the sync
-        # of the last message copied. They are written behind the commits, without a transaction:
-        # their readers read uncommitted records too.
+        # of the last message copied. They are written after the commits, without a transaction,
+        # since readers of these topics read uncommitted records too.
         checkpoints = [
             encode_checkpoint(
                 Checkpoint(
@@ -241,7 +241,7 @@ class GroupTransfer:
         copies = [move.copy for move in moves if move.outcome == "move"]
         if not copies:
             return moves
-        # A consumer may have come, committed and gone since.
+        # A consumer may have joined, committed and left since the decision.
         moves = refuse_changed(moves, await self.committed(group, copies))
         wanted = {
             move.copy: (move.target_offset, move.metadata)
@@ -256,7 +256,7 @@ class GroupTransfer:
         """Return as `plan`, with the state of both clusters by which the moves were decided."""
         may_rewind = self._config.groups.rewind if rewind is None else rewind
         async with source_admin(self._config) as admin:
-            # The groups first: a position of the bridge that is read later may only be larger.
+            # Read the groups first: a position of the bridge that is read later can only be larger.
             offsets = await source_offsets(self._config, admin, self._file_offsets)
             partitions = await copied_partitions(self._config, admin, self.target)
         partitions = await without_head_holes(self._config, partitions, offsets.values())
@@ -370,7 +370,7 @@ async def carry_over_continuously(
 async def source_offsets(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> dict[str, dict[TopicPartition, SourceOffset]]:
-    """Return the committed offsets of a bridge's groups at the source; groups without are left out.
+    """Return the committed offsets of a bridge's groups at the source, of groups that have any.
 
     Args:
         config: the file of the bridge.
@@ -431,7 +431,7 @@ async def unmatched_groups(
 
 
 def stores_of(config: BridgeConfig) -> list[str]:
-    """Return the stores of the source in which the groups of a bridge may be; not for a file."""
+    """Return the stores of the source that may have groups, unless their offsets are in a file."""
     store = config.groups.store
     return ["kafka", "zookeeper"] if store in ("auto", "both") else [store]
 
@@ -473,7 +473,8 @@ async def copied_partitions(
     existing = [copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)]
     target_logs = await when_available(lambda: target.log_bounds(existing))
     positions = await when_available(lambda: target.committed(config.position_group, existing))
-    # A transaction ends in each partition by itself: the runs of a position may show later.
+    # A committed transaction becomes visible in one partition after the other, so the runs of a
+    # position may show later than the position.
     await when_available(lambda: target.wait_decided(config.offsets_topic))
     runs = await when_available(lambda: read_stored_runs(config, target))
     logs = await admin.list_log_bounds(tps)
@@ -504,9 +505,9 @@ async def without_head_holes(
     Raises:
         KafkaError: the source doesn't respond.
     """
-    # A compacted log may have no messages from its first offset on: a group that is there misses
-    # none.
-    # Only partitions with such a group are read, from the group on.
+    # A compacted log may have no messages between a group's offset and the first copy; then the
+    # group misses none. Only partitions with a group in front of the first copy are read, each from
+    # the first such group on.
     gaps: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in sorted(
         (tp, offset.offset)

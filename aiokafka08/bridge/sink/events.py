@@ -1,7 +1,7 @@
 """The messages between the event loop and the workers: chunks of records in, events out. Pure.
 
-Invariant: all records of an offset are in the same chunk, and a chunk is in one transaction, since
-its end is a position.
+Invariant: records that share an offset (docs/brokers.md 6.7) are in the same chunk, and a chunk is
+in one transaction, since its end is a position.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Chunk(NamedTuple):
     source: TopicPartition
     target: TopicPartition
     records: Sequence[ConsumerRecord[Any, Any]]
-    # The source offset behind the records.
+    # The source offset after the records.
     next_offset: int
     # Bytes of keys and values.
     size: int
@@ -51,7 +51,7 @@ class TransactionCommitted(NamedTuple):
     """A transaction is committed: the target holds its records and its positions."""
 
     worker: int
-    # Source partition → source offset behind the copied records.
+    # Source partition → source offset after the copied records.
     positions: Mapping[TopicPartition, int]
     runs: Mapping[TopicPartition, Sequence[OffsetRun]]
     records: int
@@ -80,7 +80,7 @@ class RecordRefused(NamedTuple):
 
 
 class WorkerFailed(NamedTuple):
-    """A worker has ended: its transactional id belongs to another producer, or timed out."""
+    """A worker has ended by an error that it can't continue after."""
 
     worker: int
     # A `BridgeError` is a bug, which another session wouldn't cure.
@@ -91,7 +91,7 @@ SinkEvent = ChunkTaken | TransactionCommitted | TransactionAborted | RecordRefus
 
 
 class HeldRecords:
-    """The last records of a partition that were read: the next read may bring more of their offset.
+    """The last records read of a partition: the next read may bring more with the same offset.
 
     Attributes:
         memory: About how many bytes they take in the process.

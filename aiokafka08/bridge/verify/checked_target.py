@@ -1,7 +1,7 @@
 """Read the committed messages of a range of a target partition as portions of a `SequenceCheck`.
 
-Invariant: the messages come in the order of their offsets, each committed one of the range once,
-without markers and aborted messages.
+Invariant: each committed message of the range comes once, in the order of the offsets. Markers and
+aborted messages don't come.
 """
 
 from __future__ import annotations

@@ -30,6 +30,7 @@ from aiokafka08.testing.handlers.outcome import (
 from aiokafka08.testing.message_sets import MessageSetRejected
 from aiokafka08.testing.state import Partition
 
+# The replica id with which a follower responds too (docs/brokers.md 7.7)
 DEBUGGING_CONSUMER: Final = -2
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -39,9 +40,9 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Work[H
     """Respond with offsets from the log, none above the high watermark.
 
     Models: the timestamps -1 (latest) and -2 (earliest), real timestamps, `max_num_offsets`
-    (brokers.md 8.1, 8.2, 8.14); UnknownTopicOrPartition, NotLeaderForPartition and Unknown, each
-    without offsets. If a partition is named twice, the last one counts (version 0), or the broker
-    responds with InvalidRequest (version 1).
+    (brokers.md 8.1, 8.2, 8.14); UnknownTopicOrPartition, NotLeaderForPartition, Unknown and (for a
+    debugging consumer) ReplicaNotAvailable, each without offsets. If a partition is named twice,
+    the last one counts (version 0), or the broker responds with InvalidRequest (version 1).
     """
     items = yield from by_partition(request.topics)
     twice: set[TopicPartition] = set()

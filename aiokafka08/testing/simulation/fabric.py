@@ -2,7 +2,7 @@
 
 Parties are named: brokers are "broker 0", "broker 1" and so on, clients are "client" or have the
 name of `World.process`. Where a method takes parties, None stands for all. A broker that doesn't
-exist is refused (ValueError); at the end of `World.run`, so is a party that hasn't begun.
+exist raises a ValueError at once, another party that never begins at the end of `World.run`.
 
 Invariant: a connection's two directions fail, block and end independently of each other.
 """

@@ -49,7 +49,7 @@ _BUFFER_MEMORY: Final = 16 * 1024 * 1024
 _MAX_REQUEST_BYTES: Final = 1048576
 # The most calls of `send_many` whose deliveries aren't awaited yet.
 _MOST_PENDING: Final = 256
-# How long `run` may take to notice that stdout is closed.
+# How long `connection.run` may take to notice that stdout is closed.
 _CANCEL_S: Final = 0.1
 
 
@@ -113,14 +113,16 @@ async def produce(
 
     Args:
         settings: the cluster.
-        job: their destination.
+        job: where to send them.
         paths: the files; none: stdin.
-        options: how they are read.
+        options: how to read the input.
         tee: write the values to stdout as well (default False).
-        note: shows a line on stderr: the number of acknowledged ones, if this is cancelled.
+        note: shows a line on stderr: how many messages were acknowledged, if this is cancelled; how
+            many may be lost, with acks=0.
 
     Raises:
-        IllegalArgumentError: options don't go together, or there are headers without a mode.
+        IllegalArgumentError: options don't go together, or there are headers, which the mode
+            "refuse" refuses.
         RecordFormatError: the input is wrong.
         ProduceFailed: a message wasn't acknowledged.
         OSError: a file can't be read.
@@ -177,8 +179,8 @@ async def produce(
 
 def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
     """Return the producer's arguments: those of the settings, and defaults for a stream."""
-    # The size of message sets stays the producer's own. Larger plain ones aren't sent faster, and
-    # each reader would cost the broker twice the CPU time (docs/performance.md).
+    # The size of message sets stays the producer's default: with larger sets without compression
+    # each reader would cost the broker more CPU time (docs/performance.md).
     arguments = {"buffer_memory": _BUFFER_MEMORY, **settings.producer}
     if job.compression is not None:
         arguments["compression_type"] = None if job.compression == "none" else job.compression
@@ -206,8 +208,8 @@ async def send_all(
 
     Args:
         producer: a started producer.
-        job: their destination.
-        source: the messages of the input, each time with the bytes that they took there.
+        job: where to send them.
+        source: parts of the input, each with the number of bytes that it took there.
         counts: updated all the time, also if this raises or is cancelled.
         progress: gets the bytes of the input.
         tee: a second output for the values, each with a newline (default None).
@@ -251,7 +253,8 @@ async def _copy(tee: Output | None, messages: InputMessages) -> None:
         try:
             await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
         except BrokenPipeError:
-            # `run` cancels this task for the same reason; later, that would cut the flush short.
+            # `connection.run` notices the closed stdout too, and cancels this task. Wait for that
+            # here: during the flush that follows, the cancellation would cut it short.
             await asyncio.sleep(_CANCEL_S)
             raise
 
@@ -292,8 +295,10 @@ class _Sender:
         """Wait until each message is acknowledged.
 
         Raises:
-            ProduceFailed: one wasn't acknowledged; the others are waited for before.
-            KafkaError: the last `send` failed; the messages before it are waited for.
+            ProduceFailed: a message wasn't acknowledged. This is raised when all the others have
+                their results.
+            KafkaError: the last `send` failed. This is raised when the messages before it have
+                their results.
         """
         failed: BaseException | None = None
         if self._sending is not None:
