@@ -294,7 +294,7 @@ class CorruptRecordException(BrokerResponseError):
 
     Raised for responses with code 2, and by the consumer for fetched bytes. The consumer sets
     `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message. It equals
-    `offset` if the corrupt message stands in front of that one. None: the corrupt bytes hide it;
+    `offset` if the corrupt message stands before that one. None: the corrupt bytes hide it;
     `seek()` to a clearly later offset.
     """
 

@@ -304,7 +304,7 @@ def partitioner_factory(
         ValueError: no partitioner has this name.
         TypeError: it is neither a name nor callable.
 
-    The error texts don't name the option: the caller puts `partitioner=…` in front of them.
+    The error texts don't name the option: the caller puts `partitioner=…` before them.
     """
     if isinstance(partitioner, str):
         factory = PARTITIONERS.get(partitioner)

@@ -102,7 +102,7 @@ def _encode(value: _SubscriptionStruct | _AssignmentStruct) -> bytes:
 
 
 def _decode(struct: type[Any], data: Buffer) -> Any:
-    # Later versions add owned partitions (1), the generation (2) and the rack (3) behind these
+    # Later versions add owned partitions (1), the generation (2) and the rack (3) after these
     # fields.
     value, _ = compiled(struct, 0).read(data, 0, len(data))
     if value.version < 0:

@@ -245,7 +245,7 @@ class BatchDelivery:
         return delivery, index
 
     def note_timestamp(self, index: int, timestamp_ms: int) -> None:
-        """Note the timestamp of message `index`, and of those behind it until another is noted."""
+        """Note the timestamp of message `index`, and of those after it until another is noted."""
         timestamps = self.run_timestamps_ms
         if not timestamps or timestamps[-1] != timestamp_ms:
             self.run_starts.append(index)

@@ -80,7 +80,7 @@ class _Damage(Exception):
 
 
 def _varint(data: bytes, pos: int, most: int = 5) -> tuple[int, int]:
-    """Return the zigzag number at `pos`, and the position behind it."""
+    """Return the zigzag number at `pos`, and the position after it."""
     byte = data[pos]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), pos + 1
@@ -153,7 +153,7 @@ def read_records(header: BatchHeader, plain: Buffer) -> Iterator[Record]:
                 raise _Damage(RecordFault.CUT_OFF)
             if size < MIN_RECORD_BYTES - 1:
                 raise _Damage(RecordFault.SIZE)
-            timestamp, pos = _varint(data, pos + 1, 10)  # behind the attributes
+            timestamp, pos = _varint(data, pos + 1, 10)  # after the attributes
             delta, pos = _varint(data, pos)
             if not previous < delta <= last_delta:
                 raise _Damage(RecordFault.OFFSET)
@@ -335,7 +335,7 @@ class RecordBatchBuilder:
                 empty builder takes its first message whatever the size.
 
         Returns:
-            The position behind the last message appended, and why the call ended.
+            The position after the last message appended, and why the call ended.
 
         Raises:
             CorruptRecordException: a wrong CRC, length or magic; the messages before are appended.
@@ -392,7 +392,7 @@ class RecordBatchBuilder:
 
 
 def _message_field(data: Any, at: int, stop: int) -> tuple[Buffer | None, int]:
-    """Return a field of a message and the position behind it; -1: it doesn't fit."""
+    """Return a field of a message and the position after it; -1: it doesn't fit."""
     if stop - at < 4:
         return None, -1
     size = _unpack_int32(data, at)[0]

@@ -57,7 +57,7 @@ class BatchHeader(NamedTuple):
     """The header of a record batch in a set: the fields as they are, and where the batch is."""
 
     start: int  # position of its first byte in the set
-    stop: int  # position behind its last byte
+    stop: int  # position after its last byte
     base_offset: int
     leader_epoch: int
     magic: int
@@ -109,7 +109,7 @@ class MessageRun(NamedTuple):
     """Whole messages of format 0 or 1 that follow each other in a set, wrappers included."""
 
     start: int  # position of its first byte in the set
-    stop: int  # position behind its last byte
+    stop: int  # position after its last byte
     magic: int  # 0 or 1, the same for all
     next_offset: int  # the offset after its highest
 
@@ -223,7 +223,7 @@ def damaged_record(header: BatchHeader, index: int, fault: int) -> CorruptRecord
 
 
 def damaged_rest(header: BatchHeader, size: int) -> CorruptRecordException:
-    """Make the error for bytes behind the last record."""
+    """Make the error for bytes after the last record."""
     return damaged(header, f"{size} bytes follow its {header.record_count} records")
 
 

@@ -172,7 +172,7 @@ def convert_batch(
     """Convert a batch to messages of format 0 or 1, in one wrapper if it is compressed.
 
     Compression may take long. A control batch has no messages: the result is empty, and its
-    `next_offset` is behind it.
+    `next_offset` is after it.
 
     Args:
         data: the set.
@@ -242,7 +242,7 @@ def convert_plain(
 class Wrapper(NamedTuple):
     """A wrapper of format 0 or 1, opened."""
 
-    stop: int  # position behind it in the set
+    stop: int  # position after it in the set
     offset: int
     magic: int
     attributes: int  # with the codec and the type of timestamp

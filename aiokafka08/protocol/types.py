@@ -97,7 +97,7 @@ class CompiledType(NamedTuple):
 
     `read_items` reads many values of `min_size` bytes each at once, `write_items` writes them; None
     if sizes vary. `read_steps` is None for a type without arrays of varying size. `read_rest` reads
-    the rest of a value behind its length or count, whose letter is `length_code`; None for a type
+    the rest of a value after its length or count, whose letter is `length_code`; None for a type
     that doesn't begin with one.
     """
 
@@ -473,7 +473,7 @@ def _struct_reader(cls: Any, absent: list[tuple[str, Any]], readers: list[PartRe
 def _sized_field_reader(
     head: struct.Struct, read_rest: RestReader, one_by_one: list[PartReader]
 ) -> PartReader:
-    """Return a reader of fixed-width fields and a value with a length behind them.
+    """Return a reader of fixed-width fields and a value with a length after them.
 
     Args:
         head: the fixed-width fields, and the length.

@@ -63,7 +63,7 @@ class EmbeddedCluster:
         default_partitions: the number of partitions of auto-created topics.
         default_replication_factor: the replication factor of topics that are created without
             naming one; None: the number of brokers, at most 3.
-        message_max_bytes: the size limit of a message, with the offset and size in front of it; a
+        message_max_bytes: the size limit of a message, with the offset and size before it; a
             compressed wrapper counts as one message.
         segment_bytes: the size at which a log begins a new segment.
         retention_bytes: a partition keeps at least this many bytes, and at most one segment more;

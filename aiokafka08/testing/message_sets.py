@@ -22,7 +22,7 @@ from aiokafka08.testing.broker_lines import LineRules
 
 T = TypeVar("T")
 
-# Offset and size, in front of each message.
+# Offset and size, before each message.
 HEADER_BYTES: Final = 12
 MIN_MESSAGE_BYTES: Final = 14
 _MIN_STAMPED_BYTES: Final = 14  # CRC, magic, attributes, timestamp

@@ -29,7 +29,7 @@ class Mechanism(ABC):
     wait: str = "the client's token isn't ready"
     wait_kind: FailureKind | None = None  # the same by what is missing; None: that is the program's
     hint: str  # what to check if the broker refuses without a reason
-    refusal_hint: str = ""  # for the error, behind the broker's reason, if that says little
+    refusal_hint: str = ""  # for the error, after the broker's reason, if that says little
 
     @property
     def principal(self) -> str | None:

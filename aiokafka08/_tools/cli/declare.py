@@ -118,7 +118,7 @@ class CommandsGroup(NamedStdout, click.Group):
             raise click.UsageError(text, ctx) from None
 
     def _command_behind(self, ctx: click.Context, words: list[str]) -> str | None:
-        """Return the command line with the options behind the command; None if that is wrong."""
+        """Return the command line with the options after the command; None if that is wrong."""
         named: list[str] = []
         group: click.Command | None = self
         at = start = next(

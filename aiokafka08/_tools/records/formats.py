@@ -248,7 +248,7 @@ def kcat_encoder(
             like_kcat=True,
         )
     else:
-        # kcat writes the key in front of the value then.
+        # kcat writes the key before the value then.
         if made.key_is_json and key_delimiter is None:
             key_delimiter = b""
         layout = RawLayout(

@@ -1,7 +1,7 @@
 """kcat's pack strings (`-s`): decode the integers and the text that bytes consist of. Pure.
 
 A pack string is a sequence of: `<` little-endian and `>` big-endian (the default) for the tokens
-behind it, `b B h H i I q Q` integers of 8, 16, 32 and 64 bits (capital letters: unsigned), `c` one
+after it, `b B h H i I q Q` integers of 8, 16, 32 and 64 bits (capital letters: unsigned), `c` one
 character, `s` the rest as text, `$` the end, a space for a space.
 """
 

@@ -4,12 +4,12 @@ An `OffsetRun` is a range of messages without a break in either log; an `OffsetM
 one partition, and a `RunLog` stores them.
 
 Invariants:
-- `to_target` returns the offset at which a reader continues with the first message at or behind a
+- `to_target` returns the offset at which a reader continues with the first message at or after a
   source offset up to the bridge's position: none lost, none twice. `to_source` is its inverse.
 - `RunLog` loses no run: pages only change how many records hold the runs.
 """
 
-# A bridge writes the messages of a transaction one behind the other, so in each target partition
+# A bridge writes the messages of a transaction one after the other, so in each target partition
 # they are one contiguous range of offsets, and one marker of the transaction follows. Source
 # offsets are contiguous too, except for holes of compaction and of transactions, and for messages
 # that share an offset (docs/brokers.md 6.7): each of these is a run of one message; the first may
@@ -68,7 +68,7 @@ def check_runs(source: int, runs: Sequence[OffsetRun]) -> None:
 
 
 def runs_of(sources: Iterable[int], target: int) -> list[OffsetRun]:
-    """Return the runs of messages that were written one behind the other.
+    """Return the runs of messages that were written one after the other.
 
     Args:
         sources: their source offsets, ascending; messages that share an offset repeat it.
@@ -102,7 +102,7 @@ def runs_of_transaction(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
     joined = OffsetMap()
     for run in runs:
         source, target, length = run
-        # Messages that share an offset have at most `SHARED_RUNS` runs. One behind a message of
+        # Messages that share an offset have at most `SHARED_RUNS` runs. One after a message of
         # another producer has none: a later copy of the offset would look the same.
         if source + 1 == joined.end_source and (
             target != joined.end_target or joined.shared_runs >= SHARED_RUNS
@@ -160,7 +160,7 @@ class OffsetMap:
 
     @property
     def end_source(self) -> int | None:
-        """The offset behind the last message copied; None without runs."""
+        """The offset after the last message copied; None without runs."""
         return self._sources[-1] + self._lengths[-1] if self._sources else None
 
     @property
@@ -170,14 +170,14 @@ class OffsetMap:
 
     @property
     def end_target(self) -> int | None:
-        """The target offset behind the last message copied; None without runs."""
+        """The target offset after the last message copied; None without runs."""
         return self._targets[-1] + self._lengths[-1] if self._targets else None
 
     def add(self, run: OffsetRun) -> None:
-        """Add the run behind all others; join it to the last one if nothing is between.
+        """Add the run after all others; join it to the last one if nothing is between.
 
         Raises:
-            ValueError: the run is empty, negative, or not behind the others in the target.
+            ValueError: the run is empty, negative, or not after the others in the target.
         """
         source, target, length = run
         if source < 0 or target < 0 or length < 1:
@@ -186,7 +186,7 @@ class OffsetMap:
         if end is not None and target < end:
             raise ValueError(f"{run}: expected a target offset >= {end}")
         if source + 1 == self.end_source and target == end:
-            # It shares its first offset with the message in front of it.
+            # It shares its first offset with the message before it.
             self._append(run)
             return
         # The bridge has copied these source offsets before (a target without transactions, or a
@@ -214,7 +214,7 @@ class OffsetMap:
     def to_target(self, offset: int, position: int | None = None) -> int | None:
         """Return the target offset at which a group continues that is at `offset` in the source.
 
-        An offset in front of the first run gives the first message copied. The caller judges
+        An offset before the first run gives the first message copied. The caller judges
         whether
         messages are missing there (`first_source`).
 
@@ -256,7 +256,7 @@ class OffsetMap:
         return copy
 
     def _run_of(self, offset: int) -> int:
-        """Return the index of the first run with a source offset, or of the one in front of it."""
+        """Return the index of the first run with a source offset, or of the one before it."""
         at = bisect.bisect_left(self._sources, offset)
         if at < len(self) and self._sources[at] == offset:
             shares = at and self._sources[at - 1] + self._lengths[at - 1] > offset
@@ -283,7 +283,7 @@ class OffsetMap:
 
         Args:
             offset: the offset of the next message in the target.
-            position: the bridge's position: the result behind the last run. By default (None) the
+            position: the bridge's position: the result after the last run. By default (None) the
                 end
                 of the last run.
 
@@ -321,7 +321,7 @@ def _standing(runs: list[OffsetRun]) -> list[OffsetRun]:
             return ordered
         written = {run: number for number, run in enumerate(runs)}
         ends: dict[int, int] = {}
-        # The later run shows where the log had ended: earlier runs have no messages behind that.
+        # The later run shows where the log had ended: earlier runs have no messages after that.
         for pair in given_twice:
             later = max(pair, key=written.__getitem__)
             ends[written[later]] = later.target
@@ -360,7 +360,7 @@ class RunLog:
     after an abort with the old one.
 
     Attributes:
-        end_target: The target offset behind the last message; 0 if it isn't known.
+        end_target: The target offset after the last message; 0 if it isn't known.
     """
 
     def __init__(self, records: Iterable[RunRecord] = ()) -> None:

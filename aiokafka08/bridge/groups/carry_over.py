@@ -495,7 +495,7 @@ async def without_head_holes(
     partitions: Mapping[TopicPartition, CopiedPartition],
     offsets: Iterable[Mapping[TopicPartition, SourceOffset]],
 ) -> dict[TopicPartition, CopiedPartition]:
-    """Return the partitions; a log without messages in front of the first copy begins at that copy.
+    """Return the partitions; a log without messages before the first copy begins at that copy.
 
     Args:
         config: the file of the bridge.
@@ -506,7 +506,7 @@ async def without_head_holes(
         KafkaError: the source doesn't respond.
     """
     # A compacted log may have no messages between a group's offset and the first copy; then the
-    # group misses none. Only partitions with a group in front of the first copy are read, each from
+    # group misses none. Only partitions with a group before the first copy are read, each from
     # the first such group on.
     gaps: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in sorted(
@@ -516,7 +516,7 @@ async def without_head_holes(
         if not offset.error
     ):
         part = partitions.get(tp)
-        # Without a leader the partition can't be read: its groups stay in front of the first copy.
+        # Without a leader the partition can't be read: its groups stay before the first copy.
         if part is None or (log_start := part.source.start) is None:
             continue
         if part.lacks_copies_from(at):

@@ -130,7 +130,7 @@ def split_between_offsets(
 ) -> Iterator[Sequence[ConsumerRecord[Any, Any]]]:
     """Yield records in parts of `count`, or more if records share the offset at the cut.
 
-    So each part ends at a position, and a transaction may end behind it.
+    So each part ends at a position, and a transaction may end after it.
     """
     start = 0
     while start < len(records):

@@ -38,7 +38,7 @@ def save(spark: SparkSession, rows: DataFrame, sink: str) -> None:
     """
     # Spark 4.3 finds the format in the active session of this thread only, which this call sets.
     spark.createDataFrame([], "none int")
-    # One task for one producer: no shuffle, and the ranges come one behind the other.
+    # One task for one producer: no shuffle, and the ranges come one after the other.
     rows.coalesce(1).write.format(sink).mode("append").save()
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 _LENGTHS: Final = struct.Struct(">ii")
-# How many messages behind a difference are needed to name its kind.
+# How many messages after a difference are needed to name its kind.
 _AHEAD: Final = 2
 
 
@@ -44,7 +44,7 @@ class Portion:
     def add(
         self, offset: int, key: bytes | None, value: bytes | None, timestamp: int | None
     ) -> None:
-        """Add a message behind the others; None is a null key or value, or no timestamp."""
+        """Add a message after the others; None is a null key or value, or no timestamp."""
         self.offsets.append(offset)
         self.crcs.append(message_crc(key, value))
         self.timestamps.append(timestamp or 0)
@@ -61,7 +61,7 @@ class Difference(NamedTuple):
     kind: str
     source_offset: int
     target_offset: int
-    # How many messages in front of it are the same.
+    # How many messages before it are the same.
     equal_count: int
 
 
@@ -77,7 +77,7 @@ class CheckProgress:
     # The rolling CRC-32 of all checksums that were equal.
     crc: int = 0
     difference: Difference | None = None
-    # Of the source's last message in front of the first difference.
+    # Of the source's last message before the first difference.
     last_crc: int | None = None
     last_timestamp: int = 0
     # The offsets, at the source and at the target, of the first and the last equal message.

@@ -324,7 +324,7 @@ def _ahead(
 
 
 def commits_behind(history: History) -> Iterator[Anomaly]:
-    """The offset store returned a position behind one that the same member had committed.
+    """The offset store returned a position lower than one that the same member had committed.
 
     A seek, a commit of offsets that the user chose, and another member's commit may set a position
     back: nothing is concluded across them, nor across an assignment in a group with auto-commit.
@@ -372,7 +372,7 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
                     if before and offset < known[before - 1].offsets[partition]:
                         floor = known[before - 1].offsets[partition]
                         if history.was_truncated(partition, operation.order, floor):
-                            continue  # a member behind the end of the log begins anew
+                            continue  # a member beyond the end of the log begins anew
                         key = operation.group, partition
                         if offset >= held.lowest(key, operation.invoked, operation.order):
                             continue  # `commits_gone_back` judges that it was stored
@@ -522,7 +522,7 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
     The committed offset is that of the last commit that had ended before the assignment. A commit
     that may have taken effect after it (it overlapped, came later, or its outcome is unknown) may
     have set the offset back. Nothing is concluded after a seek or a truncation, nor in a group with
-    auto-commit. Where the store was observed, a member isn't expected to begin behind what it held:
+    auto-commit. Where the store was observed, a member isn't expected to begin after what it held:
     `commits_gone_back` judges whether an older commit may have come after the last one.
     """
     automatic = _auto_committing(history)

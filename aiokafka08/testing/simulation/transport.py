@@ -46,7 +46,7 @@ class SimulatedTransport(InspectableTransport):
         self._protocol: Any = None
         # Data that waits here until the protocol reads counts against the sender's window.
         self._inbox = bytearray()
-        self._end: Mark | None = None  # the mark that has arrived behind the inbox
+        self._end: Mark | None = None  # the mark that has arrived after the inbox
         self._reading = self._feeding = self._eof_received = False
         self._outbox = bytearray()
         self._high, self._low = _HIGH_WATER_BYTES, _HIGH_WATER_BYTES // 4
