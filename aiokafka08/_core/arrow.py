@@ -280,7 +280,7 @@ class ArrowRows:
         )
         if len(sizes) == 1:
             return [(sizes[0][0], self)]
-        order = pc.sort_indices(column)  # a stable sort: the order within a partition stays
+        order = pc.sort_indices(column)  # the sort is stable, so the order within a partition stays
         batch = self._batch.take(order)
         # Computed from the first index, so the rows must be consecutive.
         indices = _int64_values(pc.add(order.cast("int64"), scalar(self.indices[0])))

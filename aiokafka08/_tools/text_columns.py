@@ -13,7 +13,7 @@ def text_width(text: str) -> int:
     """Return how many columns of a terminal a text takes."""
     if text.isascii():
         return len(text)
-    # Only for other texts: the import takes time.
+    # Only for other texts, since the import takes time.
     from rich.cells import cell_len
 
     return cell_len(text)

@@ -119,7 +119,7 @@ class AdminConnection:
         if shared is not None and is_shared and shared.partitions is not None:
             return shared.partitions
         partitions: dict[TopicPartition, None] = {}
-        # In steps: a cluster may have very many partitions.
+        # In steps, since a cluster may have very many partitions.
         async for topic in in_steps(response.topics, lambda topic: len(topic.partitions)):
             for partition in topic.partitions:
                 partitions[TopicPartition(topic.topic, partition.partition)] = None

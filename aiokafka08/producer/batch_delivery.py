@@ -110,7 +110,7 @@ def _raise(error: BaseException) -> None:
 
 
 def pure_run_callbacks(futures: deque[PureDeliveryFuture], limit: int) -> None:
-    """Remove the first `limit` futures, of those that are there now, and run their callbacks."""
+    """Remove at most `limit` of the present futures, the first ones, and run their callbacks."""
     for _ in range(min(len(futures), limit)):
         # Free each future before the next callback allocates, so that the garbage collector runs
         # less often: it runs when allocations outnumber deallocations by a threshold.

@@ -227,7 +227,7 @@ class _ProbeConnection:
     async def is_zookeeper(self) -> bool:
         """Return whether a peer that isn't a broker answers a command of ZooKeeper."""
         if self._has_responded or self._config.ssl_context or self._config.sasl:
-            return False  # no broker must receive the command: it would log an error
+            return False  # no broker must receive the command, since it would log an error
         try:
             # ZooKeeper closes on Kafka's requests, or takes one for a session and responds to that.
             async with asyncio.timeout(_ZOOKEEPER_LIMIT_S):

@@ -96,7 +96,7 @@ async def _fetch(
         # error.
         tp = next(iter(known))
         named = fetch_request(group, [tp])
-        # Pipelined: the broker carries them out in this order.
+        # They are pipelined, and the broker carries them out in this order.
         before, response, after = await asyncio.gather(
             *(
                 connection.request(part, version=version, timeout_s=timeout_s)

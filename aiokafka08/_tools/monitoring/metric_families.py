@@ -70,7 +70,7 @@ def _topics(sample: ClusterSample) -> Iterator[MetricFamily]:
     )
     under = per_partition("under_replicated_partition", "1 if Topic/Partition is under Replicated")
     families = (current, oldest, leader, preferred, replicas, in_sync, under)
-    # A large cluster has many partitions: no attribute is looked up in the loop.
+    # A large cluster has many partitions, so no attribute is looked up in the loop.
     add = [family.series.append for family in families]
     add_end, add_start, add_leader, add_preferred, add_replicas, add_in_sync, add_under = add
     for tp, partition in sample.partitions():

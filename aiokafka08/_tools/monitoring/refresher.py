@@ -53,7 +53,7 @@ async def prepare_metrics(
         text = write_text(cluster_families(sample, history, taken_at))
         return ReadyMetrics(text, gzip.compress(text, compresslevel=1, mtime=0), taken_at)
 
-    # In a thread: the text of a large cluster takes long.
+    # In a thread, since the text of a large cluster takes long.
     return await asyncio.to_thread(write)
 
 

@@ -23,7 +23,7 @@ def parse_header(text: str) -> tuple[str, bytes | None]:
 
 
 def refused_headers(where: str) -> IllegalArgumentError:
-    """Return the error for headers without a mode for them; `where` is the option or message."""
+    """Return the error for headers with the mode "refuse"; `where` is the option or message."""
     return IllegalArgumentError(
         f"{where}: message formats 0 and 1 have no headers. Give -X headers=embedded to put them "
         "into the value, in the envelope of Spring Cloud Stream, or -X headers=drop to leave them "

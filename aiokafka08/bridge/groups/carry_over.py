@@ -516,7 +516,7 @@ async def without_head_holes(
         if not offset.error
     ):
         part = partitions.get(tp)
-        # Without a leader the partition can't be read: its groups stay before the first copy.
+        # Without a leader the partition can't be read, so its groups stay before the first copy.
         if part is None or (log_start := part.source.start) is None:
             continue
         if part.lacks_copies_from(at):
