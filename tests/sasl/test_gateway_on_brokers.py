@@ -23,6 +23,7 @@ from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.gateway.check import CheckCode, unreachable
 from aiokafka08._tools.gateway.client_security import server_context
 from aiokafka08._tools.gateway.options import FLAG_NAMES
+from aiokafka08._tools.gateway.target_client import TargetClient
 from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._tools.gateway.target_sample import sample_target
 from aiokafka08.errors import KafkaConnectionError
@@ -43,6 +44,7 @@ from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.sasl import PASSWORDS, REAUTHENTICATION_MS
 from tests.sasl.conftest import SECRETS, StartCluster, options_of
 from tests.support.full import in_full
+from tests.tools.message_layouts import BETWEEN_BROKERS
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -106,6 +108,70 @@ async def test_old_client_uses_a_target_with_sasl(
         await produce(client, topic, b"tea")
         assert b"tea" in await fetched(client, topic)
     assert not any(secret in caplog.text + repr(network) for secret in SECRETS)
+
+
+OF_BROKERS: dict[tuple[str, int], dict[str, Any]] = {
+    ("WriteTxnMarkers", 1): {
+        "Markers": [{"ProducerId": 7, "Topics": [{"Name": "t", "PartitionIndexes": [3]}]}]
+    },
+    **{
+        (name, 0): {"GroupId": "g", "Topics": [{"Partitions": [{"Partition": 3}]}]}
+        for name in BETWEEN_BROKERS - {"WriteTxnMarkers"}
+    },
+    **{
+        (name, version): {
+            "ReplicaId": 3,
+            "ReplicaState": {"ReplicaId": 3},
+            "SessionId": 0,
+            "Topics": [
+                {
+                    "Name": "t",
+                    "Topic": "t",
+                    "Partitions": [{"Partition": 1, "PartitionIndex": 1, "Timestamp": -1}],
+                }
+            ],
+        }
+        for name, versions in (
+            ("Fetch", (4, 11, 12)),
+            ("ListOffsets", (1, 6)),
+            ("OffsetForLeaderEpoch", (3, 4)),
+        )
+        for version in versions
+    },
+}
+"""What only brokers may send, by API and version."""
+
+
+def errors_of(value: Any) -> Any:
+    """Return what isn't without meaning in an error: names, numbers, and codes."""
+    if isinstance(value, list):
+        return [errors_of(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: errors_of(one)
+        for name, one in value.items()
+        if isinstance(one, list)
+        or name.endswith(("Code", "Id", "Name", "Topic", "Partition", "Index"))
+    }
+
+
+async def test_requests_of_brokers_get_what_a_broker_answers(sasl_cluster: StartCluster) -> None:
+    """The same errors as from the target to a user without rights."""
+    cluster = await asyncio.to_thread(sasl_cluster, VERSION)
+    user = {"sasl_plain_username": "mallory", "sasl_plain_password": PASSWORDS["mallory"]}
+    network = network_of(cluster, "PLAIN", tls=False, **user)
+    async with (
+        running(cluster.bootstrap_servers) as gateway,
+        await TargetClient.connect((HOST, first_port(gateway)), target_network("unused:1")) as ours,
+        await TargetClient.connect(network.bootstrap[0], network) as theirs,
+    ):
+        for (name, version), values in OF_BROKERS.items():
+            answer, wanted = [
+                errors_of(await one.call(name, version, **values)) for one in (ours, theirs)
+            ]
+            assert answer == wanted, name
+            assert re.search(r"'ErrorCode': (29|31)", str(answer))
 
 
 async def test_old_client_uses_a_target_with_tls_alone(

@@ -38,8 +38,8 @@ BETWEEN_BROKERS = {
     "DeleteShareGroupState",
     "ReadShareGroupStateSummary",
 }
-"""What brokers send to each other on listeners of clients; the others are on those of controllers
-only, or were removed."""
+"""What brokers send to each other on listeners of clients, which answer other clients; the others
+are on those of controllers only, or were removed: they have no layout."""
 
 _ENTITIES = {"topicName": "topic", "groupId": "group", "transactionalId": "transactional id"}
 _ROLES = {
@@ -106,10 +106,7 @@ def described(release: str = RELEASE) -> Definition:
 def _api(request: Definition, response: Definition) -> Definition:
     name = request["name"].removesuffix("Request")
     valid = request["validVersions"]
-    is_inner = (
-        name in BETWEEN_BROKERS or valid == "none" or "broker" not in request.get("listeners", ())
-    )
-    if is_inner:
+    if valid == "none" or "broker" not in request.get("listeners", ()):
         return {"name": name, "between_brokers": True}
     first, last = _range(valid)
     flexible = request.get("flexibleVersions", "none")
@@ -119,6 +116,8 @@ def _api(request: Definition, response: Definition) -> Definition:
         "versions": [first, last],
         "flexible": None if flexible == "none" else _range(flexible)[0],
     }
+    if name in BETWEEN_BROKERS:
+        api["between_brokers"] = True
     for side, message in (("request", request), ("response", response)):
         structs = {one["name"]: one for one in message.get("commonStructs", ())}
         if fields := [_field(name, one, structs, []) for one in message["fields"]]:

@@ -111,7 +111,13 @@ _OLD_CHANGES: Final = frozenset({ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS})
 _NAMED: Final = 3
 _SHOWN_CHARACTERS: Final = 255
 
+_OFFSET_FOR_LEADER_EPOCH: Final = 23
+_WITH_REPLICA: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, _OFFSET_FOR_LEADER_EPOCH})
+_REPLICA: Final = frozenset({"replica"})
+_TRANSACTION: Final = frozenset({"transactional id"})
+
 CHANGE_TEXT: Final = "it changes the cluster. Use a client of the target itself"
+BETWEEN_BROKERS_TEXT: Final = "only brokers send this request"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +136,10 @@ class Access:
 
     def versions(self, api: Api) -> range:
         """Return the versions of an API that may pass, or that get an answer."""
-        if api.is_between_brokers:
-            return range(0)
         if api.name in CHANGES:
             first = 0 if api.key in _OLD_CHANGES else api.versions[0]
             return range(first, api.versions[-1] + 1) if _answers(api) else range(0)
-        if self.topics is None or api.name in _WITHOUT_TOPICS:
+        if self.topics is None or api.name in _WITHOUT_TOPICS or api.is_between_brokers:
             return api.versions
         if api.name not in _BY_TOPIC:
             return range(0)
@@ -180,22 +184,17 @@ class Limited:
 
 
 class ConnectionAccess:
-    """The access of one connection, whose requests are checked one after the other."""
+    """The access of one connection, whose requests are checked one after the other.
 
-    def __init__(self, access: Access) -> None:
+    Args:
+        access: what its client may use.
+        is_observing: whether requests that change the cluster pass.
+    """
+
+    def __init__(self, access: Access, *, is_observing: bool = False) -> None:
         self._access = access
+        self._is_observing = is_observing
         self._session: dict[str, set[int]] = {}  # refused partitions of the fetch session
-
-    def refuse_change(self, api: Api, head: RequestHead, frame: Buffer) -> Limited | None:
-        """Return the answer to a request that changes the cluster; None: there is none."""
-        if head.version not in self._access.versions(api):
-            return None
-        try:
-            request = read_request(api, head, frame, MAX_ITEMS)
-        except KafkaProtocolError:
-            return None
-        code = refusal_code(api, head.version)
-        return _answered(api, head, request, code, CHANGE_TEXT, CHANGE_TEXT)
 
     def check(self, api: Api, head: RequestHead, frame: memoryview) -> Limited | None:
         """Return what is done instead of a request; None: it passes, or is translated, as it is.
@@ -206,13 +205,8 @@ class ConnectionAccess:
             KafkaProtocolError: the request hasn't its layout.
         """
         access = self._access
-        if access.is_read_only and api.name in _WRITES:
-            request = read_request(api, head, frame, MAX_ITEMS)
-            code = _WRITES[api.name]
-            if api.name == "InitProducerId" and request.get("TransactionalId") is not None:
-                code = TransactionalIdAuthorizationFailed.errno
-            text = "the gateway is read-only"
-            return _answered(api, head, request, code, text, text)
+        if (refusal := self._refusal(api, head, frame)) is not None:
+            return _answered(api, head, read_request(api, head, frame, MAX_ITEMS), *refusal)
         is_list = api.name in _LISTS and (access.topics or access.groups) is not None
         never_creates = access.is_read_only and api.key == ApiKey.METADATA
         in_session = bool(self._session) and api.key == ApiKey.FETCH
@@ -236,6 +230,26 @@ class ConnectionAccess:
         return self._without(api, head, frame, kept, refused, never_creates, reason)
 
     # --- requests -----------------------------------------------------------------------------
+
+    def _refusal(self, api: Api, head: RequestHead, frame: Buffer) -> tuple[int, str] | None:
+        """Return code and text if a request is refused whatever it names."""
+        if api.is_between_brokers:
+            return ClusterAuthorizationFailedError.errno, BETWEEN_BROKERS_TEXT
+        if api.name in CHANGES and not self._is_observing:
+            return refusal_code(api, head.version), CHANGE_TEXT
+        if api.key in _WITH_REPLICA:
+            for _, replica_id in find_in_request(api, head, frame, _REPLICA):
+                if replica_id >= 0:
+                    text = f"replica id {replica_id}: only brokers have one; expected -1"
+                    return TopicAuthorizationFailedError.errno, text
+        if self._access.is_read_only and api.name in _WRITES:
+            code = _WRITES[api.name]
+            if api.name == "InitProducerId" and any(
+                find_in_request(api, head, frame, _TRANSACTION)
+            ):
+                code = TransactionalIdAuthorizationFailed.errno
+            return code, "the gateway is read-only"
+        return None
 
     def _refused_names(self, api: Api, head: RequestHead, frame: memoryview) -> bool:
         """Return whether a request names something that isn't allowed, or may do so."""
@@ -382,10 +396,12 @@ class ConnectionAccess:
 
 
 def _answered(
-    api: Api, head: RequestHead, request: Values, code: int, text: str, refused: str
+    api: Api, head: RequestHead, request: Values, code: int, text: str, refused: str = ""
 ) -> Limited:
-    """Answer a request without the target."""
+    """Answer a request without the target; `refused` is for the log (default: `text`)."""
     values = error_answer(api, head.version, request, code, text)
+    if api.key == ApiKey.FETCH:
+        values["ErrorCode"] = 0  # the session has no error, but each partition
     is_silent = api.key == ApiKey.PRODUCE and request["Acks"] == 0
     header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
     tags = b"\0" if head.version >= api.flexible else b""
@@ -393,7 +409,7 @@ def _answered(
     def respond(answer: memoryview) -> list[Buffer]:
         return [header, tags, *write_message(api, "response", head.version, values)]
 
-    return Limited(None, respond, not is_silent, refused)
+    return Limited(None, respond, not is_silent, refused or text)
 
 
 def _lists_all(request: Values) -> bool:

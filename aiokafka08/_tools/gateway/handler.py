@@ -32,7 +32,13 @@ from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed, SaslUsers
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway import api_versions
-from aiokafka08._tools.gateway.access import CHANGE_TEXT, Access, ConnectionAccess, Limited
+from aiokafka08._tools.gateway.access import (
+    BETWEEN_BROKERS_TEXT,
+    CHANGE_TEXT,
+    Access,
+    ConnectionAccess,
+    Limited,
+)
 from aiokafka08._tools.gateway.addresses import (
     AddressOf,
     has_addresses,
@@ -52,7 +58,6 @@ from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.messages import find_in_request, read_request
 from aiokafka08._tools.gateway.peers import empty_answer, has_no_own
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
-from aiokafka08._tools.gateway.translation import refuse_replica
 from aiokafka08._tools.gateway.translator import TargetFacts, Translator
 from aiokafka08._tools.gateway.upstream import (
     Answer,
@@ -79,10 +84,8 @@ LOGIN_S: Final = 20.0
 
 _SHOWN_CHARACTERS: Final = 255  # of a client id
 
-_OFFSET_FOR_LEADER_EPOCH: Final = 23
 _DESCRIBE_QUORUM: Final = 55
 _ACKS: Final = frozenset({"Acks"})
-_WITH_REPLICA: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, _OFFSET_FOR_LEADER_EPOCH})
 
 
 class RefusedError(Exception):
@@ -144,7 +147,7 @@ class GatewayHandler(ConnectionHandler):
     def __init__(self, connection: ServerConnection, route: BrokerRoute) -> None:
         self._connection = connection
         self._route = route
-        self._access = ConnectionAccess(route.access)
+        self._access = ConnectionAccess(route.access, is_observing=route.is_observing)
         self._holding: set[str] = set()  # why no requests are begun
         self._upstream = self._new_upstream(f"node {route.node_id}", self._upstream_lost)
         self._translated = TranslatedRequests(
@@ -288,57 +291,21 @@ class GatewayHandler(ConnectionHandler):
         api = apis().get(head.key)
         if api is None:
             raise RefusedError("the API isn't known")
-        if api.is_between_brokers:
-            raise RefusedError("only brokers send this request")
         exchange = self._new_exchange(api, inner)
-        is_translated = api_versions.is_translated(head.key, head.version)
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
         elif self._route.is_entry and has_no_own(api, head.version):
             self._count(head, Fate.PASSED)
             respond(exchange, empty_answer(api, head))
-        elif self._route.is_observing and head.version in self._versions(api):
-            yield from self._observe(api, head, frame, exchange)
-        elif api.name in api_versions.CHANGES:
-            limited = yield from apart(
-                len(frame), lambda: self._access.refuse_change(api, head, frame)
-            )
-            if limited is None:
-                raise RefusedError(CHANGE_TEXT)
-            yield from self._answer(head, limited, len(frame), exchange)
-        elif is_translated or head.version in self._route.access.versions(api):
+        elif self._is_known(api, head.version):
             yield from self._allowed(api, head, frame, exchange)
-        elif head.version in api.versions:
-            raise RefusedError("it could name topics that aren't allowed in ways not looked at")
         else:
-            raise RefusedError(
-                f"expected version {api.versions[0]} to {api.versions[-1]}, or one that is "
-                "translated"
-            )
-
-    def _observe(
-        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
-    ) -> Work[None]:
-        """Pass a request, and note whether Kafka 4 would refuse it."""
-        if head.version in api.versions:
-            self._count(head, Fate.PASSED)
-            yield from self._pass(api, head, frame, exchange)
-            return
-        self._count(head, Fate.STRANDED)
-        # Its fields aren't described, but for those at its beginning.
-        first = frame[head.body_at : head.body_at + 4]
-        if head.key in (ApiKey.FETCH, ApiKey.LIST_OFFSETS):
-            refuse_replica(int.from_bytes(first, "big", signed=True))
-        expects_response = head.key != ApiKey.PRODUCE or bytes(first[:2]) != b"\0\0"
-        self._upstream.send(
-            head.correlation_id, [frame], exchange, None, expects_response=expects_response
-        )
-        exchange.release()
+            raise RefusedError(_why_unknown(api, head.version))
 
     def _allowed(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: GatewayExchange
     ) -> Work[None]:
-        """Translate or pass what is allowed of a request."""
+        """Translate or pass what is allowed of a request, and answer the rest."""
         checked, size = frame, len(frame)
         limited = yield from apart(size, lambda: self._access.check(api, head, checked))
         if limited is not None:
@@ -348,12 +315,13 @@ class GatewayHandler(ConnectionHandler):
             frame = memoryview(b"".join(limited.request))
             exchange.change = limited.respond
         changed = read_head(frame)
-        if api_versions.is_translated(head.key, head.version):
+        is_old = head.version not in api.versions
+        if is_old and not self._route.is_observing:
             self._count(head, Fate.TRANSLATED)
             yield from self._translated.run(changed, frame, exchange)
         else:
-            self._count(head, Fate.PASSED)
-            yield from self._pass(api, changed, frame, exchange)
+            self._count(head, Fate.STRANDED if is_old else Fate.PASSED)
+            self._pass(api, changed, frame, exchange)
         if limited is not None and limited.refused:
             self._refused(head, limited)
 
@@ -401,6 +369,10 @@ class GatewayHandler(ConnectionHandler):
             lambda answer: finish(api_versions.offered(head.version, answer, self._versions)),
         )
 
+    def _is_known(self, api: Api, version: int) -> bool:
+        """Return whether requests of a version pass, or are translated or answered."""
+        return version in self._versions(api) or api_versions.is_translated(api.key, version)
+
     def _versions(self, api: Api) -> range:
         """Return the versions of an API that may pass, or that the gateway answers."""
         if self._route.is_observing and not api.is_between_brokers:
@@ -410,10 +382,7 @@ class GatewayHandler(ConnectionHandler):
     def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:
         api = apis().get(head.key)
         # What is no API or version is one entry, or a client could make the table large.
-        is_known = api is not None and (
-            head.version in self._versions(api)
-            or api_versions.is_translated(head.key, head.version)
-        )
+        is_known = api is not None and self._is_known(api, head.version)
         self._route.clients.count(
             head.client_id,
             self._connection.host,
@@ -422,13 +391,7 @@ class GatewayHandler(ConnectionHandler):
             principal=self._login.user or self._certificate_name,
         )
 
-    def _pass(
-        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
-    ) -> Work[None]:
-        if head.key in _WITH_REPLICA:
-            found = yield from apart(len(frame), lambda: _values(api, head, frame, "replica"))
-            for replica_id in found:
-                refuse_replica(replica_id)
+    def _pass(self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange) -> None:
         expects_response = (
             head.key != ApiKey.PRODUCE or read_request(api, head, frame, wanted=_ACKS)["Acks"] != 0
         )
@@ -473,6 +436,19 @@ class GatewayHandler(ConnectionHandler):
         # What one address causes again and again is counted, whatever its ports are.
         text = one_line(text)  # the key is kept
         self._route.log.report((self._connection.host, text), f"{self._connection.peer}: {text}")
+
+
+def _why_unknown(api: Api, version: int) -> str:
+    """Return why a request has no answer."""
+    if api.is_between_brokers:
+        return BETWEEN_BROKERS_TEXT
+    if version not in api.versions:
+        return (
+            f"expected version {api.versions[0]} to {api.versions[-1]}, or one that is translated"
+        )
+    if api.name in api_versions.CHANGES:
+        return CHANGE_TEXT
+    return "it could name topics that aren't allowed in ways not looked at"
 
 
 def _values(api: Api, head: RequestHead, frame: memoryview, *roles: str) -> list[Any]:

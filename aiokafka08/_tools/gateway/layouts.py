@@ -81,10 +81,11 @@ class Api:
     Attributes:
         key: its number.
         name: its name in Kafka's protocol.
-        versions: those that have a layout; empty if only brokers send it.
+        versions: those that have a layout.
         flexible: the first flexible version.
         request_fields: the fields of the request, as in `layouts.json`.
         response_fields: those of the response.
+        is_between_brokers: whether only brokers and controllers send it.
     """
 
     key: int
@@ -93,11 +94,7 @@ class Api:
     flexible: int
     request_fields: Sequence[Any]
     response_fields: Sequence[Any]
-
-    @property
-    def is_between_brokers(self) -> bool:
-        """Whether only brokers and controllers send it."""
-        return not self.versions
+    is_between_brokers: bool
 
     def __hash__(self) -> int:
         return self.key
@@ -125,5 +122,6 @@ def apis() -> Mapping[int, Api]:
             NO_VERSION if entry.get("flexible") is None else entry["flexible"],
             entry.get("request", ()),
             entry.get("response", ()),
+            entry.get("between_brokers", False),
         )
     return found

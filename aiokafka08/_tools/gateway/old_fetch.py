@@ -25,7 +25,6 @@ from aiokafka08._tools.gateway.translation import (
     Budget,
     Translation,
     read_body,
-    refuse_replica,
     request_end,
     write_request,
     write_response,
@@ -165,11 +164,9 @@ def translate_fetch(
         is_read_committed: whether records of aborted and open transactions are left out.
 
     Raises:
-        KafkaProtocolError: the request isn't whole, or that of a replica; the function for the
-            response raises it if that isn't whole.
+        KafkaProtocolError: the request isn't whole; so does the function for the response.
     """
     request: FetchRequest = read_body(FetchRequest, head.version, frame, head.body_at)
-    refuse_replica(request.replica_id)
     wanted: dict[tuple[str, int], FetchPartition] = {
         (topic.topic, part.partition): part for topic in request.topics for part in topic.partitions
     }

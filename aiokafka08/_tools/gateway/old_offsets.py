@@ -25,7 +25,6 @@ from aiokafka08._tools.gateway.translation import (
     partitions,
     read_answer,
     read_old_request,
-    refuse_replica,
     request_end,
     write_request,
     write_response,
@@ -54,11 +53,9 @@ def translate_list_offsets(
         target: what is known of the target's versions.
 
     Raises:
-        KafkaProtocolError: the request isn't whole, or that of a replica. So do the functions
-            below, and the responses, if they aren't whole.
+        KafkaProtocolError: the request isn't whole. So do the functions below, and the responses.
     """
     request = read_old_request(head, frame)
-    refuse_replica(request["ReplicaId"])
     if target.has_0 is not None:
         return _list_offsets(head, frame, request, target)
 

@@ -81,7 +81,7 @@ class TranslatedRequests:
         """Carry out a request of a version that is translated.
 
         Raises:
-            KafkaProtocolError: the request isn't whole, or that of a replica.
+            KafkaProtocolError: the request isn't whole.
         """
         translate = self._translator.translate
         acks = bytes(frame[head.body_at : head.body_at + 2])

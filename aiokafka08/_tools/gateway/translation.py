@@ -132,16 +132,6 @@ def read_old_request(head: RequestHead, frame: Buffer) -> Values:
     return read_request(apis()[head.key], head, frame, MAX_ITEMS)
 
 
-def refuse_replica(replica_id: int) -> None:
-    """Check the replica id of a request.
-
-    Raises:
-        KafkaProtocolError: it is a broker's.
-    """
-    if replica_id >= 0:
-        raise KafkaProtocolError(f"replica id {replica_id}: only brokers have one; expected -1")
-
-
 def request_end(head: RequestHead, frame: Buffer) -> bytes:
     """Return the header of a request behind its version: correlation id and client id."""
     return bytes(frame[4 : head.body_at])

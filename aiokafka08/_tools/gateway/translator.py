@@ -61,7 +61,7 @@ class Translator:
         """Translate a request of a version in `api_versions.TRANSLATED`. It may take long.
 
         Raises:
-            KafkaProtocolError: the request isn't whole, or that of a replica.
+            KafkaProtocolError: the request isn't whole.
             TakesLongError: see `Budget`.
         """
         api = apis()[head.key].name

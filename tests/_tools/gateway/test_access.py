@@ -447,6 +447,58 @@ async def test_topics_are_not_created(version: int, caplog: pytest.LogCaptureFix
     assert re.search(wanted, caplog.text)
 
 
+TRANSACTION = {"ProducerId": 7, "Topics": [{"Name": "t", "PartitionIndexes": [0, 3]}]}
+SHARE = {"Partitions": [{"Partition": 3}], "TopicId": bytes(range(16))}
+
+
+@pytest.mark.parametrize("is_observing", [False, True])
+@pytest.mark.parametrize("access", [Access(), ONLY_T, READ_ONLY])
+async def test_requests_between_brokers_are_not_authorized(
+    access: Access, is_observing: bool
+) -> None:
+    async with (
+        StubTarget() as target,
+        connected(target.address, access=access, is_observing=is_observing) as (_, client),
+    ):
+        caller = Caller(client)
+        answer = await caller.call("WriteTxnMarkers", 1, Markers=[TRANSACTION])
+        (marker,) = answer["Markers"]
+        assert marker["ProducerId"] == 7
+        assert errors(marker["Topics"]) == {"t": [31, 31]}
+        for name in sorted(message_layouts.BETWEEN_BROKERS - {"WriteTxnMarkers"}):
+            answer = await caller.call(name, 0, GroupId="g", Topics=[SHARE])
+            (result,) = answer["Results"]
+            assert result["TopicId"] == SHARE["TopicId"]
+            assert errors([result], "TopicId") == {SHARE["TopicId"]: [31]}
+        assert target.asked == []
+
+
+@pytest.mark.parametrize("is_observing", [False, True])
+@pytest.mark.parametrize(
+    ("name", "version"),
+    [
+        *(("Fetch", version) for version in range(19)),
+        *(("ListOffsets", version) for version in range(11)),
+        *(("OffsetForLeaderEpoch", version) for version in (3, 4)),
+    ],
+)
+async def test_replicas_are_not_authorized(name: str, version: int, is_observing: bool) -> None:
+    part = {"Partition": 2, "PartitionIndex": 2, "Timestamp": -1, "MaxNumOffsets": 1}
+    topic = {"Name": "t", "Topic": "t", "TopicId": bytes(range(16)), "Partitions": [part]}
+    async with (
+        StubTarget() as target,
+        connected(target.address, is_observing=is_observing) as (_, client),
+    ):
+        answer = await Caller(client).call(
+            name, version, ReplicaId=3, ReplicaState={"ReplicaId": 3}, Topics=[topic], RackId=""
+        )
+        assert answer.get("ErrorCode", 0) == 0
+        ((found,),) = [one["Partitions"] for one in answer.get("Responses") or answer["Topics"]]
+        number = found["Partition"] if "Partition" in found else found["PartitionIndex"]
+        assert (number, found["ErrorCode"]) == (2, 3 if version == 0 else 29)
+        assert target.asked == []
+
+
 async def test_change_without_an_answer_ends_the_connection() -> None:
     async with limited(Access()) as (target, caller):
         caller.send(KEYS["AlterReplicaLogDirs"], 1, {})

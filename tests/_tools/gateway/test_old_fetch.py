@@ -142,13 +142,6 @@ def test_request_has_the_clients_limits() -> None:
     assert asked(Client(1, is_read_committed=True).translate(7))[3] == 1
 
 
-def test_replica_never_reaches_the_target() -> None:
-    request = FetchRequest(3, 100, 1, [])
-    frame = memoryview(b"".join(encode_request(request, 1, 7, "me")[1:]))
-    with pytest.raises(KafkaProtocolError, match="replica id 3"):
-        translate_fetch(read_head(frame), frame, FetchPositions(), is_read_committed=False)
-
-
 # --- sizes ----------------------------------------------------------------------------------------
 
 
