@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08 import environment
-from aiokafka08._tools.gateway.messages import Values
-from aiokafka08._tools.gateway.translation import read_answer
+from aiokafka08._tools.gateway.translation import ask_config, read_config
 from aiokafka08.protocol.batch_format import HEADER
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka08.protocol.record_batch import (
@@ -27,8 +26,6 @@ from aiokafka08.protocol.record_batch import (
 )
 from aiokafka08.protocol.types import Buffer
 
-DESCRIBE_CONFIGS: Final = 32
-CONFIGS_VERSION: Final = 1
 _TOPIC: Final = 2
 _NAME: Final = "max.message.bytes"
 
@@ -78,17 +75,15 @@ class BatchLimits:
         self._note(topic, min(self.accepted(topic), size_bytes - 1), size_bytes)
 
     def note_configs(self, answer: Buffer) -> None:
-        """Note what a response of DescribeConfigs says.
+        """Note the response to `ask_limits`.
 
         Raises:
             KafkaProtocolError: it isn't such a response.
         """
-        for one in read_answer(DESCRIBE_CONFIGS, CONFIGS_VERSION, answer)["Results"]:
-            for config in one["Configs"]:
-                value = config["Value"] or ""
-                if config["Name"] == _NAME and value.isdecimal():
-                    limit = min(int(value[:10]), (1 << 31) - 2)
-                    self._note(one["ResourceName"], limit, limit + 1)
+        for topic, value in read_config(answer, _NAME).items():
+            if value.isdecimal():
+                limit = min(int(value[:10]), (1 << 31) - 2)
+                self._note(topic, limit, limit + 1)
 
     def _known(self, topic: str) -> _Limit | None:
         known = self._topics.get(topic)
@@ -100,13 +95,9 @@ class BatchLimits:
         self._topics[topic] = _Limit(accepted, refused, environment.monotonic() + _KNOWN_S)
 
 
-def describe_limits(topics: list[str]) -> Values:
+def ask_limits(topics: list[str], header_end: bytes) -> list[Buffer]:
     """Return the request for the limits of topics."""
-    resources = [
-        {"ResourceType": _TOPIC, "ResourceName": topic, "ConfigurationKeys": [_NAME]}
-        for topic in topics
-    ]
-    return {"Resources": resources}
+    return ask_config(header_end, _TOPIC, topics, _NAME)
 
 
 def record_count(batch: Buffer) -> int:

@@ -57,7 +57,9 @@ from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.messages import find_in_request, read_request
 from aiokafka08._tools.gateway.peers import empty_answer, has_no_own
+from aiokafka08._tools.gateway.topic_creation import ask_creation, may_create, with_topics_to_come
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
+from aiokafka08._tools.gateway.translation import request_end
 from aiokafka08._tools.gateway.translator import TargetFacts, Translator
 from aiokafka08._tools.gateway.upstream import (
     Answer,
@@ -321,7 +323,10 @@ class GatewayHandler(ConnectionHandler):
             yield from self._translated.run(changed, frame, exchange)
         else:
             self._count(head, Fate.STRANDED if is_old else Fate.PASSED)
-            self._pass(api, changed, frame, exchange)
+            passes = self._pass
+            if not self._route.is_observing and may_create(changed, frame):
+                passes = self._pass_creating
+            passes(api, changed, frame, exchange)
         if limited is not None and limited.refused:
             self._refused(head, limited)
 
@@ -395,14 +400,41 @@ class GatewayHandler(ConnectionHandler):
         expects_response = (
             head.key != ApiKey.PRODUCE or read_request(api, head, frame, wanted=_ACKS)["Acks"] != 0
         )
+        answer = self._replaced(api, head.version) if has_addresses(api, head.version) else None
         self._upstream.send(
-            head.correlation_id,
-            [frame],
-            exchange,
-            self._replaced(api, head.version) if has_addresses(api, head.version) else None,
-            expects_response=expects_response,
+            head.correlation_id, [frame], exchange, answer, expects_response=expects_response
         )
         exchange.release()
+
+    def _pass_creating(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
+    ) -> None:
+        """Pass a request that may create topics; the broker may be asked whether it does so."""
+        creation, node_id = self._route.facts.creation, self._route.node_id
+        replaced = self._replaced(api, head.version)
+        kept = None if creation.is_known(node_id) else bytes(frame)
+
+        def answered(answer: memoryview) -> Work[list[Buffer] | None]:
+            to_come = yield from apart(
+                len(answer), lambda: with_topics_to_come(api, head.version, answer)
+            )
+            if to_come is not None and kept is not None and not creation.is_known(node_id):
+                asked = ask_creation(node_id, request_end(head, kept))
+                self._upstream.send(head.correlation_id, asked, exchange, noted)
+                return None
+            if to_come is not None and creation.creates(node_id):
+                answer = to_come
+            return (yield from replaced(answer))
+
+        def noted(configs: memoryview) -> Work[list[Buffer] | None]:
+            assert kept is not None
+            creation.note(node_id, configs)
+            self._upstream.send(head.correlation_id, [kept], exchange, answered)
+            return finish(None)
+
+        self._upstream.send(head.correlation_id, [frame], exchange, answered)
+        if kept is None:
+            exchange.release()
 
     def _replaced(self, api: Api, version: int) -> Answer:
         """Return what replaces the addresses in a response."""

@@ -22,10 +22,8 @@ from typing import Final
 
 from aiokafka08._core.properties import shorten
 from aiokafka08._tools.gateway.batch_limits import (
-    CONFIGS_VERSION,
-    DESCRIBE_CONFIGS,
     BatchLimits,
-    describe_limits,
+    ask_limits,
     record_count,
     split_batch,
 )
@@ -226,9 +224,7 @@ class _Produce:
 
         self._knows_limits = True
         topics = {topic for (topic, _), one in stored.items() if one.error_code == _TOO_LARGE}
-        request = describe_limits(sorted(topics))
-        frame = write_request(DESCRIBE_CONFIGS, CONFIGS_VERSION, self._header_end, request)
-        return Translation(frame, respond, self._acks != 0)
+        return Translation(ask_limits(sorted(topics), self._header_end), respond, self._acks != 0)
 
     def _noted(self, stored: Mapping[_Key, ProducedPartition]) -> list[Buffer] | Translation:
         """Return what follows when the target has answered for a batch of each partition."""

@@ -32,6 +32,9 @@ than in the frame."""
 
 _QUICK_BYTES: Final = 256 << 10
 
+_DESCRIBE_CONFIGS: Final = 32
+_CONFIGS_VERSION: Final = 1
+
 
 class TakesLongError(Exception):
     """A translation takes too long for the event loop; nothing has changed."""
@@ -163,6 +166,29 @@ def write_response(head: RequestHead, response: Any) -> list[Buffer]:
     """Return the frame of the client's response, which is as in `write_request`."""
     header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
     return [header, *_body(head.key, "response", head.version, response)]
+
+
+def ask_config(header_end: bytes, kind: int, names: Sequence[str], setting: str) -> list[Buffer]:
+    """Return the frame of a request for one setting of resources of a kind."""
+    resources = [
+        {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": [setting]}
+        for name in names
+    ]
+    return write_request(_DESCRIBE_CONFIGS, _CONFIGS_VERSION, header_end, {"Resources": resources})
+
+
+def read_config(answer: Buffer, setting: str) -> dict[str, str]:
+    """Return the values in the response to `ask_config`, by resource, as far as they are known.
+
+    Raises:
+        KafkaProtocolError: see `read_old_request`.
+    """
+    return {
+        one["ResourceName"]: config["Value"]
+        for one in read_answer(_DESCRIBE_CONFIGS, _CONFIGS_VERSION, answer)["Results"]
+        for config in one["Configs"]
+        if config["Name"] == setting and config["Value"] is not None
+    }
 
 
 def _body(key: int, side: Side, version: int, message: Any) -> list[Buffer]:

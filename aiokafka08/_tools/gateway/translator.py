@@ -22,6 +22,7 @@ from aiokafka08._tools.gateway.old_offsets import (
     translate_offsets,
 )
 from aiokafka08._tools.gateway.old_produce import translate_produce
+from aiokafka08._tools.gateway.topic_creation import TopicCreation
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -29,10 +30,11 @@ from aiokafka08.protocol.types import Buffer
 
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
-    """What the translations have learnt of the target; one for all connections of a gateway."""
+    """What was learnt of the target; one for all connections of a gateway."""
 
     limits: BatchLimits = field(default_factory=BatchLimits)
     coordinators: Coordinators = field(default_factory=Coordinators)
+    creation: TopicCreation = field(default_factory=TopicCreation)
 
 
 class Translator:

@@ -1,0 +1,84 @@
+"""What old clients get for a topic that the target creates because they have named it.
+
+A broker up to 3.9 answers Metadata with error 5 then: no leader yet. Its clients ask again until
+there is one. Brokers of 4.x create it too, but answer 3, as if the topic would never be there.
+
+Invariant: 3 becomes 5 only if the broker that has answered creates topics. It is asked when it has
+answered 3; where it doesn't let the gateway read that, 3 stays: a client that waits for a topic
+which never comes is worse off than one that asks again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from aiokafka08 import environment
+from aiokafka08._tools.gateway.headers import RequestHead, response_body_at
+from aiokafka08._tools.gateway.layouts import Api
+from aiokafka08._tools.gateway.messages import read_response, write_message
+from aiokafka08._tools.gateway.translation import ask_config, read_config
+from aiokafka08.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
+from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.types import Buffer
+
+_OLD_VERSIONS: Final = range(3)
+"""What clients up to 0.10.2 send; later ones expect 3 as well."""
+
+_BROKER: Final = 4
+_SETTING: Final = "auto.create.topics.enable"
+_KNOWN_S: Final = 300.0
+"""How long the setting is believed; the broker may be restarted with another one."""
+_CODES: Final = frozenset({"ErrorCode"})
+
+
+class TopicCreation:
+    """Which brokers create topics that clients name; shared by all connections of a gateway."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[bool, float]] = {}
+
+    def is_known(self, node_id: int) -> bool:
+        """Return whether a broker was asked, not long ago."""
+        return environment.monotonic() < self._known.get(node_id, (False, 0.0))[1]
+
+    def creates(self, node_id: int) -> bool:
+        """Return whether a broker creates topics, as far as that is known."""
+        return self._known.get(node_id, (False, 0.0))[0]
+
+    def note(self, node_id: int, answer: Buffer) -> None:
+        """Note the response to `ask_creation`.
+
+        Raises:
+            KafkaProtocolError: it isn't such a response.
+        """
+        creates = read_config(answer, _SETTING).get(str(node_id)) == "true"
+        self._known[node_id] = creates, environment.monotonic() + _KNOWN_S
+
+
+def may_create(head: RequestHead, frame: Buffer) -> bool:
+    """Return whether a request is of an old client, and names topics."""
+    is_old = head.key == ApiKey.METADATA and head.version in _OLD_VERSIONS
+    count = frame[head.body_at : head.body_at + 4]  # these versions begin with it
+    return is_old and int.from_bytes(count, "big", signed=True) > 0
+
+
+def ask_creation(node_id: int, header_end: bytes) -> list[Buffer]:
+    """Return the request for the setting of a broker."""
+    return ask_config(header_end, _BROKER, [str(node_id)], _SETTING)
+
+
+def with_topics_to_come(api: Api, version: int, answer: memoryview) -> memoryview | None:
+    """Return a response of Metadata in which unknown topics have no leader yet; None: it has none.
+
+    Raises:
+        KafkaProtocolError: the frame isn't such a response.
+    """
+    values = read_response(api, version, answer, wanted=_CODES)
+    unknown = UnknownTopicOrPartitionError.errno
+    created = [one for one in values["Topics"] if one["ErrorCode"] == unknown]
+    if not created:
+        return None
+    for topic in created:
+        topic["ErrorCode"] = LeaderNotAvailableError.errno
+    head = answer[: response_body_at(api, version, answer)]
+    return memoryview(b"".join([head, *write_message(api, "response", version, values, _CODES)]))
