@@ -3,8 +3,8 @@
 The first event of a key is logged at once. Repetitions within a minute are counted, and the count
 is logged at the minute's end; counting then goes on in the next minute.
 
-Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines, each twice at most, of at
-most `MAX_CHARACTERS` each, whatever is in the texts.
+Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines of each kind, each twice at
+most, of at most `MAX_CHARACTERS` each, whatever is in the texts.
 """
 
 from __future__ import annotations
@@ -50,21 +50,29 @@ class LimitedLog:
         self._logger = logger
         self._later = later
         self._lock = threading.RLock()  # a handler of the log may report, too
-        self._repeated: dict[Hashable, tuple[str, int]] = {}  # the text, and how often again
+        # By kind and key: the text, and how often again.
+        self._repeated: dict[tuple[str, Hashable], tuple[str, int]] = {}
         self._timer: _Timer | None = None
         self._period = 0
 
-    def report(self, key: Hashable, text: str) -> None:
-        """Log a text as one line, or count it if there was one with this key within the period."""
+    def report(self, key: Hashable, text: str, kind: str = "") -> None:
+        """Log a text as one line, or count it if there was one with this key within the period.
+
+        Args:
+            key: what the text is about.
+            text: the text.
+            kind: many keys of one kind hide no texts of another one. A program has few kinds.
+        """
         with self._lock:
-            text = one_line(text)
-            if key not in self._repeated and len(self._repeated) >= MAX_KEYS:
-                key, text = _OTHERS, f"more than {MAX_KEYS} different warnings in {PERIOD_S:g} s"
-            if key in self._repeated:
-                text, count = self._repeated[key]
-                self._repeated[key] = text, count + 1
+            text, full_key = one_line(text), (kind, key)
+            if full_key not in self._repeated and self._count(kind) >= MAX_KEYS:
+                full_key = kind, _OTHERS
+                text = f"more than {MAX_KEYS} different warnings in {PERIOD_S:g} s"
+            if full_key in self._repeated:
+                text, count = self._repeated[full_key]
+                self._repeated[full_key] = text, count + 1
                 return
-            self._repeated[key] = text, 0
+            self._repeated[full_key] = text, 0
             if self._timer is None:
                 self._begin_period()
         self._logger.warning("%s", text)
@@ -77,6 +85,9 @@ class LimitedLog:
             self._timer = None
             repeated, self._repeated = self._repeated, {}
         self._log_counts(repeated)
+
+    def _count(self, kind: str) -> int:
+        return sum(1 for one, _ in self._repeated if one == kind)
 
     def _begin_period(self) -> None:
         self._period += 1
@@ -93,7 +104,7 @@ class LimitedLog:
                 self._begin_period()
         self._log_counts(repeated)
 
-    def _log_counts(self, repeated: Mapping[Hashable, tuple[str, int]]) -> None:
+    def _log_counts(self, repeated: Mapping[tuple[str, Hashable], tuple[str, int]]) -> None:
         for text, count in repeated.values():
             if count:
                 self._logger.warning("%s (%d more times within %g s)", text, count, PERIOD_S)

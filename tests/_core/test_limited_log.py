@@ -55,6 +55,19 @@ async def test_different_warnings_are_limited_too(
     ]
 
 
+async def test_many_warnings_of_one_kind_hide_no_others(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limited_log, "MAX_KEYS", 10)
+    log = LimitedLog(logging.getLogger("test"), later_in_loop)
+    for number in range(100):
+        log.report(number, f"client {number}", "refused")
+    for number in range(10):
+        log.report(number, f"broker {number}", "lost")
+    log.close()
+    assert caplog.messages[11:21] == [f"broker {number}" for number in range(10)]
+
+
 async def test_text_is_one_line_of_limited_length(caplog: pytest.LogCaptureFixture) -> None:
     log = LimitedLog(logging.getLogger("tests.limited_log"), later_in_loop)
     log.report(1, "a\nWARNING forged\r\x1b[2J\u2028\ud800é")

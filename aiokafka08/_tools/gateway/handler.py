@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -252,7 +252,7 @@ class GatewayHandler(ConnectionHandler):
         self._upstream.resume_reading()
 
     def evicted(self, reason: str) -> None:
-        self._warn(f"closed, {reason}")
+        self._report("closed", self._connection.host, f"closed, {reason}")
 
     def failed(self, error: Exception) -> None:
         _log.error("%s: closed by an internal error", self._connection.peer, exc_info=error)
@@ -284,7 +284,8 @@ class GatewayHandler(ConnectionHandler):
             self._begin_connecting()
 
     def _login_is_late(self) -> None:
-        self._warn(f"closed: the client hasn't authenticated within {LOGIN_S:g} s")
+        text = f"closed: the client hasn't authenticated within {LOGIN_S:g} s"
+        self._report("login", self._connection.host, text)
         self._connection.abort()
 
     # --- requests ---------------------------------------------------------------------------------
@@ -453,21 +454,26 @@ class GatewayHandler(ConnectionHandler):
 
     def _refuse(self, head: RequestHead | None, reason: str, *, closes: bool = True) -> None:
         api = None if head is None else apis().get(head.key)
-        name = "a request" if head is None else api.name if api else f"API {head.key}"
+        name = api.name if api else "a request" if head is None else f"API {head.key}"
         version = "?" if head is None else head.version
         client_id = None if head is None else head.client_id
         if client_id is not None:
             client_id = client_id[:_SHOWN_CHARACTERS]
         if head is not None:
             self._count(head, Fate.REFUSED)
-        self._warn(f"client id {client_id!r}: {name} version {version} is refused: {reason}")
+        text = f"client id {client_id!r}: {name} version {version} is refused: {reason}"
+        self._report("refused", (self._connection.host, api), text)
         if closes:
             self._connection.close()
 
     def _warn(self, text: str) -> None:
-        # What one address causes again and again is counted, whatever its ports are.
-        text = one_line(text)  # the key is kept
-        self._route.log.report((self._connection.host, text), f"{self._connection.peer}: {text}")
+        """Log a problem with the target, once for all clients that have it."""
+        self._report("target", one_line(text), text)
+
+    def _report(self, kind: str, key: Hashable, text: str) -> None:
+        # The key has nothing that a client makes up, such as its id: it is kept for a minute, and
+        # what is new in it is logged.
+        self._route.log.report(key, f"{self._connection.peer}: {text}", kind)
 
 
 def _why_unknown(api: Api, version: int) -> str:

@@ -141,6 +141,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._prolonging: asyncio.Task[None] | None = None
         self._prolonged_at: asyncio.TimerHandle | None = None
         self._waiting: list[Callable[[], None]] = []  # what `send` couldn't do yet
+        self._waiting_bytes = 0
         self._own: asyncio.Future[bytes | None] | None = None  # the response to an own request
 
     # --- what the handler calls -------------------------------------------------------------------
@@ -171,6 +172,8 @@ class Upstream(asyncio.BufferedProtocol):
             self._waiting.append(
                 lambda: self._send(correlation_id, frame, exchange, answer, expects_response)
             )
+            self._waiting_bytes += sum(map(len, frame))
+            self._report()
             return
         self._send(correlation_id, frame, exchange, answer, expects_response)
 
@@ -260,7 +263,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._tell_writable()
 
     def _send_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
         for send in waiting:
             send()
 
@@ -418,7 +421,7 @@ class Upstream(asyncio.BufferedProtocol):
         if self._transport is None:
             return
         held_bytes = self._transport.get_write_buffer_size() + self._working_bytes
-        held_bytes += self._frames.memory_bytes - SCRATCH_BYTES
+        held_bytes += self._waiting_bytes + self._frames.memory_bytes - SCRATCH_BYTES
         if max(held_bytes, self._held_bytes) > _FEW_BYTES:
             self._held_bytes = held_bytes
             self._memory.holds(self, held_bytes)

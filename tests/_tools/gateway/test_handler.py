@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._core.limited_log import MAX_KEYS
 from aiokafka08._tools.gateway import upstream
+from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
@@ -204,6 +206,27 @@ async def test_refused_request_ends_the_connection_and_is_logged(
         assert await client.is_closed()
         assert [one[:8] for one in broker.requests] == [request(16, 0)[:8]]
     assert any(re.search(reason, record.message) for record in caplog.records)
+
+
+async def test_made_up_client_ids_hide_no_other_warnings(caplog: pytest.LogCaptureFixture) -> None:
+    """One client's refusals of one API are one line and a count, whatever it calls itself."""
+    async with (
+        ScriptedBroker(lambda frame: b"wrong") as broker,
+        connected(broker.address, access=Access(is_read_only=True)) as (_, client),
+    ):
+        for number in range(2 * MAX_KEYS):
+            header = struct.pack(">hhih", 22, 0, number, 3) + b"%03d" % number
+            client.send(header + b"\xff\xff" + bytes(4))  # InitProducerId
+            await client.frame()
+        client.send(request(20, 0, body=bytes(8)))
+        await client.frame()
+        client.send(request(16, 0))
+        assert await client.is_closed()
+    lines = [one for one in caplog.messages if "InitProducerId" in one]
+    assert len(lines) == 2
+    assert f"({2 * MAX_KEYS - 1} more times within 60 s)" in lines[1]
+    assert any("DeleteTopics version 0 is refused" in one for one in caplog.messages)
+    assert any("connection to node 0 lost" in one for one in caplog.messages)
 
 
 async def test_client_from_another_network_is_refused(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,9 +9,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from aiokafka08._core.server.connection import Exchange
+from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._tools.gateway.target_connection import target_network
+from aiokafka08._tools.gateway.upstream import Upstream, Upstreams
 from aiokafka08.protocol.api import ApiKey
-from tests._tools.gateway.gateways import RawClient, ScriptedBroker, first_port, running
+from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker, first_port, running
 
 pytestmark = pytest.mark.fast
 
@@ -65,6 +68,40 @@ async def test_nothing_is_sent_or_reordered_while_a_session_is_prolonged() -> No
     assert len(begun) >= 4
     for at in begun:
         assert broker.keys[at + 1] == ApiKey.SASL_AUTHENTICATE
+
+
+class Unanswered(Exchange):
+    """An exchange of no client, which is never completed."""
+
+    def __init__(self) -> None:
+        pass
+
+
+async def test_what_waits_for_a_session_counts_in_the_memory() -> None:
+    begun, warnings = asyncio.Event(), list[str]()
+
+    async def authenticate(stream: object) -> float:
+        begun.set()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    upstreams = Upstreams()
+    resources = ServerResources(1 << 20, "max_held_bytes", lambda: None)
+    async with SaslBroker() as broker:
+        upstream = Upstream(
+            "a broker", upstreams, resources, 1 << 20, lambda _: None, lambda _: None,
+            warnings.append,
+        )  # fmt: skip
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: upstream, HOST, broker.port)
+        upstream.keep_session(1, authenticate)
+        await begun.wait()
+        upstream.send(1, [bytes(1 << 19)], Unanswered(), None)
+        assert not warnings
+        upstream.send(2, [bytes(1 << 19), bytes(1 << 17)], Unanswered(), None)
+        assert "max_held_bytes" in warnings[0]
+        await upstreams.wait_lost()
+    await resources.close()
 
 
 async def test_refusal_to_prolong_a_session_ends_the_connection(
