@@ -23,34 +23,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aiokafka08 import errors
 from aiokafka08._core.names import NamePatterns
 from aiokafka08._tools.gateway.answers import ITEM_ROLES, error_answer, has_answer, refusal_code
 from aiokafka08._tools.gateway.api_versions import CHANGES
-from aiokafka08._tools.gateway.headers import (
-    CORRELATION_BYTES,
-    RequestHead,
-    request_body_at,
-    response_body_at,
-)
+from aiokafka08._tools.gateway.headers import RequestHead, request_body_at
 from aiokafka08._tools.gateway.layouts import Api
 from aiokafka08._tools.gateway.messages import (
     Field,
     Struct,
     Values,
+    changed_response,
     find_in_request,
     read_request,
     read_response,
+    response_frame,
     struct_of,
     write_message,
 )
 from aiokafka08._tools.gateway.translation import MAX_ITEMS
-from aiokafka08.errors import (
-    ClusterAuthorizationFailedError,
-    GroupAuthorizationFailedError,
-    KafkaProtocolError,
-    TopicAuthorizationFailedError,
-    TransactionalIdAuthorizationFailed,
-)
+from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
@@ -83,23 +75,23 @@ _LISTS: Final = frozenset({"Metadata", "OffsetFetch", "ListGroups"})
 """The APIs that tell of all topics, or groups, if a request names none."""
 
 _WRITES: Final[Mapping[str, int]] = {
-    "Produce": TopicAuthorizationFailedError.errno,
-    "InitProducerId": ClusterAuthorizationFailedError.errno,
-    "AddPartitionsToTxn": TransactionalIdAuthorizationFailed.errno,
-    "AddOffsetsToTxn": TransactionalIdAuthorizationFailed.errno,
-    "TxnOffsetCommit": TransactionalIdAuthorizationFailed.errno,
-    "EndTxn": TransactionalIdAuthorizationFailed.errno,
-    "DeleteGroups": GroupAuthorizationFailedError.errno,
-    "OffsetDelete": GroupAuthorizationFailedError.errno,
-    "AlterShareGroupOffsets": GroupAuthorizationFailedError.errno,
-    "DeleteShareGroupOffsets": GroupAuthorizationFailedError.errno,
+    "Produce": errors.TopicAuthorizationFailedError.errno,
+    "InitProducerId": errors.ClusterAuthorizationFailedError.errno,
+    "AddPartitionsToTxn": errors.TransactionalIdAuthorizationFailed.errno,
+    "AddOffsetsToTxn": errors.TransactionalIdAuthorizationFailed.errno,
+    "TxnOffsetCommit": errors.TransactionalIdAuthorizationFailed.errno,
+    "EndTxn": errors.TransactionalIdAuthorizationFailed.errno,
+    "DeleteGroups": errors.GroupAuthorizationFailedError.errno,
+    "OffsetDelete": errors.GroupAuthorizationFailedError.errno,
+    "AlterShareGroupOffsets": errors.GroupAuthorizationFailedError.errno,
+    "DeleteShareGroupOffsets": errors.GroupAuthorizationFailedError.errno,
 }
 """What read-only clients can't do, and the code that they get. Members of groups commit offsets."""
 
 _CODES: Final[Mapping[str, int]] = {
-    "topic": TopicAuthorizationFailedError.errno,
-    "group": GroupAuthorizationFailedError.errno,
-    "coordinator key": GroupAuthorizationFailedError.errno,
+    "topic": errors.TopicAuthorizationFailedError.errno,
+    "group": errors.GroupAuthorizationFailedError.errno,
+    "coordinator key": errors.GroupAuthorizationFailedError.errno,
 }
 
 _CREATES_NO_TOPICS: Final = 4
@@ -234,20 +226,20 @@ class ConnectionAccess:
     def _refusal(self, api: Api, head: RequestHead, frame: Buffer) -> tuple[int, str] | None:
         """Return code and text if a request is refused whatever it names."""
         if api.is_between_brokers:
-            return ClusterAuthorizationFailedError.errno, BETWEEN_BROKERS_TEXT
+            return errors.ClusterAuthorizationFailedError.errno, BETWEEN_BROKERS_TEXT
         if api.name in CHANGES and not self._is_observing:
             return refusal_code(api, head.version), CHANGE_TEXT
         if api.key in _WITH_REPLICA:
             for _, replica_id in find_in_request(api, head, frame, _REPLICA):
                 if replica_id >= 0:
                     text = f"replica id {replica_id}: only brokers have one; expected -1"
-                    return TopicAuthorizationFailedError.errno, text
+                    return errors.TopicAuthorizationFailedError.errno, text
         if self._access.is_read_only and api.name in _WRITES:
             code = _WRITES[api.name]
             if api.name == "InitProducerId" and any(
                 find_in_request(api, head, frame, _TRANSACTION)
             ):
-                code = TransactionalIdAuthorizationFailed.errno
+                code = errors.TransactionalIdAuthorizationFailed.errno
             return code, "the gateway is read-only"
         return None
 
@@ -370,8 +362,7 @@ class ConnectionAccess:
                 self._hide(layout, response, everything=hides_all)
             if errors:
                 _merge(layout, response, errors)
-            body_at = response_body_at(api, version, answer)
-            return [answer[:body_at], *write_message(api, "response", head.version, response)]
+            return changed_response(api, head.version, answer, response)
 
         is_silent = api.key == ApiKey.PRODUCE and kept["Acks"] == 0
         return Limited(request, respond, not (is_silent and reason), reason)
@@ -403,13 +394,8 @@ def _answered(
     if api.key == ApiKey.FETCH:
         values["ErrorCode"] = 0  # the session has no error, but each partition
     is_silent = api.key == ApiKey.PRODUCE and request["Acks"] == 0
-    header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
-    tags = b"\0" if head.version >= api.flexible else b""
-
-    def respond(answer: memoryview) -> list[Buffer]:
-        return [header, tags, *write_message(api, "response", head.version, values)]
-
-    return Limited(None, respond, not is_silent, refused or text)
+    made = response_frame(api, head, values)
+    return Limited(None, lambda answer: made, not is_silent, refused or text)
 
 
 def _lists_all(request: Values) -> bool:

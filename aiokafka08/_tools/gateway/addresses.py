@@ -9,14 +9,13 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from aiokafka08._tools.gateway.headers import response_body_at
 from aiokafka08._tools.gateway.layouts import Api
 from aiokafka08._tools.gateway.messages import (
     Struct,
     Values,
+    changed_response,
     read_response,
     struct_of,
-    write_message,
 )
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
@@ -83,8 +82,7 @@ def replace_addresses(
         values["Brokers"] += [
             {node: node_id, "Host": host, "Port": port} for node_id, (host, port) in added.items()
         ]
-    head = frame[: response_body_at(api, version, frame)]
-    return [head, *write_message(api, "response", version, values, _ROLES)]
+    return changed_response(api, version, frame, values, _ROLES)
 
 
 def _replace(struct: Struct, values: Values, node_id: int, address_of: AddressOf) -> None:

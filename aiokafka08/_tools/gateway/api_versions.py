@@ -15,13 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
-from aiokafka08._tools.gateway.headers import (
-    API_VERSIONS,
-    CORRELATION_BYTES,
-    response_body_at,
-)
+from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, response_body_at
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import read_message, write_message
+from aiokafka08._tools.gateway.messages import changed_response, read_response, response_frame
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -57,7 +53,7 @@ def is_translated(key: int, version: int) -> bool:
     return key in TRANSLATED and version in TRANSLATED[key][0]
 
 
-def unsupported_version(correlation_id: int) -> list[Buffer]:
+def unsupported_version(head: RequestHead) -> list[Buffer]:
     """Return the answer to a version of ApiVersions that the gateway doesn't know.
 
     As that of brokers it is of version 0, with the versions of ApiVersions alone.
@@ -65,8 +61,7 @@ def unsupported_version(correlation_id: int) -> list[Buffer]:
     api = apis()[API_VERSIONS]
     known = {"ApiKey": api.key, "MinVersion": api.versions[0], "MaxVersion": api.versions[-1]}
     values = {"ErrorCode": _UNSUPPORTED_VERSION, "ApiKeys": [known]}
-    header = correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
-    return [header, *write_message(api, "response", 0, values)]
+    return response_frame(api, head._replace(version=0), values)
 
 
 Versions = Callable[[Api], range]
@@ -88,14 +83,14 @@ def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]
     body_at = response_body_at(api, version, frame)
     if int.from_bytes(frame[body_at : body_at + 2], "big") == _UNSUPPORTED_VERSION:
         version = 0  # a target that doesn't know the version says so in version 0
-    values = read_message(api, "response", version, frame, body_at, wanted=_RANGES)
+    values = read_response(api, version, frame, wanted=_RANGES)
     ranges = [(one["ApiKey"], one["MinVersion"], one["MaxVersion"]) for one in values["ApiKeys"]]
     values["ApiKeys"] = [
         {"ApiKey": key, "MinVersion": offered_first, "MaxVersion": offered_last}
         for key, first, last in ranges
         for offered_first, offered_last in _offered_range(key, first, last, versions)
     ]
-    return [frame[:body_at], *write_message(api, "response", version, values, _RANGES)]
+    return changed_response(api, version, frame, values, _RANGES)
 
 
 def _offered_range(

@@ -24,11 +24,7 @@ from aiokafka08.protocol.api import ApiKey
 class CheckCode(Code):
     """The codes, the most urgent first."""
 
-    UNREACHABLE = (
-        "target-unreachable",
-        Severity.CRITICAL,
-        "no broker of the target can be reached",
-    )
+    UNREACHABLE = "target-unreachable", Severity.CRITICAL, "no broker of the target can be reached"
     AUTHENTICATION = (
         "authentication-failed",
         Severity.CRITICAL,
@@ -39,11 +35,7 @@ class CheckCode(Code):
         Severity.CRITICAL,
         "the target's certificate isn't of a trusted authority, or is for another host",
     )
-    PORT = (
-        "port-unavailable",
-        Severity.CRITICAL,
-        "the gateway can't listen at a port that it needs",
-    )
+    PORT = "port-unavailable", Severity.CRITICAL, "the gateway can't listen at a port that it needs"
     VERSIONS = (
         "versions-missing",
         Severity.WARNING,
@@ -54,16 +46,8 @@ class CheckCode(Code):
         Severity.WARNING,
         "the target names a broker that can't be reached from here",
     )
-    PASSWORDS = (
-        "passwords-readable",
-        Severity.WARNING,
-        "passwords go over the network as they are",
-    )
-    LEADERLESS = (
-        "leaderless-partition",
-        Severity.WARNING,
-        "no broker leads the partition",
-    )
+    PASSWORDS = "passwords-readable", Severity.WARNING, "passwords go over the network as they are"
+    LEADERLESS = "leaderless-partition", Severity.WARNING, "no broker leads the partition"
     PERMISSION = (
         "no-permission",
         Severity.WARNING,
@@ -74,36 +58,16 @@ class CheckCode(Code):
         Severity.WARNING,
         "a pattern of allowed topics matches no topic",
     )
-    UNREAD = (
-        "unread",
-        Severity.NOTE,
-        "what the target didn't tell",
-    )
-    CREATION = (
-        "topics-created",
-        Severity.NOTE,
-        "the target creates a topic when a client names it",
-    )
+    UNREAD = "unread", Severity.NOTE, "what the target didn't tell"
+    CREATION = "topics-created", Severity.NOTE, "the target creates a topic when a client names it"
     TIMESTAMPS = (
         "timestamps-limited",
         Severity.NOTE,
         "the target refuses messages whose timestamps differ too much from its clock",
     )
-    SIZES = (
-        "message-sizes",
-        Severity.NOTE,
-        "how large messages may be",
-    )
-    ZSTD = (
-        "zstd-topic",
-        Severity.NOTE,
-        "old clients get the topic's messages recompressed",
-    )
-    TARGET = (
-        "target",
-        Severity.NOTE,
-        "what the target is",
-    )
+    SIZES = "message-sizes", Severity.NOTE, "how large messages may be"
+    ZSTD = "zstd-topic", Severity.NOTE, "old clients get the topic's messages recompressed"
+    TARGET = "target", Severity.NOTE, "what the target is"
 
 
 _RELEASES: Final = {

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from aiokafka08 import errors
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.answers import error_answer
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
@@ -30,24 +31,19 @@ from aiokafka08._tools.gateway.translation import (
     write_request,
     write_response,
 )
-from aiokafka08.errors import (
-    GroupCoordinatorNotAvailableError,
-    GroupLoadInProgressError,
-    NotCoordinatorForGroupError,
-)
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
 ELSEWHERE: Final = frozenset(
     {
-        GroupLoadInProgressError.errno,
-        GroupCoordinatorNotAvailableError.errno,
-        NotCoordinatorForGroupError.errno,
+        errors.GroupLoadInProgressError.errno,
+        errors.GroupCoordinatorNotAvailableError.errno,
+        errors.NotCoordinatorForGroupError.errno,
     }
 )
 """A new coordinator is named before it has read its groups; then it answers one of these."""
 
-_NOT_YET: Final = GroupCoordinatorNotAvailableError.errno
+_NOT_YET: Final = errors.GroupCoordinatorNotAvailableError.errno
 _MAX_GROUPS: Final = 10_000
 _NAME_CHARACTERS: Final = 255  # a longer one is looked up each time
 _TRIES: Final = 20

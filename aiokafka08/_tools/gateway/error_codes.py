@@ -12,20 +12,7 @@ import enum
 from collections.abc import Mapping
 from typing import Final
 
-from aiokafka08.errors import (
-    CorruptRecordException,
-    GroupAuthorizationFailedError,
-    IllegalGenerationError,
-    InvalidRecordError,
-    LeaderNotAvailableError,
-    NotCoordinatorForGroupError,
-    NotLeaderForPartitionError,
-    RequestTimedOutError,
-    TopicAuthorizationFailedError,
-    UnknownError,
-    UnknownMemberIdError,
-    UnknownTopicOrPartitionError,
-)
+from aiokafka08 import errors
 from aiokafka08.protocol.api import ApiKey
 
 
@@ -45,22 +32,22 @@ class _Later(enum.IntEnum):
 
 
 _BEFORE: Final[Mapping[int, int]] = {
-    _Later.KAFKA_STORAGE_ERROR: NotLeaderForPartitionError.errno,
-    _Later.LISTENER_NOT_FOUND: LeaderNotAvailableError.errno,
-    _Later.FENCED_LEADER_EPOCH: NotLeaderForPartitionError.errno,
-    _Later.UNKNOWN_LEADER_EPOCH: NotLeaderForPartitionError.errno,
-    _Later.OFFSET_NOT_AVAILABLE: LeaderNotAvailableError.errno,
-    _Later.FENCED_INSTANCE_ID: UnknownMemberIdError.errno,
-    _Later.ELIGIBLE_LEADERS_NOT_AVAILABLE: LeaderNotAvailableError.errno,
-    _Later.THROTTLING_QUOTA_EXCEEDED: RequestTimedOutError.errno,
-    _Later.UNKNOWN_TOPIC_ID: UnknownTopicOrPartitionError.errno,
-    _Later.INCONSISTENT_TOPIC_ID: UnknownTopicOrPartitionError.errno,
-    InvalidRecordError.errno: CorruptRecordException.errno,
+    _Later.KAFKA_STORAGE_ERROR: errors.NotLeaderForPartitionError.errno,
+    _Later.LISTENER_NOT_FOUND: errors.LeaderNotAvailableError.errno,
+    _Later.FENCED_LEADER_EPOCH: errors.NotLeaderForPartitionError.errno,
+    _Later.UNKNOWN_LEADER_EPOCH: errors.NotLeaderForPartitionError.errno,
+    _Later.OFFSET_NOT_AVAILABLE: errors.LeaderNotAvailableError.errno,
+    _Later.FENCED_INSTANCE_ID: errors.UnknownMemberIdError.errno,
+    _Later.ELIGIBLE_LEADERS_NOT_AVAILABLE: errors.LeaderNotAvailableError.errno,
+    _Later.THROTTLING_QUOTA_EXCEEDED: errors.RequestTimedOutError.errno,
+    _Later.UNKNOWN_TOPIC_ID: errors.UnknownTopicOrPartitionError.errno,
+    _Later.INCONSISTENT_TOPIC_ID: errors.UnknownTopicOrPartitionError.errno,
+    errors.InvalidRecordError.errno: errors.CorruptRecordException.errno,
     # 0.8 knows no authorization, and no generations.
-    TopicAuthorizationFailedError.errno: UnknownTopicOrPartitionError.errno,
-    GroupAuthorizationFailedError.errno: NotCoordinatorForGroupError.errno,
-    IllegalGenerationError.errno: NotCoordinatorForGroupError.errno,
-    UnknownMemberIdError.errno: NotCoordinatorForGroupError.errno,
+    errors.TopicAuthorizationFailedError.errno: errors.UnknownTopicOrPartitionError.errno,
+    errors.GroupAuthorizationFailedError.errno: errors.NotCoordinatorForGroupError.errno,
+    errors.IllegalGenerationError.errno: errors.NotCoordinatorForGroupError.errno,
+    errors.UnknownMemberIdError.errno: errors.NotCoordinatorForGroupError.errno,
 }
 """The code that older lines gave in a similar situation; it may be too new for a line, too."""
 
@@ -91,5 +78,5 @@ def old_code(key: int, version: int, code: int) -> int:
     """
     highest = _HIGHEST.get(key, ())[version : version + 1]
     while highest and code > highest[0]:
-        code = _BEFORE.get(code, UnknownError.errno)
+        code = _BEFORE.get(code, errors.UnknownError.errno)
     return code

@@ -363,7 +363,7 @@ class GatewayHandler(ConnectionHandler):
     ) -> None:
         if head.version not in api.versions:
             self._count(head, Fate.REFUSED)
-            respond(exchange, api_versions.unsupported_version(head.correlation_id))
+            respond(exchange, api_versions.unsupported_version(head))
             return
         software = " ".join(_values(api, head, frame, "software name", "software version"))
         self._count(head, Fate.PASSED, software=software.encode(errors="replace").decode())

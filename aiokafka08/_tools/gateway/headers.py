@@ -78,6 +78,10 @@ def response_body_at(api: Api, version: int, frame: Buffer) -> int:
         raise KafkaProtocolError(
             f"a response of {len(frame)} bytes; expected at least {CORRELATION_BYTES}"
         )
-    if version < api.flexible or api.key == API_VERSIONS:
-        return CORRELATION_BYTES
-    return behind_tags(frame, CORRELATION_BYTES)
+    has_tags = has_response_tags(api, version)
+    return behind_tags(frame, CORRELATION_BYTES) if has_tags else CORRELATION_BYTES
+
+
+def has_response_tags(api: Api, version: int) -> bool:
+    """Return whether the header of a response has tagged fields."""
+    return version >= api.flexible and api.key != API_VERSIONS

@@ -16,7 +16,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from aiokafka08._tools.gateway.headers import RequestHead, request_body_at, response_body_at
+from aiokafka08._tools.gateway.headers import (
+    CORRELATION_BYTES,
+    RequestHead,
+    has_response_tags,
+    request_body_at,
+    response_body_at,
+)
 from aiokafka08._tools.gateway.layouts import (
     PRIMITIVES,
     Api,
@@ -229,6 +235,21 @@ def write_message(
     writer = _Writer()
     writer.struct(struct_of(api, side, version, wanted), values)
     return writer.buffers()
+
+
+def response_frame(api: Api, head: RequestHead, values: Values) -> list[Buffer]:
+    """Return the frame of a response that the gateway gives itself; see `write_message`."""
+    header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
+    tags = b"\0" if has_response_tags(api, head.version) else b""
+    return [header, tags, *write_message(api, "response", head.version, values)]
+
+
+def changed_response(
+    api: Api, version: int, frame: memoryview, values: Values, wanted: frozenset[str] = ALL
+) -> list[Buffer]:
+    """Return the frame of a response with other values than it had; see `write_message`."""
+    header = frame[: response_body_at(api, version, frame)]
+    return [header, *write_message(api, "response", version, values, wanted)]
 
 
 class _Reader:

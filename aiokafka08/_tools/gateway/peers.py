@@ -14,9 +14,9 @@ from collections.abc import Collection
 from typing import Final
 
 from aiokafka08._core.net.config import Address
-from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
+from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import Api
-from aiokafka08._tools.gateway.messages import write_message
+from aiokafka08._tools.gateway.messages import response_frame
 from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08.protocol.types import Buffer
 
@@ -48,6 +48,4 @@ def has_no_own(api: Api, version: int) -> bool:
 
 def empty_answer(api: Api, head: RequestHead) -> list[Buffer]:
     """Return the frame of a response of a broker that has nothing."""
-    header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
-    tags = b"\0" if head.version >= api.flexible else b""
-    return [header, tags, *write_message(api, "response", head.version, {})]
+    return response_frame(api, head, {})

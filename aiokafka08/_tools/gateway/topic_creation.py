@@ -13,9 +13,9 @@ from __future__ import annotations
 from typing import Final
 
 from aiokafka08 import environment
-from aiokafka08._tools.gateway.headers import RequestHead, response_body_at
+from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import Api
-from aiokafka08._tools.gateway.messages import read_response, write_message
+from aiokafka08._tools.gateway.messages import changed_response, read_response
 from aiokafka08._tools.gateway.translation import ask_config, read_config
 from aiokafka08.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.api import ApiKey
@@ -80,5 +80,4 @@ def with_topics_to_come(api: Api, version: int, answer: memoryview) -> memoryvie
         return None
     for topic in created:
         topic["ErrorCode"] = LeaderNotAvailableError.errno
-    head = answer[: response_body_at(api, version, answer)]
-    return memoryview(b"".join([head, *write_message(api, "response", version, values, _CODES)]))
+    return memoryview(b"".join(changed_response(api, version, answer, values, _CODES)))

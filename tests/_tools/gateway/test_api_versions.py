@@ -14,6 +14,7 @@ from aiokafka08._tools.gateway.api_versions import (
     offered,
     unsupported_version,
 )
+from aiokafka08._tools.gateway.headers import read_head
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08.errors import KafkaProtocolError
 
@@ -102,7 +103,7 @@ def test_versions_that_the_target_translates_itself_are_offered_once() -> None:
 
 
 def test_unknown_version_is_answered_with_error_35_in_version_0() -> None:
-    frame = b"".join(unsupported_version(7))
+    frame = b"".join(unsupported_version(read_head(struct.pack(">hhih", 18, 99, 7, -1))))
     assert frame == plain_frame({18: (0, 4)}, error_code=35)
 
 
