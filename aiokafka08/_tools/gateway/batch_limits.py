@@ -9,10 +9,9 @@ from what the target accepts and refuses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
-from aiokafka08 import environment
+from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.translation import ask_config, read_config
 from aiokafka08.protocol.batch_format import HEADER
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -31,35 +30,33 @@ _NAME: Final = "max.message.bytes"
 
 _SURE_BYTES: Final = 16 << 10
 """A batch up to this size is expected to be small enough for any topic."""
-_MAX_TOPICS: Final = 10_000
 _KNOWN_S: Final = 300.0
 """How long a limit is believed; after this time a topic may have another one."""
 _RECORD_BYTES: Final = 32
 """More than a record has besides its key and value."""
 
 
-@dataclass(slots=True)
-class _Limit:
-    accepted: int
-    refused: int
-    until_s: float
+class _Limit(NamedTuple):
+    accepted: int = _SURE_BYTES
+    refused: int = 1 << 31
+
+
+_UNKNOWN: Final = _Limit()
 
 
 class BatchLimits:
     """What is known of the topics; shared by all connections of a gateway."""
 
     def __init__(self) -> None:
-        self._topics: dict[str, _Limit] = {}
+        self._topics: Remembered[str, _Limit] = Remembered(_KNOWN_S)
 
     def accepted(self, topic: str) -> int:
         """Return up to which size the target takes batches for certain."""
-        known = self._known(topic)
-        return known.accepted if known else _SURE_BYTES
+        return (self._topics.get(topic) or _UNKNOWN).accepted
 
     def refused(self, topic: str) -> int:
         """Return from which size on the target takes no batches."""
-        known = self._known(topic)
-        return known.refused if known else 1 << 31
+        return (self._topics.get(topic) or _UNKNOWN).refused
 
     def part_bytes(self, topic: str) -> int:
         """Return to which size a batch is split that the target doesn't take."""
@@ -68,11 +65,13 @@ class BatchLimits:
     def note_accepted(self, topic: str, size_bytes: int) -> None:
         """Note that a batch was taken."""
         if size_bytes > self.accepted(topic):
-            self._note(topic, size_bytes, max(self.refused(topic), size_bytes + 1))
+            refused = max(self.refused(topic), size_bytes + 1)
+            self._topics.note(topic, _Limit(size_bytes, refused))
 
     def note_refused(self, topic: str, size_bytes: int) -> None:
         """Note that a batch was too large."""
-        self._note(topic, min(self.accepted(topic), size_bytes - 1), size_bytes)
+        accepted = min(self.accepted(topic), size_bytes - 1)
+        self._topics.note(topic, _Limit(accepted, size_bytes))
 
     def note_configs(self, answer: Buffer) -> None:
         """Note the response to `ask_limits`.
@@ -83,16 +82,7 @@ class BatchLimits:
         for topic, value in read_config(answer, _NAME).items():
             if value.isdecimal():
                 limit = min(int(value[:10]), (1 << 31) - 2)
-                self._note(topic, limit, limit + 1)
-
-    def _known(self, topic: str) -> _Limit | None:
-        known = self._topics.get(topic)
-        return known if known and environment.monotonic() < known.until_s else None
-
-    def _note(self, topic: str, accepted: int, refused: int) -> None:
-        if len(self._topics) >= _MAX_TOPICS:
-            self._topics.clear()
-        self._topics[topic] = _Limit(accepted, refused, environment.monotonic() + _KNOWN_S)
+                self._topics.note(topic, _Limit(limit, limit + 1))
 
 
 def ask_limits(topics: list[str], header_end: bytes) -> list[Buffer]:

@@ -7,7 +7,7 @@ the coordinator, it is asked which broker is, and that is remembered for all cli
 Invariants:
 
 - A client gets error 14, 15 or 16 only if no broker worked as the coordinator within `_TRIES`.
-- At most `_MAX_GROUPS` names of at most `_NAME_CHARACTERS` each are kept.
+- No name of more than `_NAME_CHARACTERS` is kept.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.messages import Values
+from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.translation import (
     Budget,
     Translation,
@@ -44,39 +45,19 @@ ELSEWHERE: Final = frozenset(
 """A new coordinator is named before it has read its groups; then it answers one of these."""
 
 _NOT_YET: Final = errors.GroupCoordinatorNotAvailableError.errno
-_MAX_GROUPS: Final = 10_000
 _NAME_CHARACTERS: Final = 255  # a longer one is looked up each time
 _TRIES: Final = 20
 _RETRY_S: Final = 0.25
 """A target that has no topic of offsets yet creates it when it is asked for a coordinator first."""
 
 
-class Coordinators:
+class Coordinators(Remembered[str, Address]):
     """The coordinators that were found, by group; shared by all connections of a gateway."""
 
-    def __init__(self) -> None:
-        self._addresses: dict[str, Address] = {}
-
-    def find(self, group: str) -> Address | None:
-        """Return where the coordinator of a group was."""
-        return self._addresses.get(group)
-
-    def remember(self, group: str, address: Address) -> None:
-        """Note where it is."""
-        if len(group) > _NAME_CHARACTERS:
-            return
-        if len(self._addresses) >= _MAX_GROUPS:
-            self.forget(next(iter(self._addresses)))
-        self._addresses[group] = address
-
-    def forget(self, group: str) -> None:
-        """Note that it has moved, or can't be reached."""
-        self._addresses.pop(group, None)
-
-    def forget_at(self, address: Address) -> None:
-        """Note that a broker can't be reached."""
-        for group in [one for one, where in self._addresses.items() if where == address]:
-            del self._addresses[group]
+    def note(self, key: str, value: Address) -> None:
+        """Note where the coordinator of a group is."""
+        if len(key) <= _NAME_CHARACTERS:
+            super().note(key, value)
 
 
 def ask_coordinator(
@@ -119,10 +100,10 @@ def ask_coordinator(
             if code:
                 failed = error_answer(apis()[head.key], head.version, request, code, "")
                 return write_response(head, failed)
-            coordinators.remember(group, broker)
+            coordinators.note(group, broker)
             return ask(broker, tries - 1, _RETRY_S)
 
         look_up_frame = write_request(ApiKey.GROUP_COORDINATOR, 0, header_end, {"Key": group})
         return Translation(look_up_frame, answered, after_s=after_s)
 
-    return ask(coordinators.find(group), _TRIES, after_s=0.0)
+    return ask(coordinators.get(group), _TRIES, after_s=0.0)

@@ -57,7 +57,12 @@ from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.messages import find_in_request, read_request
 from aiokafka08._tools.gateway.peers import empty_answer, has_no_own
-from aiokafka08._tools.gateway.topic_creation import ask_creation, may_create, with_topics_to_come
+from aiokafka08._tools.gateway.topic_creation import (
+    ask_creation,
+    may_create,
+    reads_creation,
+    with_topics_to_come,
+)
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import request_end
 from aiokafka08._tools.gateway.translator import TargetFacts, Translator
@@ -411,30 +416,29 @@ class GatewayHandler(ConnectionHandler):
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
     ) -> None:
         """Pass a request that may create topics; the broker may be asked whether it does so."""
-        creation, node_id = self._route.facts.creation, self._route.node_id
-        replaced = self._replaced(api, head.version)
-        kept = None if creation.is_known(node_id) else bytes(frame)
+        known, node_id = self._route.facts.creation, self._route.node_id
+        creates, replaced = known.get(node_id), self._replaced(api, head.version)
+        kept = bytes(frame) if creates is None else b""
 
         def answered(answer: memoryview) -> Work[list[Buffer] | None]:
             to_come = yield from apart(
                 len(answer), lambda: with_topics_to_come(api, head.version, answer)
             )
-            if to_come is not None and kept is not None and not creation.is_known(node_id):
+            if to_come is not None and creates is None:
                 asked = ask_creation(node_id, request_end(head, kept))
                 self._upstream.send(head.correlation_id, asked, exchange, noted)
                 return None
-            if to_come is not None and creation.creates(node_id):
-                answer = to_come
-            return (yield from replaced(answer))
+            return (yield from replaced(to_come if to_come is not None and creates else answer))
 
         def noted(configs: memoryview) -> Work[list[Buffer] | None]:
-            assert kept is not None
-            creation.note(node_id, configs)
+            nonlocal creates
+            creates = reads_creation(node_id, configs)
+            known.note(node_id, creates)
             self._upstream.send(head.correlation_id, [kept], exchange, answered)
             return finish(None)
 
         self._upstream.send(head.correlation_id, [frame], exchange, answered)
-        if kept is None:
+        if creates is not None:
             exchange.release()
 
     def _replaced(self, api: Api, version: int) -> Answer:

@@ -14,13 +14,13 @@ Invariant: a set is never null, and it is empty only if the target has no messag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
-from aiokafka08 import environment
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
+from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.translation import (
     Budget,
     Translation,
@@ -73,7 +73,6 @@ TARGET_VERSION: Final = 10
 MAX_FETCH_BYTES: Final = 64 << 20
 """What the target is asked for at most; before version 3 clients name no limit."""
 
-MAX_POSITIONS: Final = 10_000
 _UNUSED_S: Final = 60.0  # longer than clients wait for a response
 _FORMAT_1_SINCE: Final = 2
 _MAX_BYTES_SINCE: Final = 3
@@ -105,39 +104,29 @@ class _FetchResponse10:
     topics: list[Topic[_FetchedPartition10]]
 
 
-def _monotonic() -> float:
-    return environment.monotonic()
-
-
 class FetchPositions:
     """Offsets of a client behind which there are no messages for a while.
 
     An entry stays true while the log is the same: offsets between the two never get messages. After
     an error it may be another one, and after a while without a fetch too: a topic that was deleted
     may be there again.
-
-    Args:
-        clock: returns seconds; None: `environment.monotonic`.
     """
 
-    def __init__(self, clock: Callable[[], float] | None = None) -> None:
-        self._clock = clock or _monotonic
+    def __init__(self) -> None:
         self._turn = 0
-        self._next: dict[tuple[str, int], tuple[int, int, float]] = {}
+        self._next: Remembered[tuple[str, int], tuple[int, int]] = Remembered(_UNUSED_S)
 
     def next_offset(self, topic: str, partition: int, offset: int) -> int:
         """Return from where to fetch if the client fetches from `offset`."""
-        known, following, used_s = self._next.get((topic, partition), (-1, -1, 0.0))
-        if known != offset or self._clock() - used_s > _UNUSED_S:
+        known, following = self._next.get((topic, partition)) or (-1, -1)
+        if known != offset:
             return offset
         self.remember(topic, partition, offset, following)
         return following
 
     def remember(self, topic: str, partition: int, offset: int, next_offset: int) -> None:
         """Note that there are no messages from `offset` up to `next_offset`."""
-        if len(self._next) >= MAX_POSITIONS and (topic, partition) not in self._next:
-            self._next.clear()
-        self._next[topic, partition] = (offset, next_offset, self._clock())
+        self._next.note((topic, partition), (offset, next_offset))
 
     def in_turn(self, keys: list[tuple[str, int]]) -> list[tuple[str, int]]:
         """Return the partitions of a request that may not get all they want, another one first.
@@ -149,7 +138,7 @@ class FetchPositions:
 
     def forget(self, topic: str, partition: int) -> None:
         """Note that nothing is known any more: the log may have been cut, or be a new one."""
-        self._next.pop((topic, partition), None)
+        self._next.forget((topic, partition))
 
 
 def translate_fetch(

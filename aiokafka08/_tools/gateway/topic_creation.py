@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from aiokafka08 import environment
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import Api
 from aiokafka08._tools.gateway.messages import changed_response, read_response
+from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.translation import ask_config, read_config
 from aiokafka08.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.api import ApiKey
@@ -31,28 +31,9 @@ _KNOWN_S: Final = 300.0
 _CODES: Final = frozenset({"ErrorCode"})
 
 
-class TopicCreation:
-    """Which brokers create topics that clients name; shared by all connections of a gateway."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[bool, float]] = {}
-
-    def is_known(self, node_id: int) -> bool:
-        """Return whether a broker was asked, not long ago."""
-        return environment.monotonic() < self._known.get(node_id, (False, 0.0))[1]
-
-    def creates(self, node_id: int) -> bool:
-        """Return whether a broker creates topics, as far as that is known."""
-        return self._known.get(node_id, (False, 0.0))[0]
-
-    def note(self, node_id: int, answer: Buffer) -> None:
-        """Note the response to `ask_creation`.
-
-        Raises:
-            KafkaProtocolError: it isn't such a response.
-        """
-        creates = read_config(answer, _SETTING).get(str(node_id)) == "true"
-        self._known[node_id] = creates, environment.monotonic() + _KNOWN_S
+def remembered_creation() -> Remembered[int, bool]:
+    """Return what has brokers by their ids, and whether they create topics that clients name."""
+    return Remembered(_KNOWN_S)
 
 
 def may_create(head: RequestHead, frame: Buffer) -> bool:
@@ -65,6 +46,15 @@ def may_create(head: RequestHead, frame: Buffer) -> bool:
 def ask_creation(node_id: int, header_end: bytes) -> list[Buffer]:
     """Return the request for the setting of a broker."""
     return ask_config(header_end, _BROKER, [str(node_id)], _SETTING)
+
+
+def reads_creation(node_id: int, answer: Buffer) -> bool:
+    """Return whether a broker creates topics, from its response to `ask_creation`.
+
+    Raises:
+        KafkaProtocolError: it isn't such a response.
+    """
+    return read_config(answer, _SETTING).get(str(node_id)) == "true"
 
 
 def with_topics_to_come(api: Api, version: int, answer: memoryview) -> memoryview | None:

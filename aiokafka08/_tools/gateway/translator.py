@@ -22,7 +22,8 @@ from aiokafka08._tools.gateway.old_offsets import (
     translate_offsets,
 )
 from aiokafka08._tools.gateway.old_produce import translate_produce
-from aiokafka08._tools.gateway.topic_creation import TopicCreation
+from aiokafka08._tools.gateway.remembered import Remembered
+from aiokafka08._tools.gateway.topic_creation import remembered_creation
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -34,7 +35,7 @@ class TargetFacts:
 
     limits: BatchLimits = field(default_factory=BatchLimits)
     coordinators: Coordinators = field(default_factory=Coordinators)
-    creation: TopicCreation = field(default_factory=TopicCreation)
+    creation: Remembered[int, bool] = field(default_factory=remembered_creation)
 
 
 class Translator:
@@ -57,7 +58,7 @@ class Translator:
 
     def forget_coordinators_at(self, broker: Address) -> None:
         """Note that a broker can't be reached."""
-        self._facts.coordinators.forget_at(broker)
+        self._facts.coordinators.forget_value(broker)
 
     def translate(self, head: RequestHead, frame: memoryview, budget: Budget) -> Translation:
         """Translate a request of a version in `api_versions.TRANSLATED`. It may take long.

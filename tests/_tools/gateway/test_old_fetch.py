@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from aiokafka08 import TopicPartition
+from aiokafka08 import TopicPartition, environment
 from aiokafka08._tools.gateway.headers import read_head
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
@@ -55,8 +55,7 @@ class Client:
         self.version = version
         self.max_bytes = max_bytes
         self.is_read_committed = is_read_committed
-        self.now_s = 0.0
-        self.positions = FetchPositions(lambda: self.now_s)
+        self.positions = FetchPositions()
 
     def translate(self, offset: int, total_bytes: int = NO_LIMIT) -> Translation:
         partitions = [FetchPartition(0, offset, self.max_bytes)]
@@ -227,12 +226,14 @@ def test_client_passes_control_batches_at_the_end_of_the_log() -> None:
 def test_what_is_skipped_is_looked_at_again_when_no_fetch_has_come_for_long() -> None:
     """The topic may have been deleted meanwhile, and another one of its name be there."""
     client = Client()
-    client.fetch(3, marker(3, 1, 9) + marker(4, 1, 9), 5)
-    for _ in range(3):  # as long as there are fetches, the log is the same
-        client.now_s += 50
-        assert client.fetch(3, b"", 5, asked_from=5) == (0, 3, b"")
-    client.now_s += 61
-    assert client.fetch(3, batch(rows(3, 4)), 5).values == [(3, b"v"), (4, b"v")]
+    now_s = 0.0
+    with environment.replace(monotonic=lambda: now_s):
+        client.fetch(3, marker(3, 1, 9) + marker(4, 1, 9), 5)
+        for _ in range(3):  # as long as there are fetches, the log is the same
+            now_s += 50
+            assert client.fetch(3, b"", 5, asked_from=5) == (0, 3, b"")
+        now_s += 61
+        assert client.fetch(3, batch(rows(3, 4)), 5).values == [(3, b"v"), (4, b"v")]
 
 
 def test_client_passes_control_batches_before_messages() -> None:

@@ -277,11 +277,11 @@ async def test_coordinator_that_is_not_ready_yet_gets_time(code: int) -> None:
 
 async def test_long_names_of_groups_are_not_kept() -> None:
     coordinators = Coordinators()
-    coordinators.remember("g" * 32_000, (HOST, 1))
-    assert coordinators.find("g" * 32_000) is None
+    coordinators.note("g" * 32_000, (HOST, 1))
+    assert coordinators.get("g" * 32_000) is None
     for number in range(20_000):
-        coordinators.remember(f"{number}", (HOST, number))
-    found = [coordinators.find(f"{number}") for number in range(20_000)]
+        coordinators.note(f"{number}", (HOST, number))
+    found = [coordinators.get(f"{number}") for number in range(20_000)]
     assert found[-1] == (HOST, 19_999)
     assert sum(one is not None for one in found) == 10_000
 
