@@ -106,6 +106,7 @@ _SHOWN_CHARACTERS: Final = 255
 _OFFSET_FOR_LEADER_EPOCH: Final = 23
 _WITH_REPLICA: Final = frozenset({ApiKey.FETCH, ApiKey.LIST_OFFSETS, _OFFSET_FOR_LEADER_EPOCH})
 _REPLICA: Final = frozenset({"replica"})
+_NO_REPLICA: Final = b"\xff\xff\xff\xff"  # -1
 _TRANSACTION: Final = frozenset({"transactional id"})
 
 CHANGE_TEXT: Final = "it changes the cluster. Use a client of the target itself"
@@ -229,7 +230,10 @@ class ConnectionAccess:
             return errors.ClusterAuthorizationFailedError.errno, BETWEEN_BROKERS_TEXT
         if api.name in CHANGES and not self._is_observing:
             return refusal_code(api, head.version), CHANGE_TEXT
-        if api.key in _WITH_REPLICA:
+        if api.key in _WITH_REPLICA and not (
+            # In these versions it stands first: it needn't be looked for.
+            head.version < api.flexible and frame[head.body_at : head.body_at + 4] == _NO_REPLICA
+        ):
             for _, replica_id in find_in_request(api, head, frame, _REPLICA):
                 if replica_id >= 0:
                     text = f"replica id {replica_id}: only brokers have one; expected -1"

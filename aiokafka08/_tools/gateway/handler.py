@@ -159,7 +159,8 @@ class GatewayHandler(ConnectionHandler):
         self._upstream = self._new_upstream(f"node {route.node_id}", self._upstream_lost)
         self._translated = TranslatedRequests(
             connection,
-            Translator(route.facts, route.measurements, is_read_committed=route.is_read_committed),
+            Translator(route.facts, is_read_committed=route.is_read_committed),
+            route.measurements,
             self._upstream,
             self._new_upstream,
             route.network,

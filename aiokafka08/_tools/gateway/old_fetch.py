@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from aiokafka08 import errors
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.remembered import Remembered
@@ -29,12 +30,7 @@ from aiokafka08._tools.gateway.translation import (
     write_request,
     write_response,
 )
-from aiokafka08.errors import (
-    CorruptRecordException,
-    KafkaProtocolError,
-    NoError,
-    OffsetOutOfRangeError,
-)
+from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol.api import Topic, by_topic
 from aiokafka08.protocol.message_set import (
     MessageSetReader,
@@ -254,9 +250,9 @@ class _Converter:
         code = old_code(self._head.key, self._head.version, fetched.error_code)
         if fetched.error_code:
             self._positions.forget(topic, partition)
-        if fetched.error_code == OffsetOutOfRangeError.errno and asked_from != offset:
+        if fetched.error_code == errors.OffsetOutOfRangeError.errno and asked_from != offset:
             # The client's own offset may be right.
-            return FetchedPartition(partition, NoError.errno, offset, b"")
+            return FetchedPartition(partition, errors.NoError.errno, offset, b"")
         if code:
             return FetchedPartition(partition, code, fetched.high_watermark, b"")
         result = _SetBuilder(
@@ -279,7 +275,7 @@ class _Converter:
             self._left_bytes -= len(result.data)
             return FetchedPartition(
                 partition,
-                NoError.errno,
+                errors.NoError.errno,
                 fetched.high_watermark,
                 memoryview(result.data),  # no copy, which holds the GIL
             )
@@ -289,7 +285,7 @@ class _Converter:
             if result.next_offset >= high_watermark:
                 # The client has all messages: one that reads up to the end ends now.
                 high_watermark = offset
-        return FetchedPartition(partition, NoError.errno, high_watermark, b"")
+        return FetchedPartition(partition, errors.NoError.errno, high_watermark, b"")
 
     def _room(self, wanted: FetchPartition) -> tuple[int, int]:
         """Return how many bytes a set may have, and how many messages whatever their size."""

@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08 import errors
 from aiokafka08._core.properties import shorten
 from aiokafka08._tools.gateway.batch_limits import (
     BatchLimits,
@@ -37,12 +38,7 @@ from aiokafka08._tools.gateway.translation import (
     write_request,
     write_response,
 )
-from aiokafka08.errors import (
-    CorruptRecordException,
-    InvalidTimestampError,
-    MessageSizeTooLargeError,
-    NoError,
-)
+from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.api import Topic, by_topic
 from aiokafka08.protocol.message_format import LOG_APPEND_TIME
 from aiokafka08.protocol.record_batch import BatchCodec, RecordBatchBuilder, Stop, open_wrapper
@@ -57,7 +53,7 @@ from aiokafka08.protocol.types import Buffer, Int16, Int32, NullableString
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
 TARGET_VERSION: Final = 3
-_TOO_LARGE: Final = MessageSizeTooLargeError.errno
+_TOO_LARGE: Final = errors.MessageSizeTooLargeError.errno
 _MAX_PARTS: Final = 1000
 _Key = tuple[str, int]
 """A topic and a partition."""
@@ -131,13 +127,13 @@ class _Produce:
             batch = batch_of(message_set, budget)
         except (CorruptRecordException, InvalidTimestampTypeError) as error:
             is_damaged = isinstance(error, CorruptRecordException)
-            code = (CorruptRecordException if is_damaged else InvalidTimestampError).errno
+            code = (CorruptRecordException if is_damaged else errors.InvalidTimestampError).errno
             self._end(key, code)
             return
         if batch:
             self._waiting.setdefault(key, []).append(batch)
         else:
-            self._results.setdefault(key, ProducedPartition(key[1], NoError.errno, -1))
+            self._results.setdefault(key, ProducedPartition(key[1], errors.NoError.errno, -1))
 
     def first_step(self, budget: Budget) -> Translation:
         """Return the first step.
@@ -242,7 +238,7 @@ class _Produce:
                 first, count = self._stored.get(key, (result, 0))
                 self._stored[key] = first, count + record_count(batches.pop(0))
                 if not batches:
-                    self._end(key, NoError.errno, first)
+                    self._end(key, errors.NoError.errno, first)
             elif result.error_code == _TOO_LARGE and self._split(key, batches):
                 pass
             else:

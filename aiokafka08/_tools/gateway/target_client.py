@@ -5,6 +5,7 @@ One request at a time, in the versions that both know.
 
 from __future__ import annotations
 
+import struct
 from typing import Any, Final, Self
 
 from aiokafka08._core.net.config import Address, NetConfig
@@ -89,17 +90,9 @@ class TargetClient:
 
     async def _call(self, api: Api, version: int, values: Values) -> Values:
         client_id = CLIENT_ID.encode()
-        header = b"".join(
-            (
-                api.key.to_bytes(2, "big"),
-                version.to_bytes(2, "big"),
-                bytes(4),
-                len(client_id).to_bytes(2, "big"),
-                client_id,
-                b"\0" if version >= api.flexible else b"",
-            )
-        )
-        frame = header + b"".join(write_message(api, "request", version, values))
+        header = struct.pack(">hhih", api.key, version, 0, len(client_id)) + client_id
+        tags = b"\0" if version >= api.flexible else b""
+        frame = b"".join([header, tags, *write_message(api, "request", version, values)])
         self._stream.write(len(frame).to_bytes(4, "big") + frame)
         answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
         if answer is None:

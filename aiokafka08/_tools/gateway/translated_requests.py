@@ -23,6 +23,8 @@ from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.server.connection import Exchange, ServerConnection
 from aiokafka08._core.server.work import Work, offload
 from aiokafka08._tools.gateway.headers import RequestHead
+from aiokafka08._tools.gateway.layouts import apis
+from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
 from aiokafka08._tools.gateway.translator import Translator
 from aiokafka08._tools.gateway.upstream import Upstream, connect, respond
@@ -43,6 +45,7 @@ class TranslatedRequests:
     Args:
         connection: the client's.
         translator: translates its requests.
+        measurements: where the time for both directions is noted.
         upstream: the connection to the broker that it has chosen.
         new_upstream: makes a connection to another one, from its name and what is called at its
             end.
@@ -56,6 +59,7 @@ class TranslatedRequests:
         self,
         connection: ServerConnection,
         translator: Translator,
+        measurements: Measurements,
         upstream: Upstream,
         new_upstream: Callable[[str, Callable[[Exception | None], None]], Upstream],
         network: NetConfig,
@@ -65,6 +69,7 @@ class TranslatedRequests:
     ) -> None:
         self._connection = connection
         self._translator = translator
+        self._measurements = measurements
         self._upstream = upstream
         self._new_upstream = new_upstream
         self._network = network
@@ -87,7 +92,7 @@ class TranslatedRequests:
         acks = bytes(frame[head.body_at : head.body_at + 2])
         expects_response = head.key != ApiKey.PRODUCE or acks != _ACKS_0
         step = yield from self._quick_or_apart(
-            len(frame), lambda budget: translate(head, frame, budget), expects_response
+            head, len(frame), lambda budget: translate(head, frame, budget), expects_response
         )
         if step is None:
             self._leave_out(exchange)
@@ -141,7 +146,7 @@ class TranslatedRequests:
 
         def answer(frame: memoryview) -> Work[list[Buffer] | None]:
             made = yield from self._quick_or_apart(
-                len(frame), lambda budget: respond_to(frame, budget), expects_response
+                head, len(frame), lambda budget: respond_to(frame, budget), expects_response
             )
             if made is None:
                 self._leave_out(exchange)
@@ -212,21 +217,30 @@ class TranslatedRequests:
         self._ask(other, head, step, exchange)
 
     def _quick_or_apart(
-        self, size_bytes: int, function: Callable[[Budget], T], expects_response: bool
+        self,
+        head: RequestHead,
+        size_bytes: int,
+        function: Callable[[Budget], T],
+        expects_response: bool,
     ) -> Work[T | None]:
         """Return the result of a pure function: quickly, or from the worker thread.
 
         None: when it was the request's turn in the thread, the client has gone, and expects a
         response. Clients that close the connection behind a request without acknowledgement don't.
         """
+
+        def measured(budget: Budget) -> T:
+            with self._measurements.converting(apis()[head.key].name, size_bytes):
+                return function(budget)
+
         if size_bytes <= QUICK_BYTES:
             try:
-                return function(Budget(is_quick=True))
+                return measured(Budget(is_quick=True))
             except TakesLongError:
                 pass
 
         def run() -> T | None:
             has_gone = expects_response and self._connection.is_half_closed
-            return None if has_gone else function(Budget())
+            return None if has_gone else measured(Budget())
 
         return (yield from offload(run))

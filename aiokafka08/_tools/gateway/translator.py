@@ -1,4 +1,4 @@
-"""`Translator`: translate the requests of one client that have old versions, and measure that.
+"""`Translator`: translate the requests of one client that have old versions.
 
 `old_produce`, `old_fetch` and `old_offsets` translate; here is which of them gets a request, and
 what is remembered of the client and of the target. `translated_requests` has one for each
@@ -7,14 +7,12 @@ connection.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.batch_limits import BatchLimits
 from aiokafka08._tools.gateway.coordinators import Coordinators
 from aiokafka08._tools.gateway.headers import RequestHead
-from aiokafka08._tools.gateway.layouts import apis
-from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.old_offsets import (
     ListedVersions,
@@ -26,7 +24,6 @@ from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.topic_creation import remembered_creation
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import ApiKey
-from aiokafka08.protocol.types import Buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +40,11 @@ class Translator:
 
     Args:
         facts: those of the gateway.
-        measurements: where both directions are noted.
         is_read_committed: whether clients get no records of aborted and open transactions.
     """
 
-    def __init__(
-        self, facts: TargetFacts, measurements: Measurements, *, is_read_committed: bool
-    ) -> None:
+    def __init__(self, facts: TargetFacts, *, is_read_committed: bool) -> None:
         self._facts = facts
-        self._measurements = measurements
         self._is_read_committed = is_read_committed
         self._positions = FetchPositions()
         self._listed_versions = ListedVersions()
@@ -67,20 +60,6 @@ class Translator:
             KafkaProtocolError: the request isn't whole.
             TakesLongError: see `Budget`.
         """
-        api = apis()[head.key].name
-        with self._measurements.converting(api, len(frame)):
-            step = self._first_step(head, frame, budget)
-        return self._measured(api, step)
-
-    def _measured(self, api: str, step: Translation) -> Translation:
-        def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
-            with self._measurements.converting(api, len(answer)):
-                made = step.respond(answer, budget)
-            return self._measured(api, made) if isinstance(made, Translation) else made
-
-        return replace(step, respond=respond)
-
-    def _first_step(self, head: RequestHead, frame: memoryview, budget: Budget) -> Translation:
         match head.key:
             case ApiKey.PRODUCE:
                 return translate_produce(head, frame, self._facts.limits, budget)
