@@ -42,6 +42,11 @@ BETWEEN_BROKERS = {
 are on those of controllers only, or were removed: they have no layout."""
 
 _ENTITIES = {"topicName": "topic", "groupId": "group", "transactionalId": "transactional id"}
+_PARTITIONS = {
+    "int32": {"Partition", "PartitionIndex", "PartitionId", "Index"},
+    "[]int32": {"Partitions", "PartitionIndexes"},
+}
+"""By type: the names of fields with numbers of partitions."""
 _ROLES = {
     ("Produce", "Acks"): "acks",
     ("Produce", "TopicId"): "topic id",
@@ -177,6 +182,10 @@ def _role(api: str, field: Definition, outer: list[Any]) -> str:
         return str(name.lower())
     if entity == "brokerId" and name in ("NodeId", "BrokerId") and api != "UnregisterBroker":
         return "node"
+    if name in _PARTITIONS.get(field["type"], ()):
+        return "partition"
+    if name in ("ErrorCode", "PartitionErrorCode"):
+        return "code"
     return _ROLES.get((api, name)) or _ENTITIES.get(entity or "", "")
 
 

@@ -25,7 +25,13 @@ from typing import Any, Final
 
 from aiokafka08 import errors
 from aiokafka08._core.names import NamePatterns
-from aiokafka08._tools.gateway.answers import ITEM_ROLES, error_answer, has_answer, refusal_code
+from aiokafka08._tools.gateway.answers import (
+    ITEM_ROLES,
+    error_answer,
+    has_answer,
+    item_field,
+    refusal_code,
+)
 from aiokafka08._tools.gateway.api_versions import CHANGES
 from aiokafka08._tools.gateway.headers import RequestHead, request_body_at
 from aiokafka08._tools.gateway.layouts import Api
@@ -436,10 +442,10 @@ def _merge(layout: Struct, values: Values, errors: Values) -> None:
             continue
         items = values.get(field.name)
         items = values[field.name] = [] if items is None else items
-        key = next((one.name for one in field.struct.fields if one.role in ITEM_ROLES), None)
-        known = {} if key is None else {item[key]: item for item in items}
+        name = item_field(field.struct)
+        known = {} if name is None else {item[name.name]: item for item in items}
         for error in errors.get(field.name) or ():
-            if key is not None and error[key] in known:
-                _merge(field.struct, known[error[key]], error)
+            if name is not None and error[name.name] in known:
+                _merge(field.struct, known[error[name.name]], error)
             else:
                 items.append(error)

@@ -15,9 +15,8 @@ from aiokafka08._tools.gateway.layouts import Api
 from aiokafka08._tools.gateway.messages import Field, Struct, Values, struct_of
 from aiokafka08.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
 
-ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id")
-_PARTITION: Final = frozenset({"Partition", "PartitionIndex", "Index", "PartitionId"})
-_CODES: Final = frozenset({"ErrorCode", "PartitionErrorCode"})
+ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id", "partition")
+"""The roles of what names an item of an array."""
 
 _TOPIC_APIS: Final = frozenset({"DeleteTopics", "DeleteRecords", "CreatePartitions"})
 _CREATE_TOPICS: Final = "CreateTopics"
@@ -67,14 +66,12 @@ def error_answer(
 
 def has_answer(api: Api, version: int) -> bool:
     """Return whether an answer can tell that a request has failed."""
-    return _has_code(struct_of(api, "response", version))
+    return struct_of(api, "response", version).has("code")
 
 
-def _has_code(struct: Struct) -> bool:
-    return any(
-        field.name in _CODES or (field.struct is not None and _has_code(field.struct))
-        for field in struct.fields
-    )
+def item_field(struct: Struct) -> Field | None:
+    """Return the field that names an item of an array of structs; None: there is none."""
+    return next((one for one in struct.fields if one.role in ITEM_ROLES and not one.is_array), None)
 
 
 class _Mirror:
@@ -88,7 +85,7 @@ class _Mirror:
         """Return a struct with the error; `values` are the item of the request that it is for."""
         made_values: Values = {}
         for field in made.fields:
-            if field.name in _CODES:
+            if field.role == "code":
                 made_values[field.name] = code
             elif field.name == "ErrorMessage":
                 made_values[field.name] = self._text
@@ -106,14 +103,10 @@ class _Mirror:
 
     def _value(self, field: Field, given: Struct | None, values: Any) -> Any:
         if given is None:  # the item is a string or a number
-            is_named = field.role in ITEM_ROLES or field.name in _PARTITION
-            return values if is_named and values is not None else field.zero
+            return values if field.role in ITEM_ROLES and values is not None else field.zero
         for other in given.fields:
-            is_same = (
-                other.name == field.name
-                or (field.role in ITEM_ROLES and other.role == field.role)
-                or {other.name, field.name} <= _PARTITION
-            )
+            has_role = field.role in ITEM_ROLES and other.role == field.role
+            is_same = has_role or other.name == field.name
             if is_same and not other.is_array and other.kind == field.kind:
                 return values.get(other.name, field.zero)
         return field.zero
@@ -121,23 +114,15 @@ class _Mirror:
     def _items(
         self, field: Field, given: Struct | None, values: Any, code: int
     ) -> Iterator[Values]:
-        if field.struct is None or given is None or not _has_code(field.struct):
+        """Yield the items of an array for those of the request with the same kind of name."""
+        if field.struct is None or given is None or not field.struct.has("code"):
             return
-        role = next((one.role for one in field.struct.fields if one.role in ITEM_ROLES), "")
-        is_partition = any(one.name in _PARTITION for one in field.struct.fields)
+        name = item_field(field.struct)
+        role = "" if name is None else name.role
         for other in given.fields:
-            if not other.is_array or other.role not in ("", role):
+            if not other.is_array:
                 continue
-            inner = other.struct
-            if inner is None:
-                is_source = bool(role and other.role == role) or (
-                    is_partition and other.kind == "int32"
-                )
-            else:
-                inner_role = next((one.role for one in inner.fields if one.role in ITEM_ROLES), "")
-                is_source = inner_role == role
-                if is_partition and is_source:
-                    is_source = any(one.name in _PARTITION for one in inner.fields)
-            if is_source:
+            named = other if other.struct is None else item_field(other.struct)
+            if role == ("" if named is None else named.role) and (role or other.struct is not None):
                 for item in values.get(other.name) or ():
-                    yield self.struct(field.struct, inner, item, self._codes.get(role, code))
+                    yield self.struct(field.struct, other.struct, item, self._codes.get(role, code))
