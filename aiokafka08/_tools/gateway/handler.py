@@ -45,11 +45,7 @@ from aiokafka08._tools.gateway.addresses import (
     read_addresses,
     replace_addresses,
 )
-from aiokafka08._tools.gateway.client_security import (
-    SASL_VERSIONS,
-    ClientLogin,
-    certificate_name,
-)
+from aiokafka08._tools.gateway.client_security import SASL_VERSIONS, ClientLogin, certificate_name
 from aiokafka08._tools.gateway.clients import ClientTable, Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
 from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, read_head
@@ -66,13 +62,7 @@ from aiokafka08._tools.gateway.topic_creation import (
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import request_end
 from aiokafka08._tools.gateway.translator import TargetFacts, Translator
-from aiokafka08._tools.gateway.upstream import (
-    Answer,
-    Upstream,
-    Upstreams,
-    connect,
-    respond,
-)
+from aiokafka08._tools.gateway.upstream import Answer, Upstream, Upstreams, connect, respond
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer

@@ -209,11 +209,7 @@ def read_request(
 
 
 def read_response(
-    api: Api,
-    version: int,
-    frame: Buffer,
-    max_items: int = MAX_ITEMS,
-    wanted: frozenset[str] = ALL,
+    api: Api, version: int, frame: Buffer, max_items: int = MAX_ITEMS, wanted: frozenset[str] = ALL
 ) -> Values:
     """Return the values of a response; see `read_message`."""
     body_at = response_body_at(api, version, frame)

@@ -32,11 +32,7 @@ from aiokafka08._tools.gateway.translation import (
 )
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol.api import Topic, by_topic
-from aiokafka08.protocol.message_set import (
-    MessageSetReader,
-    encode_entry,
-    summarize_set,
-)
+from aiokafka08.protocol.message_set import MessageSetReader, encode_entry, summarize_set
 from aiokafka08.protocol.record_batch import (
     MAX_BATCH_BYTES,
     BatchHeader,
@@ -54,15 +50,7 @@ from aiokafka08.protocol.requests.fetch import (
     FetchRequest,
     FetchResponse,
 )
-from aiokafka08.protocol.types import (
-    Buffer,
-    FetchedBytes,
-    Int16,
-    Int32,
-    Int64,
-    NullSince,
-    Since,
-)
+from aiokafka08.protocol.types import Buffer, FetchedBytes, Int16, Int32, Int64, NullSince, Since
 from aiokafka08.structs import TopicPartition
 
 TARGET_VERSION: Final = 10

@@ -22,12 +22,7 @@ from aiokafka08._core.net.config import (
     address_text,
     net_config,
 )
-from aiokafka08._core.net.connect import (
-    PendingStep,
-    connect_to_any_ip,
-    ip_addresses,
-    timeout_text,
-)
+from aiokafka08._core.net.connect import PendingStep, connect_to_any_ip, ip_addresses, timeout_text
 from aiokafka08._core.net.raw_stream import connect_raw
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
@@ -51,12 +46,7 @@ def target_network(targets: BootstrapServers, **options: Any) -> NetConfig:
         KafkaError: an option is wrong, or an extra isn't installed.
     """
     return net_config(
-        **{
-            **NETWORK_DEFAULTS,
-            **options,
-            "bootstrap_servers": targets,
-            "client_id": CLIENT_ID,
-        }
+        **{**NETWORK_DEFAULTS, **options, "bootstrap_servers": targets, "client_id": CLIENT_ID}
     )
 
 
