@@ -43,15 +43,11 @@ from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.peers import peer_brokers
 from aiokafka08._tools.gateway.port_table import PortTable
-from aiokafka08._tools.gateway.target_client import TargetClient
-from aiokafka08._tools.gateway.target_connection import (
-    CONNECT_TIMEOUT_S,
-    failure_text,
-    open_target,
-)
+from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
+from aiokafka08._tools.gateway.target_connection import open_target
 from aiokafka08._tools.gateway.translator import TargetFacts
 from aiokafka08._tools.gateway.upstream import Upstreams
-from aiokafka08.errors import KafkaConnectionError, KafkaError
+from aiokafka08.errors import KafkaError, KafkaProtocolError
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
@@ -460,23 +456,17 @@ async def find_brokers(network: NetConfig) -> dict[int, Address]:
     """Return the brokers of a cluster by their ids, from the first address that answers.
 
     Raises:
-        KafkaConnectionError: none does; the text has the reason of each.
+        KafkaConnectionError: see `ask_first`.
     """
-    problems = []
-    for address in network.bootstrap:
-        try:
-            async with (
-                asyncio.timeout(CONNECT_TIMEOUT_S),
-                await TargetClient.open(address, network) as client,
-            ):
-                metadata = await client.call("Metadata", _METADATA_VERSION, Topics=[])
-        except (KafkaError, TimeoutError) as error:
-            problems.append(failure_text(address, error))
-            continue
-        if metadata["Brokers"]:
-            return {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
-        problems.append(f"{address_text(address)}: names no brokers")
-    raise KafkaConnectionError(f"the target can't be reached: {'; '.join(problems)}")
+
+    async def ask(client: TargetClient) -> dict[int, Address]:
+        metadata = await client.call("Metadata", _METADATA_VERSION, Topics=[])
+        if not metadata["Brokers"]:
+            raise KafkaProtocolError("names no brokers")
+        return {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
+
+    failure = "the target can't be reached"
+    return await ask_first(network.bootstrap, network, failure, ask, TargetClient.open)
 
 
 def _nothing_changes() -> None:

@@ -1,20 +1,27 @@
-"""`TargetClient`: a connection of the gateway itself to a broker of the target, for `check`.
+"""`TargetClient`: a connection of the gateway itself to a broker of the target.
 
 One request at a time, in the versions that both know.
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from typing import Any, Final, Self
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any, Final, Self, TypeVar
 
 from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.net.raw_stream import RawStream
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import Values, read_response, write_message
-from aiokafka08._tools.gateway.target_connection import CLIENT_ID, open_target
-from aiokafka08.errors import KafkaConnectionError
+from aiokafka08._tools.gateway.target_connection import CLIENT_ID, failure_text, open_target
+from aiokafka08.errors import KafkaConnectionError, KafkaError
+
+T = TypeVar("T")
+
+TIMEOUT_S: Final = 15.0
+"""How long a broker may take to be asked by `ask_first`."""
 
 _MAX_BYTES: Final = 128 << 20
 _API_VERSIONS: Final = 18
@@ -24,10 +31,12 @@ class TargetClient:
     """See the module; `async with` closes it.
 
     Attributes:
+        address: the broker's.
         ranges: the first and last version that the broker takes, by API.
     """
 
-    def __init__(self, stream: RawStream) -> None:
+    def __init__(self, address: Address, stream: RawStream) -> None:
+        self.address = address
         self.ranges: dict[int, tuple[int, int]] = {}
         self._stream = stream
 
@@ -38,7 +47,7 @@ class TargetClient:
         Raises:
             KafkaError: the broker can't be reached, or refuses the gateway.
         """
-        return cls((await open_target(address, network)).stream)
+        return cls(address, (await open_target(address, network)).stream)
 
     @classmethod
     async def connect(cls, address: Address, network: NetConfig) -> Self:
@@ -101,6 +110,40 @@ class TargetClient:
                 "the broker too old"
             )
         return read_response(api, version, memoryview(answer))
+
+
+async def ask_first(
+    addresses: Iterable[Address],
+    network: NetConfig,
+    failure: str,
+    ask: Callable[[TargetClient], Awaitable[T]],
+    connect: Callable[[Address, NetConfig], Awaitable[TargetClient]] = TargetClient.connect,
+) -> T:
+    """Return what the first broker answers that can be asked.
+
+    Args:
+        addresses: those of brokers.
+        network: how to connect to them.
+        failure: what the error says before the reasons of the brokers.
+        ask: asks one; after a `KafkaError` the next one is asked.
+        connect: connects to one.
+
+    Raises:
+        KafkaConnectionError: none can be asked; the text has the reason of each. If all have one
+            class, it is of that: a `CertificateError`, say.
+    """
+    problems: dict[Address, Exception] = {}
+    for address in addresses:
+        try:
+            async with asyncio.timeout(TIMEOUT_S), await connect(address, network) as client:
+                return await ask(client)
+        except (KafkaError, TimeoutError) as error:
+            problems[address] = error
+    classes = {type(error) for error in problems.values()}
+    found = classes.pop() if len(classes) == 1 else KafkaConnectionError
+    error_class = found if issubclass(found, KafkaConnectionError) else KafkaConnectionError
+    reasons = "; ".join(failure_text(address, error) for address, error in problems.items())
+    raise error_class(f"{failure}: {reasons}")
 
 
 def _api(name: str) -> Api:

@@ -13,12 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
-from aiokafka08._tools.gateway.target_client import TargetClient
-from aiokafka08._tools.gateway.target_connection import failure_text, open_target
-from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
-
-TIMEOUT_S: Final = 15.0
-_ERRORS: Final = (KafkaError, TimeoutError)
+from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
+from aiokafka08._tools.gateway.target_connection import open_target
+from aiokafka08.errors import KafkaError, KafkaProtocolError
 
 _TOPIC, _BROKER = 2, 4  # types of resources
 _TOPICS_AT_ONCE: Final = 500
@@ -80,30 +77,19 @@ async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
         is_quick: whether topics and settings aren't asked for.
 
     Raises:
-        KafkaConnectionError: no broker can be reached; the text has the reason of each. If all
-            have one class, it is of that: a `CertificateError`, say.
+        KafkaConnectionError: see `ask_first`.
     """
-    problems: dict[Address, Exception] = {}
-    for address in network.bootstrap:
-        try:
-            async with (
-                asyncio.timeout(TIMEOUT_S),
-                await TargetClient.connect(address, network) as client,
-            ):
-                sample = await _sample(client, address, is_quick=is_quick)
-        except _ERRORS as error:
-            problems[address] = error
-            continue
-        await asyncio.gather(*(_try(sample, node, network) for node in sample.brokers))
-        return sample
-    text = "; ".join(failure_text(address, error) for address, error in problems.items())
-    classes = {type(error) for error in problems.values()}
-    found = classes.pop() if len(classes) == 1 else KafkaConnectionError
-    error_class = found if issubclass(found, KafkaConnectionError) else KafkaConnectionError
-    raise error_class(f"the target can't be reached: {text}")
+    sample = await ask_first(
+        network.bootstrap,
+        network,
+        "the target can't be reached",
+        lambda client: _sample(client, is_quick=is_quick),
+    )
+    await asyncio.gather(*(_try(sample, node, network) for node in sample.brokers))
+    return sample
 
 
-async def _sample(client: TargetClient, address: Address, *, is_quick: bool) -> TargetSample:
+async def _sample(client: TargetClient, *, is_quick: bool) -> TargetSample:
     version = client.version_of("Metadata", _BY_NAME)
     if version is None:
         raise KafkaProtocolError("it knows no version of Metadata that the gateway knows")
@@ -116,7 +102,7 @@ async def _sample(client: TargetClient, address: Address, *, is_quick: bool) -> 
         IncludeClusterAuthorizedOperations=0,
     )
     brokers = {one["NodeId"]: (one["Host"], one["Port"]) for one in answer["Brokers"]}
-    sample = TargetSample(address, client.ranges, brokers)
+    sample = TargetSample(client.address, client.ranges, brokers)
     if not is_quick:
         sample.topics = {one["Name"]: _topic(one) for one in answer["Topics"]}
         await _read_settings(client, sample)

@@ -26,14 +26,12 @@ from aiokafka08._core.zookeeper.cluster_writer import (
 from aiokafka08._core.zookeeper.session import require_kazoo
 from aiokafka08._tools.gateway.addresses import AddressOf
 from aiokafka08._tools.gateway.options import GatewayOptions
-from aiokafka08._tools.gateway.target_client import TargetClient
-from aiokafka08._tools.gateway.target_connection import failure_text
-from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
+from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
+from aiokafka08.errors import KafkaError, KafkaProtocolError
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
 INTERVAL_S: Final = 5.0
-_TIMEOUT_S: Final = 10.0
 _BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 _NAMED: Final = 5
 _MAX_ERRORS: Final = 20
@@ -149,34 +147,28 @@ async def ask_metadata(
     """Return the response to Metadata of all topics, from the first broker that knows the cluster.
 
     Raises:
-        KafkaConnectionError: none does; the text has the reason of each.
+        KafkaConnectionError: see `ask_first`.
     """
-    problems = []
-    for address in dict.fromkeys([*options.targets, *others]):
-        try:
-            async with (
-                asyncio.timeout(_TIMEOUT_S),
-                await TargetClient.connect(address, options.network) as client,
-            ):
-                version = client.version_of("Metadata", _BY_NAME)
-                if not version:  # version 0 doesn't say which topics are internal
-                    raise KafkaProtocolError("it knows no version of Metadata that is known here")
-                answer = await client.call(
-                    "Metadata",
-                    version,
-                    Topics=None,
-                    AllowAutoTopicCreation=0,
-                    IncludeTopicAuthorizedOperations=0,
-                    IncludeClusterAuthorizedOperations=0,
-                )
-        except (KafkaError, TimeoutError) as error:
-            problems.append(failure_text(address, error))
-            continue
+
+    async def ask(client: TargetClient) -> Mapping[str, Any]:
+        version = client.version_of("Metadata", _BY_NAME)
+        if not version:  # version 0 doesn't say which topics are internal
+            raise KafkaProtocolError("it knows no version of Metadata that is known here")
+        answer = await client.call(
+            "Metadata",
+            version,
+            Topics=None,
+            AllowAutoTopicCreation=0,
+            IncludeTopicAuthorizedOperations=0,
+            IncludeClusterAuthorizedOperations=0,
+        )
         # A broker that has just started names none: it doesn't know the topics either.
-        if answer["Brokers"] and answer["ControllerId"] >= 0:
-            return answer
-        problems.append(f"{address_text(address)}: knows no controller")
-    raise KafkaConnectionError(f"ZooKeeper isn't kept current: {'; '.join(problems)}")
+        if not answer["Brokers"] or answer["ControllerId"] < 0:
+            raise KafkaProtocolError("knows no controller")
+        return answer
+
+    addresses = dict.fromkeys([*options.targets, *others])
+    return await ask_first(addresses, options.network, "ZooKeeper isn't kept current", ask)
 
 
 def written_cluster(
