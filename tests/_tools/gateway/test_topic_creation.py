@@ -133,7 +133,7 @@ async def test_topic_to_come_is_answered_as_by_3_9(
         connected(new.bootstrap_servers) as (_, ours),
         await RawClient.connect(old.port(0)) as theirs,
     ):
-        # The gateway asks for the setting, and then again for the topic, which may be there by then.
+        # The gateway asks for the setting, and again for the topic, which may be there by then.
         assert await code_of(ours, version, unique_topic("created")) in (0, 5)
         for client in (ours, theirs):
             topic = unique_topic("created")
