@@ -38,6 +38,17 @@ class MemberDescription(NamedTuple):
     member_assignment: bytes
 
 
+def member_row(member: MemberDescription) -> dict[str, Any]:
+    """Return a member as the row of commands and pages."""
+    assigned = sorted(assigned_partitions(member.member_assignment))
+    return {
+        "member": member.member_id,
+        "client_id": member.client_id,
+        "host": member.client_host,
+        "partitions": [f"{tp.topic}/{tp.partition}" for tp in assigned],
+    }
+
+
 class GroupDescription(NamedTuple):
     """A group with its members.
 

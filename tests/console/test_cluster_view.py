@@ -13,7 +13,6 @@ from aiokafka08._tools.console.charts import chart, sparkline
 from aiokafka08._tools.console.cluster_view import (
     ClusterView,
     Histories,
-    add_to_histories,
     view_of,
 )
 from aiokafka08._tools.console.guard import Admission
@@ -66,7 +65,7 @@ def with_gap(sample: ClusterSample) -> ClusterSample:
 def histories_of(shown: Sequence[ClusterView]) -> Histories:
     histories = Histories()
     for view in shown:
-        add_to_histories(histories, view)
+        histories.add(view)
     return histories
 
 
@@ -102,9 +101,9 @@ def test_lag_in_seconds_grows_until_the_group_commits() -> None:
 def test_histories_forget_what_is_gone() -> None:
     histories = Histories()
     first, second = views((0.0, sample_of(10, 0, a=1, b=2)), (10.0, sample_of(30, 0, b=2)))
-    add_to_histories(histories, first)
+    histories.add(first)
     assert set(histories.groups) == {("a", "kafka"), ("b", "kafka")}
-    add_to_histories(histories, second)
+    histories.add(second)
     assert histories.groups["b", "kafka"].points() == [(1000.0, 8), (1010.0, 28)]
     assert set(histories.groups) == {("b", "kafka")}
     assert set(histories.group_topics) == {("b", "kafka", "t")}
@@ -286,7 +285,7 @@ async def test_hostile_names_of_zookeeper_and_members_are_escaped() -> None:
         )
         watch = console._watch
         [watch.view] = views((0.0, sample))
-        add_to_histories(watch.histories, watch.view)
+        watch.histories.add(watch.view)
         async with client_of(console) as client:
             for path in ("/", "/topics", "/topics/t", "/groups"):
                 page = await client.get(path)

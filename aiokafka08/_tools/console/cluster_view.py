@@ -10,9 +10,9 @@ or names how many parts it lacks.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._tools.console.point_history import PointHistory
@@ -24,32 +24,23 @@ from aiokafka08._tools.monitoring.cluster_sample import (
     BrokerSample,
     ClusterSample,
     GroupSample,
-    PartitionSample,
     TopicSample,
 )
-from aiokafka08.admin.group_description import assigned_partitions
-from aiokafka08.admin.group_lag import GroupStore, PartitionOwner, StoredOffsets, lag_rows
+from aiokafka08.admin.group_description import assigned_partitions, member_row
+from aiokafka08.admin.group_lag import PartitionOwner, StoredOffsets, lag_rows
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
+K = TypeVar("K", bound=Hashable)
+
 _TOPIC_POINTS: Final = 120
-_GROUP_POINTS: Final = 360
-_DAY_MINUTES: Final = 1440
+_GROUP_POINTS: Final = 360, 1440
 _KEPT_S: Final = 3600.0
 """For how long what a sample with gaps lacks is kept: it may be gone, or not read."""
 
-
-@dataclass(frozen=True, slots=True)
-class BrokerRow:
-    """A broker; `error` says why it doesn't respond, None if it does."""
-
-    node: int
-    address: str
-    release: str | None
-    controller: bool | None
-    leaders: int
-    replicas: int
-    out_of_sync: int
-    error: str | None
+GroupKey = tuple[str, str]
+"""The name and the store of a group."""
+TimedSample = tuple[float, ClusterSample]
+"""A sample, and when it was taken, by the clock of the `ClusterHistory`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,27 +57,12 @@ class TopicRow:
     leaderless: int
     under_replicated: int
     messages: int | None
-    messages_per_s: float | None
-    rate_lacks: int
     groups: int
     config: Mapping[str, str] | None
     internal: bool
     marked_for_deletion: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRow:
-    """A partition of a topic."""
-
-    partition: int
-    leader: int | None
-    replicas: Sequence[int]
-    in_sync: Sequence[int]
-    under_replicated: bool
-    preferred: bool
-    first: int | None
-    end: int | None
-    messages: int | None
+    messages_per_s: float | None
+    rate_lacks: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,33 +78,33 @@ class LagRow:
     topic: str
     partition: int
     committed: int | None
-    first: int | None
     end: int | None
     lag: int | None
+    member: str | None
+    first: int | None
     lag_s: float | None
     lag_s_is_least: bool
     deleted: int
-    member: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class MemberRow:
-    """A member of a group; client id and host are empty for groups in ZooKeeper."""
+class LagTotal(NamedTuple):
+    """The sum of what is still to read where it is known, and how long the slowest one waits.
 
-    member: str
-    client_id: str
-    host: str
-    partitions: Sequence[str]
+    `unknown` counts the partitions where it isn't known, though they have messages.
+    """
+
+    lag: int | None
+    unknown: int
+    lag_s: float | None
+    lag_s_is_least: bool
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group in one store.
+    """A group in one store, with the fields of `LagTotal`.
 
-    `lag` is the sum of what is still to read where it is known; `unknown` counts the partitions
-    where it isn't, though they have messages. `state` and `members` are None if the store can't
-    tell. `read_at` is when the row was read, in seconds since the epoch, if the sample lacks the
-    group because of a gap; None if the sample has it.
+    `state` and `members` are None if the store can't tell. `read_at` is when the row was read, in
+    seconds since the epoch, if the sample lacks the group because of a gap; else None.
     """
 
     group: str
@@ -137,50 +113,23 @@ class GroupRow:
     members: int | None
     topics: Sequence[str]
     partitions: int
+    beyond_end: int
     lag: int | None
     unknown: int
-    beyond_end: int
     lag_s: float | None
     lag_s_is_least: bool
     read_at: float | None = None
 
 
-GroupKey = tuple[str, str]
-"""The name and the store of a group."""
+class _Rate(NamedTuple):
+    """Messages per second; at least so many, if it `lacks` partitions.
 
-
-class LagSum(NamedTuple):
-    """Which partitions the newest point of a group's lag is the sum of.
-
-    Attributes:
-        partitions: they.
-        since: the time of the first point of just these.
-        at: the time of the newest point.
+    `is_cut` says that a partition is missing which the sample before had; then it isn't known.
     """
 
-    partitions: frozenset[TopicPartition]
-    since: float
-    at: float
-
-
-@dataclass(slots=True)
-class Histories:
-    """Values over time, of what the last view names, and for an hour of what a gap may hide."""
-
-    produced: PointHistory = field(
-        default_factory=lambda: PointHistory(_GROUP_POINTS, _DAY_MINUTES)
-    )
-    topics: dict[str, PointHistory] = field(default_factory=dict)
-    groups: dict[GroupKey, PointHistory] = field(default_factory=dict)
-    group_topics: dict[tuple[str, str, str], PointHistory] = field(default_factory=dict)
-    sums: dict[GroupKey, LagSum] = field(default_factory=dict)
-
-    def lag_per_s(self, key: GroupKey, now: float, window_s: float) -> float | None:
-        """Return how fast a group's lag grows; None unless points of the same partitions say so."""
-        last = self.sums.get(key)
-        if last is None or last.at != now:
-            return None
-        return self.groups[key].slope(now, min(window_s, now - last.since))
+    per_s: float | None
+    lacks: int
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +158,25 @@ class ClusterView:
     messages_per_s: float | None
     rate_lacks: int
 
-    def partitions(self, topic: str) -> list[PartitionRow]:
-        """Return the partitions of a topic that exists."""
-        numbered = sorted(self.sample.topics[topic].partitions.items())
-        return [_partition_row(number, one) for number, one in numbered]
+    def partitions(self, topic: str) -> list[dict[str, Any]]:
+        """Return the rows of the partitions of a topic that exists."""
+        return [
+            {
+                "partition": number,
+                "leader": one.leader,
+                "replicas": one.all_replicas,
+                "in_sync": one.in_sync,
+                "under_replicated": one.is_under_replicated,
+                "preferred": one.has_preferred_leader,
+                "first": one.start,
+                "end": one.end,
+                "messages": one.messages,
+            }
+            for number, one in sorted(self.sample.topics[topic].partitions.items())
+        ]
 
-    def brokers(self, named: Iterable[BrokerSample]) -> list[BrokerRow]:
-        """Return a row for each of these brokers, by node id."""
+    def brokers(self, named: Iterable[BrokerSample]) -> list[dict[str, Any]]:
+        """Return the rows of these brokers, by node id; `error` is None if one responds."""
         leaders: Counter[int | None] = Counter()
         replicas: Counter[int] = Counter()
         missing: Counter[int] = Counter()
@@ -223,166 +184,105 @@ class ClusterView:
             leaders[partition.leader] += 1
             replicas.update(partition.all_replicas)
             missing.update(set(partition.all_replicas) - set(partition.in_sync))
-        controller = self.sample.controller
-        releases = releases_of(self.sample)
+        controller, releases = self.sample.controller, releases_of(self.sample)
         return [
-            BrokerRow(
-                one.node_id,
-                one.address,
-                releases.get(one.node_id) if one.error is None else None,
-                None if controller is None else one.node_id == controller,
-                leaders[one.node_id],
-                replicas[one.node_id],
-                missing[one.node_id],
-                one.error,
-            )
-            for one in sorted(named, key=lambda one: one.node_id)
+            {
+                "node": node,
+                "address": one.address,
+                "release": releases.get(node) if one.error is None else None,
+                "controller": None if controller is None else node == controller,
+                "leaders": leaders[node],
+                "replicas": replicas[node],
+                "out_of_sync": missing[node],
+                "error": one.error,
+            }
+            for node, one in sorted((one.node_id, one) for one in named)
         ]
 
-    def members(self, key: GroupKey) -> list[MemberRow]:
-        """Return the members of a group that the view has."""
-        for group in self.sample.groups:
-            if (group.group, group.store) == key and group.description is not None:
-                return [
-                    MemberRow(
-                        member.member_id,
-                        member.client_id,
-                        member.client_host,
-                        [
-                            f"{tp.topic}/{tp.partition}"
-                            for tp in sorted(assigned_partitions(member.member_assignment))
-                        ],
-                    )
-                    for member in group.description.members
-                ]
-        return []
+    def members(self, key: GroupKey) -> list[dict[str, Any]]:
+        """Return the rows of a group's members; without client id and host in ZooKeeper."""
+        return [
+            member_row(member)
+            for group in self.sample.groups
+            if (group.group, group.store) == key and group.description is not None
+            for member in group.description.members
+        ]
 
     def groups_of(self, topic: str) -> list[LagRow]:
         """Return the rows of all groups on a topic."""
         return [row for key in sorted(self.lags) for row in self.lags[key] if row.topic == topic]
 
 
-def view_of(
-    sample: ClusterSample,
-    before: tuple[float, ClusterSample] | None,
-    watched: tuple[float, ClusterSample] | None,
-    history: ClusterHistory,
-    now: float,
-    wall_s: float,
-    *,
-    has_zookeeper: bool,
-    last: ClusterView | None = None,
-) -> ClusterView:
-    """Return the view of a sample.
+class LagSum(NamedTuple):
+    """Which partitions the newest point of a group's lag is the sum of.
 
-    Args:
-        sample: the sample.
-        before: the sample before it, with its time; None: there is none.
-        watched: an earlier sample, with which the doctor's rules compare; None: there is none.
-        history: of the cluster; it has the sample already.
-        now: when the sample was taken, by the history's clock.
-        wall_s: the same in seconds since the epoch.
-        has_zookeeper: whether ZooKeeper's address is known.
-        last: the view of the sample before; of it come the groups that a gap hides.
+    Attributes:
+        partitions: they.
+        since: the time of the first point of just these.
+        at: the time of the newest point.
     """
-    rates = _rates(sample, before, now)
-    lags = _lags(sample, history, now)
-    summed = {
-        key: frozenset(
-            TopicPartition(row.topic, row.partition) for row in rows if row.lag is not None
-        )
-        for key, rows in lags.items()
-    }
-    groups = {
-        (one.group, one.store): _group_row(one, lags[one.group, one.store]) for one in sample.groups
-    }
-    if sample.errors and last is not None:
-        for key, old in last.groups.items():
-            read_at = last.taken_at if old.read_at is None else old.read_at
-            if key not in groups and wall_s - read_at < _KEPT_S:
-                groups[key], lags[key] = replace(old, read_at=read_at), last.lags[key]
-    readers: dict[str, set[str]] = defaultdict(set)
-    for (group, _), rows in lags.items():
-        for row in rows:
-            if row.committed is not None or row.member is not None:
-                readers[row.topic].add(group)
-    first_at, first = watched or (now, sample)
-    seen = Examination(first, sample, now - first_at, has_zookeeper, releases_of(sample))
-    findings = [
-        # Without a second sample this would be about an option of the command.
-        one
-        for one in examine(seen)
-        if seen.is_watched or one.code is not FindingCode.UNCHECKED
-    ]
-    produced = _total_rate(sample, before, rates)
-    return ClusterView(
-        sample,
-        wall_s,
-        {
-            name: _topic_row(name, topic, rates[name], len(readers[name]))
-            for name, topic in sorted(sample.topics.items())
-        },
-        dict(sorted(groups.items())),
-        lags,
-        summed,
-        findings,
-        produced.per_s,
-        produced.lacks,
-    )
+
+    partitions: frozenset[TopicPartition]
+    since: float
+    at: float
 
 
-def add_to_histories(histories: Histories, view: ClusterView) -> None:
-    """Add the values of a view, and forget what is gone.
+@dataclass(slots=True)
+class Histories:
+    """Values over time, of what the last view names, and for an hour of what a gap may hide.
 
-    A sum that lacks a partition which the point before has is no point: it would look as if the
-    group had caught up, or nothing were written.
+    Invariant: a sum that lacks a partition which the point before has is no point. It would look as
+    if the group had caught up, or nothing were written.
     """
-    at = view.taken_at
-    if view.messages_per_s is not None:
-        histories.produced.add(at, view.messages_per_s)
 
-    def may_be_hidden(points: PointHistory) -> bool:
-        return bool(view.sample.errors) and at - (points.last_at or 0.0) < _KEPT_S
+    produced: PointHistory = field(default_factory=lambda: PointHistory(*_GROUP_POINTS))
+    topics: Mapping[str, PointHistory] = field(default_factory=dict)
+    groups: Mapping[GroupKey, PointHistory] = field(default_factory=dict)
+    group_topics: Mapping[tuple[str, str, str], PointHistory] = field(default_factory=dict)
+    sums: dict[GroupKey, LagSum] = field(default_factory=dict)
 
-    topics = {
-        name: points
-        for name, points in histories.topics.items()
-        if name in view.topics or may_be_hidden(points)
-    }
-    for name, topic in view.topics.items():
-        points = topics[name] = topics.get(name) or PointHistory(_TOPIC_POINTS)
-        if topic.messages_per_s is not None:
-            points.add(at, topic.messages_per_s)
-    histories.topics = topics
-    by_group: dict[GroupKey, PointHistory] = {}
-    named = {(*key, topic) for key, group in view.groups.items() for topic in group.topics}
-    by_topic = {
-        one: points
-        for one, points in histories.group_topics.items()
-        if one in named or (one[:2] in view.groups and may_be_hidden(points))
-    }
-    totals = {key: last for key, last in histories.sums.items() if key in view.groups}
-    for key, group in view.groups.items():
-        points = histories.groups.get(key) or PointHistory(_GROUP_POINTS, _DAY_MINUTES)
-        by_group[key] = points
-        if group.read_at is not None:
-            continue
-        last = totals.get(key)
-        unread = set() if last is None else _unread(view, key, last)
-        if group.lag is not None and not unread:
-            points.add(at, group.lag)
-            is_same = last is not None and last.partitions == view.summed[key]
-            totals[key] = LagSum(view.summed[key], last.since if last and is_same else at, at)
-        sums: dict[str, int] = {}
-        for row in view.lags[key]:
-            if row.lag is not None:
-                sums[row.topic] = sums.get(row.topic, 0) + max(row.lag, 0)
-        for name in sums.keys() - {tp.topic for tp in unread}:
-            one = (*key, name)
-            if one not in by_topic:
-                by_topic[one] = PointHistory(_GROUP_POINTS, _DAY_MINUTES)
-            by_topic[one].add(at, sums[name])
-    histories.groups, histories.group_topics, histories.sums = by_group, by_topic, totals
+    def lag_per_s(self, key: GroupKey, now: float, window_s: float) -> float | None:
+        """Return how fast a group's lag grows; None unless points of the same partitions say so."""
+        last = self.sums.get(key)
+        if last is None or last.at != now:
+            return None
+        return self.groups[key].slope(now, min(window_s, now - last.since))
+
+    def add(self, view: ClusterView) -> None:
+        """Add the values of a view, and forget what is gone."""
+        at = view.taken_at
+        oldest = at - _KEPT_S if view.sample.errors else at
+        self.topics = _kept(self.topics, view.topics, oldest, _TOPIC_POINTS)
+        self.groups = _kept(self.groups, view.groups, oldest, *_GROUP_POINTS)
+        named = {(*key, topic) for key, group in view.groups.items() for topic in group.topics}
+        self.group_topics = _kept(self.group_topics, named, oldest, *_GROUP_POINTS)
+        self.sums = {key: last for key, last in self.sums.items() if key in view.groups}
+        if view.messages_per_s is not None:
+            self.produced.add(at, view.messages_per_s)
+        for name, topic in view.topics.items():
+            if topic.messages_per_s is not None:
+                self.topics[name].add(at, topic.messages_per_s)
+        for key, summed in view.summed.items():
+            last, lag = self.sums.get(key), view.groups[key].lag
+            unread = set() if last is None else _unread(view, key, last)
+            if lag is not None and not unread:
+                self.groups[key].add(at, lag)
+                is_same = last is not None and last.partitions == summed
+                self.sums[key] = LagSum(summed, last.since if last and is_same else at, at)
+            lags: Counter[str] = Counter()
+            for row in view.lags[key]:
+                if row.lag is not None:
+                    lags[row.topic] += max(row.lag, 0)
+            for name in lags.keys() - {tp.topic for tp in unread}:
+                self.group_topics[*key, name].add(at, lags[name])
+
+
+def _kept(
+    histories: Mapping[K, PointHistory], named: Collection[K], oldest: float, *size: int
+) -> dict[K, PointHistory]:
+    """Return the histories of what is named, new ones too, and those with later points."""
+    hidden = {key: one for key, one in histories.items() if (one.last_at or 0.0) > oldest}
+    return hidden | {key: histories.get(key) or PointHistory(*size) for key in named}
 
 
 def _unread(view: ClusterView, key: GroupKey, last: LagSum) -> set[TopicPartition]:
@@ -400,32 +300,81 @@ def _unread(view: ClusterView, key: GroupKey, last: LagSum) -> set[TopicPartitio
     return {tp for tp in missing & committed if view.sample.partition(tp) is not None}
 
 
-class _Rate(NamedTuple):
-    """Messages per second; at least so many, if it `lacks` partitions.
+def view_of(
+    sample: ClusterSample,
+    before: TimedSample | None,
+    watched: TimedSample | None,
+    history: ClusterHistory,
+    now: float,
+    wall_s: float,
+    *,
+    has_zookeeper: bool,
+    last: ClusterView | None = None,
+) -> ClusterView:
+    """Return the view of a sample.
 
-    `is_cut` says that a partition is missing which the sample before had; then it isn't known.
+    Args:
+        sample: the sample.
+        before: the sample before it; None: there is none.
+        watched: an earlier sample, with which the doctor's rules compare; None: there is none.
+        history: of the cluster; it has the sample already.
+        now: when the sample was taken, by the history's clock.
+        wall_s: the same in seconds since the epoch.
+        has_zookeeper: whether ZooKeeper's address is known.
+        last: the view of the sample before; of it come the groups that a gap hides.
     """
-
-    per_s: float | None
-    lacks: int
-    is_cut: bool = False
-
-
-def _rates(
-    sample: ClusterSample, before: tuple[float, ClusterSample] | None, now: float
-) -> dict[str, _Rate]:
-    """Return how many messages a second were written to each topic since the sample before."""
-    if before is None or before[0] >= now:
-        return {name: _Rate(None, len(one.partitions)) for name, one in sample.topics.items()}
-    then, earlier = before
-    return {
+    then, earlier = before or (now, ClusterSample({}, {}))
+    rates = {
         name: _rate(topic, earlier.topics.get(name), now - then)
         for name, topic in sample.topics.items()
     }
+    produced = [rate for name, rate in rates.items() if name not in INTERNAL_TOPICS]
+    known = [rate.per_s for rate in produced if rate.per_s is not None]
+    is_cut = any(rate.is_cut for rate in produced) or bool(
+        sample.errors and earlier.topics.keys() - sample.topics.keys()
+    )
+    lags = _lags(sample, history, now)
+    summed = {
+        key: frozenset(
+            TopicPartition(row.topic, row.partition) for row in rows if row.lag is not None
+        )
+        for key, rows in lags.items()
+    }
+    groups: dict[GroupKey, GroupRow] = {
+        (one.group, one.store): _group_row(one, lags[one.group, one.store]) for one in sample.groups
+    }
+    if sample.errors and last is not None:
+        for key, old in last.groups.items():
+            read_at = last.taken_at if old.read_at is None else old.read_at
+            if key not in groups and wall_s - read_at < _KEPT_S:
+                groups[key], lags[key] = replace(old, read_at=read_at), last.lags[key]
+    readers: dict[str, set[str]] = defaultdict(set)
+    for (group, _), rows in lags.items():
+        for row in rows:
+            if row.committed is not None or row.member is not None:
+                readers[row.topic].add(group)
+    first_at, first = watched or (now, sample)
+    seen = Examination(first, sample, now - first_at, has_zookeeper, releases_of(sample))
+    return ClusterView(
+        sample,
+        wall_s,
+        {
+            name: _topic_row(name, topic, rates[name], len(readers[name]))
+            for name, topic in sorted(sample.topics.items())
+        },
+        dict(sorted(groups.items())),
+        lags,
+        summed,
+        # Without a second sample UNCHECKED would be about an option of the command.
+        [one for one in examine(seen) if seen.is_watched or one.code is not FindingCode.UNCHECKED],
+        sum(known) if known and not is_cut else None,
+        sum(rate.lacks for rate in produced),
+    )
 
 
 def _rate(topic: TopicSample, old: TopicSample | None, seconds: float) -> _Rate:
-    if old is None:
+    """Return how many messages a second were written to a topic since the sample before."""
+    if old is None or seconds <= 0:
         return _Rate(None, len(topic.partitions))
     grown = []
     is_cut = False
@@ -442,142 +391,55 @@ def _rate(topic: TopicSample, old: TopicSample | None, seconds: float) -> _Rate:
     return _Rate(sum(grown) / seconds if is_known else None, lacks, is_cut)
 
 
-def _total_rate(
-    sample: ClusterSample,
-    before: tuple[float, ClusterSample] | None,
-    rates: Mapping[str, _Rate],
-) -> _Rate:
-    """Return the rate of all topics but internal ones."""
-    counted = [rate for name, rate in rates.items() if name not in INTERNAL_TOPICS]
-    lacks = sum(rate.lacks for rate in counted)
-    is_cut = any(rate.is_cut for rate in counted)
-    if before is not None and sample.errors:
-        is_cut |= bool(before[1].topics.keys() - sample.topics.keys())
-    known = [rate.per_s for rate in counted if rate.per_s is not None]
-    return _Rate(sum(known) if known and not is_cut else None, lacks, is_cut)
-
-
 def _topic_row(name: str, topic: TopicSample, rate: _Rate, groups: int) -> TopicRow:
     partitions = topic.partitions.values()
-    counts = [_messages(one) for one in partitions]
-    known = [count for count in counts if count is not None]
+    counts = [count for one in partitions if (count := one.messages) is not None]
     return TopicRow(
         name,
         len(partitions),
         max((len(one.all_replicas) for one in partitions), default=0),
         sum(one.leader is None for one in partitions),
         sum(one.is_under_replicated for one in partitions),
-        sum(known) if len(known) == len(counts) else None,
-        rate.per_s,
-        rate.lacks,
+        sum(counts) if len(counts) == len(partitions) else None,
         groups,
         topic.config,
         name in INTERNAL_TOPICS,
         topic.is_marked,
+        rate.per_s,
+        rate.lacks,
     )
-
-
-def _partition_row(number: int, one: PartitionSample) -> PartitionRow:
-    return PartitionRow(
-        number,
-        one.leader,
-        one.all_replicas,
-        one.in_sync,
-        one.is_under_replicated,
-        one.has_preferred_leader,
-        one.start,
-        one.end,
-        _messages(one),
-    )
-
-
-def _messages(partition: PartitionSample) -> int | None:
-    if partition.start is None or partition.end is None:
-        return None
-    return partition.end - partition.start
 
 
 def _lags(
     sample: ClusterSample, history: ClusterHistory, now: float
 ) -> dict[GroupKey, Sequence[LagRow]]:
-    by_name: dict[str, list[GroupSample]] = defaultdict(list)
-    for group in sample.groups:
-        by_name[group.group].append(group)
     lags: dict[GroupKey, list[LagRow]] = {(one.group, one.store): [] for one in sample.groups}
+    stored: list[StoredOffsets] = []
+    owners: dict[str, dict[TopicPartition, PartitionOwner]] = defaultdict(dict)
+    for group in sample.groups:
+        committed = {tp: OffsetAndMetadata(at, "") for tp, at in group.committed.items()}
+        stored.append(StoredOffsets(group.group, group.store, committed))
+        for member in () if group.description is None else group.description.members:
+            owner = PartitionOwner(member.member_id, group.store)
+            for tp in assigned_partitions(member.member_assignment):
+                owners[group.group].setdefault(tp, owner)
     begin = history.begin()
-    for name, stores in by_name.items():
-        owners = _owners(stores)
-        stored = [
-            StoredOffsets(
-                name,
-                _store(one),
-                {tp: OffsetAndMetadata(at, "") for tp, at in one.committed.items()},
-            )
-            for one in stores
-        ]
-        topics = {tp.topic for one in stores for tp in one.committed}
-        ends = {
-            TopicPartition(topic, number): partition.end
-            for topic in topics
-            if topic in sample.topics
-            for number, partition in sample.topics[topic].partitions.items()
-        }
-        ends |= {
-            tp: None if (found := sample.partition(tp)) is None else found.end for tp in owners
-        }
-        for row in lag_rows(stored, ends, {name: owners}):
-            tp = TopicPartition(row.topic, row.partition)
-            partition = sample.partition(tp)
-            first = None if partition is None else partition.start
-            lag_s = None
-            if row.committed is not None and row.lag is not None:
-                lag_s = history.lag_s(now, tp, row.committed)
-            lags[name, row.store].append(
-                LagRow(
-                    name,
-                    row.store,
-                    row.topic,
-                    row.partition,
-                    row.committed,
-                    first,
-                    row.end,
-                    row.lag,
-                    lag_s,
-                    bool(lag_s) and begin is not None and (lag_s or 0.0) >= now - begin,
-                    0 if first is None or row.committed is None else max(first - row.committed, 0),
-                    row.member,
-                )
-            )
+    ends = {tp: partition.end for tp, partition in sample.partitions()}
+    for row in lag_rows(stored, ends, owners):
+        tp = TopicPartition(row.topic, row.partition)
+        partition = sample.partition(tp)
+        first = None if partition is None else partition.start
+        lag_s, deleted = None, 0
+        if row.committed is not None:
+            lag_s = None if row.lag is None else history.lag_s(now, tp, row.committed)
+            deleted = 0 if first is None else max(first - row.committed, 0)
+        is_least = bool(lag_s) and begin is not None and (lag_s or 0.0) >= now - begin
+        lags[row.group, row.store].append(LagRow(*row[:8], first, lag_s, is_least, deleted))
     return dict(lags)
 
 
-def _store(group: GroupSample) -> GroupStore:
-    return "kafka" if group.store == "kafka" else "zookeeper"
-
-
-def _owners(stores: Iterable[GroupSample]) -> dict[TopicPartition, PartitionOwner]:
-    owners: dict[TopicPartition, PartitionOwner] = {}
-    for group in stores:
-        if group.description is None:
-            continue
-        for member in group.description.members:
-            owner = PartitionOwner(member.member_id, _store(group))
-            for tp in assigned_partitions(member.member_assignment):
-                owners.setdefault(tp, owner)
-    return owners
-
-
-class LagTotal(NamedTuple):
-    """The sum of rows of lag, as the fields of `GroupRow`."""
-
-    lag: int | None
-    unknown: int
-    lag_s: float | None
-    lag_s_is_least: bool
-
-
 def total_of(rows: Iterable[LagRow]) -> LagTotal:
-    """Return the sum of what is still to read, and how long the slowest partition waits."""
+    """Return the sum of rows."""
     rows = list(rows)
     known = [row for row in rows if row.lag is not None]
     unknown = sum(row.lag is None and row.end != 0 for row in rows)
@@ -591,13 +453,19 @@ def total_of(rows: Iterable[LagRow]) -> LagTotal:
     )
 
 
+def rows_by(rows: Iterable[LagRow], key: Callable[[LagRow], K]) -> dict[K, list[LagRow]]:
+    """Return rows by what `key` returns of each."""
+    by_key: dict[K, list[LagRow]] = {}
+    for row in rows:
+        by_key.setdefault(key(row), []).append(row)
+    return by_key
+
+
 def _group_row(group: GroupSample, rows: Sequence[LagRow]) -> GroupRow:
-    total = total_of(rows)
     state = None if group.members is None else "Empty"
-    if group.description is not None:
-        # To the coordinators of 0.9 a group without members is dead, whatever it has committed.
-        is_dead = group.description.state == "Dead"
-        state = "Empty" if is_dead else group.description.state
+    # To the coordinators of 0.9 a group without members is dead, whatever it has committed.
+    if group.description is not None and group.description.state != "Dead":
+        state = group.description.state
     return GroupRow(
         group.group,
         group.store,
@@ -605,9 +473,6 @@ def _group_row(group: GroupSample, rows: Sequence[LagRow]) -> GroupRow:
         None if group.members is None else len(group.members),
         sorted({row.topic for row in rows}),
         len(rows),
-        total.lag,
-        total.unknown,
         sum((row.lag or 0) < 0 for row in rows),
-        total.lag_s,
-        total.lag_s_is_least,
+        *total_of(rows),
     )

@@ -100,6 +100,7 @@ class MessagePage:
         stopped: what ended it early; None if it has read all.
         next_start: where to go on; None at the end.
         notes: what else there is to say, such as partitions without a leader.
+        partitions: all partitions of the topic.
     """
 
     messages: Sequence[BytesRecord] = ()
@@ -111,6 +112,7 @@ class MessagePage:
     stopped: str | None = None
     next_start: str | None = None
     notes: list[str] = field(default_factory=list)
+    partitions: Sequence[int] = ()
 
 
 async def search_messages(
@@ -188,6 +190,7 @@ async def _partitions(
     if query.topic not in snapshot.topics:
         similar = did_you_mean(query.topic, snapshot.topics)
         raise UnknownTopicOrPartitionError(f"{missing_topics_text([query.topic])}{similar}")
+    page.partitions = sorted(snapshot.partitions(query.topic))
     tps = select_partitions([query.topic], wanted, snapshot)
     leaderless = [tp for tp in tps if snapshot.leader(tp) is None]
     if leaderless:

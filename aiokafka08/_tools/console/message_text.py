@@ -12,7 +12,7 @@ import json
 import re
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from aiokafka08._core.names import visible
 from aiokafka08._tools.records.json_lines import json_of_bytes
@@ -105,16 +105,10 @@ class PageText:
                 limit = max(limit // 2, SHORT)
 
 
-@dataclass(frozen=True, slots=True)
-class JsonPart:
-    """A key or value for a JSON document: null, a string, or an object with the bytes in base64.
+class JsonPart(NamedTuple):
+    """A key or value as JSON, and how many bytes are left out of it."""
 
-    Attributes:
-        value: what stands in the document.
-        cut: how many bytes are left out of it.
-    """
-
-    value: Any
+    text: str
     cut: int
 
 
@@ -126,11 +120,11 @@ def json_part(data: bytes | None, limit: int) -> JsonPart:
         limit: how many bytes it may have in the document.
     """
     if data is None:
-        return JsonPart(None, 0)
+        return JsonPart("null", 0)
     part = _whole_characters(data, limit)
     while len((text := json_of_bytes(part)).encode()) > limit and len(part) > SHORT:
         part = _whole_characters(part, max(len(part) // 2, SHORT))
-    return JsonPart(json.loads(text), len(data) - len(part))
+    return JsonPart(text, len(data) - len(part))
 
 
 def _whole_characters(data: bytes, limit: int) -> bytes:

@@ -1,6 +1,6 @@
 """`QueryTable`: sort, filter and page rows as the query of a URL says. Pure.
 
-    table = QueryTable(rows, {"topic": lambda row: row.topic}, query, "topic", "/topics")
+    table = QueryTable(rows, {"topic": lambda row: row.topic}, query, "/topics")
     table.shown                  # the rows of this page
     table.sort_link("messages")  # the URL that sorts by another column
 
@@ -16,6 +16,8 @@ from urllib.parse import urlencode
 
 R = TypeVar("R")
 
+Columns = Mapping[str, Callable[[R], Any]]
+
 PAGE_ROWS: Final = 50
 _MAX_PAGE_ROWS: Final = 500
 
@@ -25,22 +27,22 @@ class QueryTable(Generic[R]):
 
     Args:
         rows: all rows.
-        columns: what to sort by: a name, and the function that returns a row's value or None.
+        columns: what to sort by: a name, and the function that returns a row's value or None. The
+            first one is sorted by, unless the query names another.
         query: the query of the URL: `sort` (a name, with "-" before it for descending), `q` (what
             the first column contains), `page` and `rows`.
-        first: the column that is sorted by, unless the query names one.
         path: the URL without its query.
     """
 
     def __init__(
         self,
         rows: Sequence[R],
-        columns: Mapping[str, Callable[[R], Any]],
+        columns: Columns[R],
         query: Mapping[str, str],
-        first: str,
         path: str,
     ) -> None:
         self._query, self._path = dict(query), path
+        first = next(iter(columns))
         sort = query.get("sort", first)
         if sort.removeprefix("-") not in columns:
             sort = first
@@ -48,7 +50,7 @@ class QueryTable(Generic[R]):
         self.text = query.get("q", "")
         self.total = len(rows)
         if self.text:
-            name, wanted = columns[next(iter(columns))], self.text.casefold()
+            name, wanted = columns[first], self.text.casefold()
             rows = [row for row in rows if wanted in str(name(row)).casefold()]
         key = columns[self.sort]
         known = [row for row in rows if key(row) is not None]
@@ -90,8 +92,15 @@ def url_of(path: str, query: Mapping[str, object]) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
+def number_of(text: str, end: int) -> int | None:
+    """Return a number from 0 to `end` - 1; None if the text isn't one."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(end)):
+        return None
+    number = int(text)
+    return number if number < end else None
+
+
 def _number(text: str | None, default: int, most: int) -> int:
     """Return a number from 1 to `most`."""
-    if text is None or not text.isascii() or not text.isdigit() or len(text) > 9:
-        return min(default, most)
-    return min(max(int(text), 1), most)
+    number = number_of(text or "", 10**9)
+    return min(default if number is None else max(number, 1), most)

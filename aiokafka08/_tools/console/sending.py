@@ -10,11 +10,13 @@ needs a server whose `send` waits while its buffer is full, as that of uvicorn d
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Coroutine
+from dataclasses import asdict
 from typing import Any, Final
 
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import HTMLResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 _log: Final = logging.getLogger("aiokafka08.console")
@@ -62,8 +64,14 @@ class PacedHtml(_PacedResponse, HTMLResponse):
     """A page."""
 
 
-class PacedJson(_PacedResponse, JSONResponse):
-    """The data of a page."""
+class PacedJson(_PacedResponse):
+    """The data of a page; data classes become objects."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """Return the text."""
+        return json.dumps(content, default=asdict, ensure_ascii=False).encode(errors="replace")
 
 
 async def _disconnected(receive: Receive) -> None:

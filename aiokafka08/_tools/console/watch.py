@@ -21,7 +21,6 @@ from aiokafka08._core.ranges.range_router import open_range_router
 from aiokafka08._tools.console.cluster_view import (
     ClusterView,
     Histories,
-    add_to_histories,
     view_of,
 )
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
@@ -93,6 +92,11 @@ class ClusterWatch:
     def has_zookeeper(self) -> bool:
         """Whether ZooKeeper's address is given."""
         return self._options.get("zookeeper_connect") is not None
+
+    @property
+    def stale_after_s(self) -> float:
+        """The age from which on the data counts as stale: three intervals without a sample."""
+        return 3 * self.interval_s
 
     @property
     def is_running(self) -> bool:
@@ -218,7 +222,7 @@ class ClusterWatch:
             has_zookeeper=self.has_zookeeper,
             last=self.view,
         )
-        add_to_histories(self.histories, self.view)
+        self.histories.add(self.view)
         self._before = (taken_at, sample)
         self._watched.append(self._before)
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.admin.group_description import GroupDescription
+from aiokafka08.admin.group_lag import GroupStore
 from aiokafka08.structs import TopicPartition
 
 
@@ -81,6 +82,11 @@ class PartitionSample(NamedTuple):
         """Whether the first replica leads."""
         return self.leader is not None and self.all_replicas[:1] == (self.leader,)
 
+    @property
+    def messages(self) -> int | None:
+        """The number of offsets in the log; compaction and transactions leave gaps in them."""
+        return None if self.start is None or self.end is None else self.end - self.start
+
     def lag(self, committed: int) -> int | None:
         """Return how many offsets a committed offset is behind the end; None if that is unknown.
 
@@ -119,14 +125,14 @@ class GroupSample:
 
     Attributes:
         group: Its name.
-        store: "kafka" or "zookeeper".
+        store: Where they are.
         members: The ids of its members; None if they aren't known.
         committed: The committed offset by partition.
         description: Its state and members as the store describes them; None without a description.
     """
 
     group: str
-    store: str
+    store: GroupStore
     members: tuple[str, ...] | None
     committed: Mapping[TopicPartition, int]
     description: GroupDescription | None = None

@@ -275,17 +275,11 @@ def _note_uncommitted(rows: Iterable[Row]) -> None:
 
 
 def _member_row(member: MemberDescription | None) -> dict[str, Any]:
-    from aiokafka08.admin.group_description import assigned_partitions
+    from aiokafka08.admin.group_description import member_row
 
     if member is None:
         return {"member": None, "client_id": None, "host": None, "partitions": []}
-    assigned = sorted(assigned_partitions(member.member_assignment))
-    return {
-        "member": member.member_id,
-        "client_id": member.client_id,
-        "host": member.client_host,
-        "partitions": [f"{tp.topic}/{tp.partition}" for tp in assigned],
-    }
+    return member_row(member)
 
 
 @command(
