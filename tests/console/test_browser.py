@@ -30,6 +30,7 @@ PAGES = {
     "messages": "/topics/orders/messages?from=beginning",
     "hex": "/topics/orders/messages?as=hex",
     "message": "/topics/orders/messages/0/3",
+    "tail": "/topics/orders/tail",
     "groups": "/groups?sort=-lag",
     "group": "/group?name=billing",
 }
@@ -62,16 +63,23 @@ async def _commit(servers: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    """The URL of a console, with its token."""
-    with EmbeddedCluster(version="0.10", brokers=2, topics={"orders": 3, "x._-": 1}) as cluster:
+def cluster() -> Iterator[EmbeddedCluster]:
+    """A cluster whose data is hostile."""
+    topics = {"orders": 3, "x._-": 1, "live": 1}
+    with EmbeddedCluster(version="0.10", brokers=2, topics=topics) as cluster:
         values = [one.encode() for one in PAYLOADS] + [b'{"a": "<script>hacked=1</script>"}']
         cluster.append("orders", 0, values, keys=values)
         cluster.append("orders", 1, [b"\xff\x00<b>", None, b"tea"])
         asyncio.run(_commit(cluster.bootstrap_servers))
-        at = ("-b", cluster.bootstrap_servers, "--listen", ":0", "--interval", "1")
-        with running(*at) as (_, printed):
-            yield printed
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def url(cluster: EmbeddedCluster) -> Iterator[str]:
+    """The URL of a console, with its token."""
+    at = ("-b", cluster.bootstrap_servers, "--listen", ":0", "--interval", "1")
+    with running(*at) as (_, printed):
+        yield printed
 
 
 @pytest.mark.timeout(180)
@@ -129,6 +137,44 @@ def test_page_refreshes_itself_and_keeps_what_was_typed(url: str, browser: Any) 
         timeout=30_000,
     )
     assert page.input_value("input[name=q]") == "typed"
+    context.close()
+
+
+@pytest.mark.timeout(180)
+def test_live_view_shows_rows_until_it_is_paused(
+    cluster: EmbeddedCluster, url: str, browser: Any
+) -> None:
+    base = url.split("/?")[0]
+    context = browser.new_context()
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.goto(url)
+    page.wait_for_selector("table", timeout=40_000)
+    problems.clear()  # the page that waits for the first sample is a 503
+    page.goto(f"{base}/topics/live/messages")
+    page.click("a[href$='/tail']")
+    state, rows = page.locator("#tail-state"), page.locator("tbody[data-tail] tr")
+    page.wait_for_function(
+        "() => /^Live:/.test(document.querySelector('#tail-state').textContent)", timeout=30_000
+    )
+    values = [one.encode() for one in PAYLOADS]
+    cluster.append("live", 0, values, keys=values)
+    rows.nth(len(values) - 1).wait_for(timeout=30_000)
+    assert rows.first.locator("td").nth(1).text_content() == str(len(values) - 1)
+    assert page.evaluate("typeof hacked") == "undefined"
+    page.click("#pause")
+    assert state.text_content() == "Paused."
+    cluster.append("live", 0, [b"not seen"])
+    page.click("#pause")
+    page.wait_for_function(
+        "() => /^Live:/.test(document.querySelector('#tail-state').textContent)", timeout=30_000
+    )
+    cluster.append("live", 0, [b"seen again"])
+    rows.nth(len(values)).wait_for(timeout=30_000)
+    assert "seen again" in (rows.first.text_content() or "")
+    assert "not seen" not in (page.text_content("tbody[data-tail]") or "")
+    assert problems == []
     context.close()
 
 

@@ -244,6 +244,15 @@ async def test_pages_mark_what_is_partial_and_tell_when_a_group_is_caught_up() -
         assert "couldn't be read now" in text_of((await client.get("/group?name=b")).text)
 
 
+async def test_what_an_old_sample_lacks_may_be_there() -> None:
+    console = make_console({}, Admission(), title="c", interval_s=10)
+    [console._watch.view] = views((time.time() - 1000.0 - 31, sample_of(1, 1)))
+    async with client_of(console) as client:
+        for path in ("/topics/new", "/group?name=new"):
+            page = await client.get(path)
+            assert (page.status_code, "is 31 s old" in page.text) == (503, True)
+
+
 def test_points_are_bounded_and_sparse_with_age() -> None:
     history = PointHistory(10, 60)
     for second in range(0, 7200, 5):

@@ -12,6 +12,7 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.console import app
+from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.groups import ListGroupsRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, cli
@@ -228,6 +229,7 @@ async def test_last_data_is_shown_with_its_age_when_the_brokers_are_gone() -> No
         assert "unknown since " in text_of(page)
         assert "healthy" not in text_of(page)
         assert '"good"' not in page
+        assert '"good"' not in (await client.get("/topics")).text
         assert (await json_of(client, "/"))["healthy"] is None
         assert (await client.get("/topics/order")).status_code == 503
         failed = await client.get("/topics/orders/messages")
@@ -256,6 +258,16 @@ async def test_missing_zookeeper_is_a_gap_on_the_page(cluster: EmbeddedCluster) 
             assert (page.status_code, text in text_of(page.text)) == (503, True), page.text
             assert "in ZooKeeper not read" in page.text
         assert "Did you mean" in (await client.get("/group?name=bill")).text
+
+
+async def test_damage_names_a_place_to_begin(cluster: EmbeddedCluster) -> None:
+    damaged = bytearray(encode_entry(0, None, b"damaged"))
+    damaged[-1] ^= 1
+    cluster.append_raw("idle", 0, bytes(damaged))
+    async with opened(cluster.bootstrap_servers) as client:
+        page = text_of((await client.get("/topics/idle/messages")).text)
+    assert "to begin at offset 1 skips it" in page
+    assert "seek()" not in page
 
 
 async def test_console_that_is_not_run_says_how(cluster: EmbeddedCluster) -> None:

@@ -130,6 +130,8 @@ def in_options(text: str) -> str:
 
     Arguments become properties, or flags for ZooKeeper's; `seek()` becomes the place to begin.
     """
+    from aiokafka08._tools.reading.positions import in_positions
+
     text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
     text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")
     text = text.replace(
@@ -137,9 +139,7 @@ def in_options(text: str) -> str:
         "Check --zookeeper, its chroot, and -b",
     )
     text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
-    text = re.sub(r"\bseek\(\) to (\d+) skips it", r"to begin at offset \1 skips it", text)
-    text = text.replace("a seek() past it", "to begin behind it")
-    text = text.replace("seek() past it", "begin behind it").replace("seek() to ", "begin at ")
+    text = in_positions(text)
     text = re.sub(r"\([^()]*; for commands ", "(", text)
     text = re.sub(r"\w+ \(for commands ([^()]+)\)", r"\1", text)
     if "_" in text:

@@ -6,15 +6,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from starlette.types import Receive, Scope, Send
 
 from aiokafka08._tools.console.guard import Admission, Authorize, Guard
+from aiokafka08._tools.console.message_filter import Masks
 from aiokafka08._tools.console.pages import Pages
 from aiokafka08._tools.console.watch import ClusterWatch, Reword
+from aiokafka08._tools.reading.positions import in_positions
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import IllegalArgumentError
 
@@ -26,9 +28,9 @@ class Console:
     the service that mounts it runs it: `async with console`.
     """
 
-    def __init__(self, watch: ClusterWatch, title: str, access: Admission, reword: Reword) -> None:
+    def __init__(self, watch: ClusterWatch, pages: Pages, access: Admission) -> None:
         self._watch = watch
-        self._guard = Guard(Pages(watch, title, reword).application, access)
+        self._guard = Guard(pages.application, access)
 
     async def __aenter__(self) -> Self:
         self._watch.start()
@@ -71,6 +73,7 @@ def app(
     hosts: Collection[str] = (),
     title: str | None = None,
     interval_s: float = 10.0,
+    mask: Sequence[str] = (),
     **options: Any,
 ) -> Console:
     """Return the console of a cluster, as an ASGI application. It changes nothing in the cluster.
@@ -84,6 +87,8 @@ def app(
             addresses and "localhost" (default ()).
         title: the cluster's name on the pages; None: the addresses (default None).
         interval_s: seconds from one sample of the cluster to the next (default 10).
+        mask: what is hidden of messages: each names a topic, or a pattern with "*", and "key",
+            "value", or fields of JSON values, such as "orders=key,card.number" (default ()).
         **options: arguments of `AIOKafkaAdminClient`, such as `bootstrap_servers` and
             `zookeeper_connect`.
 
@@ -99,6 +104,7 @@ def app(
         Admission(authorize=authorize, hosts=names),
         title=title,
         interval_s=interval_s,
+        mask=mask,
     )
 
 
@@ -108,7 +114,8 @@ def make_console(
     *,
     title: str | None,
     interval_s: float,
-    reword: Reword = str,
+    mask: Sequence[str] = (),
+    reword: Reword = in_positions,
 ) -> Console:
     """Return a console with any `Admission`; the arguments are otherwise those of `app`.
 
@@ -117,10 +124,11 @@ def make_console(
         access: who is admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
+        mask: what is hidden of messages.
         reword: turns errors into words of the place where the options were given.
     """
     if interval_s < 1:
         raise IllegalArgumentError(f"interval_s={interval_s!r}: expected a number >= 1")
     AIOKafkaAdminClient(**options)  # a wrong option is an error now, not at the first sample
     watch = ClusterWatch(options, float(interval_s))
-    return Console(watch, title or watch.servers, access, reword)
+    return Console(watch, Pages(watch, title or watch.servers, reword, Masks(mask)), access)

@@ -19,6 +19,7 @@ from typing import Final
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.topic_names import missing_topics_text
+from aiokafka08._tools.console.message_filter import Masks, accepts
 from aiokafka08._tools.reading.positions import Bounds, Position, PositionKind, parse_bounds
 from aiokafka08._tools.reading.read_plan import (
     PartitionRange,
@@ -37,10 +38,11 @@ from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import count_text, join_names
 
+NO_MASKS: Final = Masks()
 DEFAULT_COUNT: Final = 50
 MAX_COUNT: Final = 500
 LIMIT_S: Final = 8.0
-_LIMIT_BYTES: Final = 64_000_000
+SEARCHED_BYTES: Final = 64_000_000
 _FETCH_BYTES: Final = 256 * 1024
 _FILTERED_FETCH_BYTES: Final = 1024 * 1024
 _MESSAGE_BYTES: Final = 16 * 1024 * 1024
@@ -60,7 +62,9 @@ class MessageQuery:
         topic: its name; partition: one of it, None for all.
         start: as `consume --from`; "": the last messages, about `count` of all partitions.
         count: how many messages to show.
-        contains: text that the value contains; key: the whole key.
+        contains, key, is_pattern: as of `message_filter.accepts`.
+        most: how many messages are shown of a start before the ends.
+        limit_bytes: after how many bytes the search stops.
     """
 
     topic: str
@@ -69,22 +73,27 @@ class MessageQuery:
     count: int = DEFAULT_COUNT
     contains: str = ""
     key: str = ""
+    is_pattern: bool = False
+    most: int = MAX_COUNT
+    limit_bytes: int = SEARCHED_BYTES
 
     @property
     def is_filtered(self) -> bool:
         """Whether not every message is shown."""
         return bool(self.contains or self.key)
 
-    def accepts(self) -> Callable[[BytesRecord], bool]:
-        """Return the function that says whether a message is wanted; null contains nothing."""
-        part, key = self.contains.encode(), self.key.encode()
+    def picker(self, masks: Masks) -> Callable[[BytesRecord], BytesRecord | None]:
+        """Return the function that returns a message as it is shown; None if it isn't wanted."""
+        hide, accept = (
+            masks.of(self.topic),
+            accepts(self.contains, self.key, is_pattern=self.is_pattern),
+        )
 
-        def accept(record: BytesRecord) -> bool:
-            if key and record.key != key:
-                return False
-            return not part or (record.value is not None and part in record.value)
+        def pick(record: BytesRecord) -> BytesRecord | None:
+            record = record if hide is None else hide(record)
+            return record if accept(record) else None
 
-        return accept
+        return pick
 
 
 @dataclass(slots=True)
@@ -121,6 +130,7 @@ async def search_messages(
     *,
     limit_s: float = LIMIT_S,
     unpacking: asyncio.Lock | None = None,
+    masks: Masks = NO_MASKS,
 ) -> MessagePage:
     """Return the messages that a query asks for.
 
@@ -129,6 +139,7 @@ async def search_messages(
         query: what to look for.
         limit_s: the time after which the search stops.
         unpacking: as of `read_bounded`, for all searches that run at once.
+        masks: what is hidden.
 
     Raises:
         IllegalArgumentError: `start` has no meaning.
@@ -137,7 +148,7 @@ async def search_messages(
         KafkaTimeoutError: the brokers don't say in time where the logs begin and end.
         KafkaError: a request failed.
     """
-    began, page = time.monotonic(), MessagePage()
+    began, page, pick = time.monotonic(), MessagePage(), query.picker(masks)
     try:
         async with asyncio.timeout(limit_s):
             tps = await _partitions(router, query, page)
@@ -151,9 +162,9 @@ async def search_messages(
             "begin and end"
         ) from None
     page.newest_first = start.has(PositionKind.FROM_END)
-    count = MAX_COUNT if page.newest_first and not query.is_filtered else query.count
+    count = query.most if page.newest_first and not query.is_filtered else query.count
     share = count if query.is_filtered else -(-count // max(len(ranges), 1))
-    scan = _Scan(query.accepts(), count, share, unpacking or asyncio.Lock())
+    scan = _Scan(pick, query, count, share, unpacking or asyncio.Lock())
     left_s = max(began + limit_s - time.monotonic(), 0.0)
     try:
         async with asyncio.timeout(left_s):
@@ -208,12 +219,12 @@ def _start(query: MessageQuery, partitions: int, page: MessagePage) -> Bounds:
     )
     if start.has(PositionKind.STORED):
         raise IllegalArgumentError(f"from={text!r}: the console reads without a group")
-    most = max(MAX_COUNT // max(partitions, 1), 1)
+    most = max(query.most // max(partitions, 1), 1)
     default = start.default
     is_from_end = default is not None and default.kind is PositionKind.FROM_END
     if is_from_end and not query.is_filtered and default is not None and default.number > most:
         page.notes.append(
-            f"The last {most} of each partition: a page shows {MAX_COUNT} messages at most"
+            f"The last {most} of each partition: a page shows {query.most} messages at most"
         )
         start = Bounds(Position(PositionKind.FROM_END, most), start.by_partition)
         text = f"-{most}"
@@ -225,7 +236,8 @@ class _Scan:
     """Reads ranges, and keeps the messages that are wanted.
 
     Args:
-        accepts: whether a message is wanted.
+        pick: see `MessageQuery.picker`.
+        query: what limits the bytes.
         count: how many to keep of all partitions.
         share: how many to keep of one; as many as of all, if they are filtered.
         unpacking: see `read_bounded`.
@@ -239,12 +251,14 @@ class _Scan:
 
     def __init__(
         self,
-        accepts: Callable[[BytesRecord], bool],
+        pick: Callable[[BytesRecord], BytesRecord | None],
+        query: MessageQuery,
         count: int,
         share: int,
         unpacking: asyncio.Lock,
     ) -> None:
-        self._accepts, self._count, self._share = accepts, count, share
+        self._pick, self._count, self._share = pick, count, share
+        self._limit_bytes = query.limit_bytes
         self._unpacking = unpacking
         self._next: dict[TopicPartition, int] = {}
         self.found: list[BytesRecord] = []
@@ -290,15 +304,15 @@ class _Scan:
                 for record in batch:
                     if kept == self._share or len(self.found) >= self._count:
                         return
-                    if self.scanned_bytes >= _LIMIT_BYTES:
-                        self.stopped = f"{_LIMIT_BYTES // 10**6} MB were read"
+                    if self.scanned_bytes >= self._limit_bytes:
+                        self.stopped = f"{self._limit_bytes // 10**6} MB were read"
                         return
                     self.scanned += 1
                     self.scanned_bytes += len(record.key or b"") + len(record.value or b"")
                     self._next[tp] = record.offset + 1
-                    if self._accepts(record):
+                    if (picked := self._pick(record)) is not None:
                         kept += 1
-                        self.found.append(record)
+                        self.found.append(picked)
                 await asyncio.sleep(0)  # a page isn't more important than others
         self._next[range_.tp] = range_.stop or 0
 

@@ -10,8 +10,10 @@ no longer while a broker is slow.
 from __future__ import annotations
 
 import json
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
@@ -32,11 +34,19 @@ from aiokafka08._core.concurrency.offload import Offload
 from aiokafka08._core.names import did_you_mean, visible
 from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.console.charts import chart, sparkline
-from aiokafka08._tools.console.cluster_view import ClusterView, GroupRow, rows_by, total_of
+from aiokafka08._tools.console.cluster_view import (
+    ClusterView,
+    GroupRow,
+    TopicRow,
+    rows_by,
+    total_of,
+)
+from aiokafka08._tools.console.message_filter import Masks
 from aiokafka08._tools.console.message_search import (
     DEFAULT_COUNT,
     LIMIT_S,
     MAX_COUNT,
+    SEARCHED_BYTES,
     MessagePage,
     MessageQuery,
     search_messages,
@@ -44,7 +54,13 @@ from aiokafka08._tools.console.message_search import (
 from aiokafka08._tools.console.message_text import FORMS, PageText, json_part
 from aiokafka08._tools.console.numbers import exact_text, local_text, number_text
 from aiokafka08._tools.console.query_table import Columns, QueryTable, number_of, url_of
-from aiokafka08._tools.console.sending import PacedHtml, PacedJson, while_connected
+from aiokafka08._tools.console.sending import (
+    EventStream,
+    PacedHtml,
+    PacedJson,
+    PacedResponse,
+    while_connected,
+)
 from aiokafka08._tools.console.watch import ClusterWatch, NotRunningError, Reword
 from aiokafka08._tools.findings import is_healthy, summary
 from aiokafka08._tools.records.json_lines import JsonLinesEncoder
@@ -60,8 +76,13 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
 )
 
+_log: Final = logging.getLogger("aiokafka08.console")
+
 _MESSAGE_BYTES: Final = 1024 * 1024
 """How much of a value the page of one message has."""
+_DOWNLOADED: Final = 10_000
+"""How many messages a download has."""
+_DOWNLOADED_BYTES: Final = 16_000_000
 _JSON_BYTES: Final = 8 * 1024 * 1024
 """How much the keys and values of a page have as JSON; each message has the same share."""
 _LISTED_GAPS: Final = 5
@@ -90,6 +111,13 @@ _LAG_COLUMNS: Final = {
 }
 
 
+class _NoViewError(Exception):
+    """There is no sample yet."""
+
+
+_EXPECTED: Final = HTTPException, KafkaError, _NoViewError, NotRunningError
+
+
 class Pages:
     """The pages about one cluster.
 
@@ -97,10 +125,11 @@ class Pages:
         watch: takes the samples, and lends a router.
         title: the cluster's name on the pages.
         reword: turns errors into words of the place where the options were given.
+        masks: what is hidden of messages.
     """
 
-    def __init__(self, watch: ClusterWatch, title: str, reword: Reword) -> None:
-        self._watch, self._title, self._reword = watch, title, reword
+    def __init__(self, watch: ClusterWatch, title: str, reword: Reword, masks: Masks) -> None:
+        self._watch, self._title, self._reword, self._masks = watch, title, reword, masks
         self._templates = Environment(
             loader=PackageLoader("aiokafka08._tools.console"),
             autoescape=True,
@@ -127,7 +156,6 @@ class Pages:
             "watch": watch,
         }
         static = files("aiokafka08._tools.console") / "static"
-        errors = (HTTPException, KafkaError, _NoViewError, NotRunningError, Exception)
         self.application = Starlette(
             routes=[
                 Route("/", self.cluster),
@@ -135,11 +163,13 @@ class Pages:
                 Route("/topics/{topic}", self.topic),
                 Route("/topics/{topic}/messages", self.messages),
                 Route("/topics/{topic}/messages/{partition}/{offset}", self.message),
+                Route("/topics/{topic}/tail", self.tail),
+                Route("/topics/{topic}/tail/events", self.tail_events),
                 Route("/groups", self.groups),
                 Route("/group", self.group),
                 Mount("/static", StaticFiles(directory=str(static))),
             ],
-            exception_handlers=dict.fromkeys(errors, self._failed),
+            exception_handlers=dict.fromkeys((*_EXPECTED, Exception), self._failed),
         )
 
     # --- the pages --------------------------------------------------------------------------------
@@ -180,12 +210,8 @@ class Pages:
 
     async def topic(self, request: Request) -> Response:
         """Show one topic: partitions, rate, settings, and the groups that read it."""
-        view, name = self._view(), request.path_params["topic"]
-        row = view.topics.get(name)
-        if row is None:
-            similar = did_you_mean(name, view.topics)
-            self._raise_if_unread(view, f"topic {name!r}", similar)
-            raise HTTPException(404, f"{missing_topics_text([name])}{similar}")
+        view, row = self._view(), self._topic_row(request)
+        name = row.topic
         by_group = rows_by(view.groups_of(name), attrgetter("group", "store"))
         readers = [
             {
@@ -240,16 +266,10 @@ class Pages:
 
     async def messages(self, request: Request) -> ASGIApp:
         """Show messages of a topic."""
-        query = request.query_params
-        partition = query.get("partition", "")
-        asked = MessageQuery(
-            request.path_params["topic"],
-            _number("partition", partition) if partition else None,
-            query.get("from", ""),
-            min(_number("count", query.get("count") or str(DEFAULT_COUNT)), MAX_COUNT),
-            query.get("contains", ""),
-            query.get("key", ""),
-        )
+        if request.query_params.get("format") == "jsonl":
+            asked = _asked(request, _DOWNLOADED, _DOWNLOADED, _DOWNLOADED_BYTES)
+            return self._searched(asked, partial(_download, asked))
+        asked = _asked(request, DEFAULT_COUNT, MAX_COUNT, SEARCHED_BYTES)
         return self._searched(asked, partial(self._messages_page, request, asked))
 
     def _messages_page(self, request: Request, asked: MessageQuery, found: MessagePage) -> Response:
@@ -276,6 +296,38 @@ class Pages:
             text=PageText(),
             **_forms(request),
         )
+
+    async def tail(self, request: Request) -> Response:
+        """Show messages as they are written; the rows come by `tail_events`."""
+        row, asked = self._topic_row(request), _asked(request, 1, 1, 1)
+        title, forms = f"Live messages of {row.topic}", _forms(request)
+        return self._page(
+            request, "tail.html", title, {}, is_live=False, row=row, asked=asked, **forms
+        )
+
+    async def tail_events(self, request: Request) -> ASGIApp:
+        """Send the rows of a live view until its viewer leaves."""
+        row, asked, forms = self._topic_row(request), _asked(request, 1, 1, 1), _forms(request)
+        pick = asked.picker(self._masks)
+        template = self._templates.get_template("tail_rows.html")
+        root = request.scope.get("root_path", "")
+
+        async def events() -> AsyncGenerator[tuple[str, str], None]:
+            try:
+                periods = self._watch.tail(row.topic, asked.partition, pick)
+                async with aclosing(periods):
+                    async for period in periods:
+                        yield "state", period.state
+                        if period.shown:
+                            shown = period.shown
+                            yield (
+                                "rows",
+                                template.render(forms, root=root, shown=shown, text=PageText()),
+                            )
+            except KafkaError as error:
+                yield "end", self._reword(error.text)
+
+        return EventStream(events())
 
     async def message(self, request: Request) -> ASGIApp:
         """Show one message, or the first one behind a gap."""
@@ -327,7 +379,11 @@ class Pages:
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
             async with self._watch.search(LIMIT_S) as router:
                 found = await search_messages(
-                    router, asked, limit_s=LIMIT_S, unpacking=self._watch.unpacking
+                    router,
+                    asked,
+                    limit_s=LIMIT_S,
+                    unpacking=self._watch.unpacking,
+                    masks=self._masks,
                 )
                 offload = Offload()
                 try:
@@ -346,9 +402,20 @@ class Pages:
             raise _NoViewError
         return self._watch.view
 
+    def _topic_row(self, request: Request) -> TopicRow:
+        view, name = self._view(), request.path_params["topic"]
+        row = view.topics.get(name)
+        if row is None:
+            similar = did_you_mean(name, view.topics)
+            self._raise_if_unread(view, f"topic {name!r}", similar)
+            raise HTTPException(404, f"{missing_topics_text([name])}{similar}")
+        return row
+
     def _raise_if_unread(self, view: ClusterView, what: str, similar: str) -> None:
         """Raise 503 if what the view lacks may be there: the sample has gaps, or is old."""
-        problem = self._watch.problem()
+        problem, age_s = self._watch.problem(), time.time() - view.taken_at
+        if problem is None and age_s > self._watch.stale_after_s:
+            problem = f"the last sample is {duration_text(age_s)} old"
         gaps = [*([] if problem is None else [problem]), *view.sample.errors]
         if gaps:
             more = "" if len(gaps) <= _LISTED_GAPS else f"; and {len(gaps) - _LISTED_GAPS} more"
@@ -402,6 +469,8 @@ class Pages:
     async def _failed(self, request: Request, error: Exception) -> Response:
         """Show an error; without a sample say what is being read, and load the page again soon."""
         status, text = 500, "The console has a bug: its log has the details"
+        if not isinstance(error, _EXPECTED):
+            _log.error("internal error at %s", request.url.path, exc_info=error)
         if isinstance(error, _NoViewError | NotRunningError):
             if self._watch.is_running:
                 return self._page(
@@ -423,15 +492,40 @@ class Pages:
         return self._page(request, "error.html", title, data, status=status, is_live=False)
 
 
-class _NoViewError(Exception):
-    """There is no sample yet."""
-
-
 def _wants_json(request: Request) -> bool:
     if "format" in request.query_params:
         return request.query_params["format"] == "json"
     accepted = request.headers.get("accept", "")
     return "application/json" in accepted and "text/html" not in accepted
+
+
+def _asked(request: Request, default: int, most: int, limit_bytes: int) -> MessageQuery:
+    """Return what the URL asks for; `default` messages unless it says how many."""
+    query = request.query_params
+    partition = query.get("partition", "")
+    return MessageQuery(
+        request.path_params["topic"],
+        _number("partition", partition) if partition else None,
+        query.get("from", ""),
+        min(_number("count", query.get("count") or str(default)), most),
+        query.get("contains", ""),
+        query.get("key", ""),
+        query.get("regex") == "1",
+        most,
+        limit_bytes,
+    )
+
+
+def _download(asked: MessageQuery, found: MessagePage) -> Response:
+    """Return messages as a file that `aiokafka08 produce --format jsonl` takes."""
+    records = reversed(found.messages) if found.newest_first else found.messages
+    lines = [JsonLinesEncoder().encode([record]) for record in records]
+    name = asked.topic if found.next_start is None and not found.stopped else f"{asked.topic}.part"
+    return PacedResponse(
+        b"".join(lines),
+        media_type="application/jsonl",
+        headers={"Content-Disposition": f'attachment; filename="{name}.jsonl"'},
+    )
 
 
 def _json_message(record: BytesRecord, limit: int) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Coroutine
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -39,7 +40,7 @@ async def while_connected(work: Coroutine[Any, Any, None], receive: Receive) -> 
         working.result()
 
 
-class _PacedResponse(Response):
+class PacedResponse(Response):
     """A response that is left incomplete after `SEND_S`, so that the server closes it."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,18 +54,14 @@ class _PacedResponse(Response):
                 is_last = at + _PIECE_BYTES >= len(body)
                 await send({**message, "body": piece, "more_body": not is_last})
 
-        try:
-            async with asyncio.timeout(SEND_S):
-                await super().__call__(scope, receive, send_pieces)
-        except TimeoutError:
-            _log.warning("a viewer didn't take a page within %g s: closed", SEND_S)
+        await _is_sent(super().__call__(scope, receive, send_pieces), "a page")
 
 
-class PacedHtml(_PacedResponse, HTMLResponse):
+class PacedHtml(PacedResponse, HTMLResponse):
     """A page."""
 
 
-class PacedJson(_PacedResponse):
+class PacedJson(PacedResponse):
     """The data of a page; data classes become objects."""
 
     media_type = "application/json"
@@ -72,6 +69,47 @@ class PacedJson(_PacedResponse):
     def render(self, content: Any) -> bytes:
         """Return the text."""
         return json.dumps(content, default=asdict, ensure_ascii=False).encode(errors="replace")
+
+
+class EventStream(Response):
+    """Server-sent events for as long as the viewer is there, and takes each within `SEND_S`.
+
+    Args:
+        events: names and texts of several lines.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[tuple[str, str], None]) -> None:
+        super().__init__()
+        del self.headers["content-length"]
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them; the source is closed in the end."""
+        await while_connected(self._send_all(send), receive)
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        async with aclosing(self._events) as events:
+            async for name, text in events:
+                lines = "".join(f"data: {line}\n" for line in text.splitlines())
+                body = f"event: {name}\n{lines}\n".encode(errors="replace")
+                message = {"type": "http.response.body", "body": body, "more_body": True}
+                if not await _is_sent(send(message), "an event"):
+                    return
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def _is_sent(sending: Awaitable[None], what: str) -> bool:
+    """Await what sends; return False if the viewer doesn't take it in time."""
+    try:
+        async with asyncio.timeout(SEND_S):
+            await sending
+    except TimeoutError:
+        _log.warning("a viewer didn't take %s within %g s: closed", what, SEND_S)
+        return False
+    return True
 
 
 async def _disconnected(receive: Receive) -> None:

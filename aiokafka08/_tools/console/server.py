@@ -112,7 +112,8 @@ async def serve(
         http=_ImpatientProtocol,
         access_log=False,
         log_config=None,
-        log_level="error",  # its warnings are a line for each request that is wrong
+        # Its lines are about wrong requests and slow viewers; the pages log what is an error.
+        log_level="critical",
         proxy_headers=False,
         server_header=False,
         ws="none",

@@ -12,8 +12,8 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, Final
 
 from aiokafka08._core.net.router import Router
@@ -23,12 +23,15 @@ from aiokafka08._tools.console.cluster_view import (
     Histories,
     view_of,
 )
+from aiokafka08._tools.console.live_tail import TailPeriod, tail
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample, ClusterSample
 from aiokafka08._tools.monitoring.refresher import Refresher
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
+from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
+from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.console")
 
@@ -46,6 +49,8 @@ _DEFAULTS: Final = {
 _WATCHED_S: Final = 60.0
 """How far apart the two samples are that the doctor's rules compare, as soon as there are such."""
 
+_TAILS: Final = 50
+"""How many live views are open at once."""
 _AT_ONCE: Final = 4
 """How many searches for messages run at once; further ones wait."""
 
@@ -86,7 +91,14 @@ class ClusterWatch:
         self._router: Router | None = None
         self._router_lock = asyncio.Lock()
         self._searches = asyncio.Semaphore(_AT_ONCE)
+        self._tails = 0
         self.unpacking = asyncio.Lock()
+
+    @property
+    def _network(self) -> dict[str, Any]:
+        return {
+            name: value for name, value in self._options.items() if name not in _ZOOKEEPER_OPTIONS
+        }
 
     @property
     def has_zookeeper(self) -> bool:
@@ -142,6 +154,36 @@ class ClusterWatch:
         self._router = None
         await self._exits.aclose()
 
+    async def tail(
+        self,
+        topic: str,
+        partition: int | None,
+        pick: Callable[[BytesRecord], BytesRecord | None],
+    ) -> AsyncGenerator[TailPeriod, None]:
+        """Yield what comes of a topic that the view has, until the console is stopped.
+
+        Raises:
+            KafkaTimeoutError: too many views are open.
+            KafkaError: as `live_tail.tail`.
+        """
+        if self._tails == _TAILS:
+            raise KafkaTimeoutError(f"{_TAILS} live views are open already. Close one of them")
+        numbers = {} if self.view is None else self.view.sample.topics[topic].partitions
+        tps = [
+            TopicPartition(topic, number)
+            for number, one in sorted(numbers.items())
+            if one.leader is not None and partition in (None, number)
+        ]
+        self._tails += 1
+        try:
+            async with aclosing(tail(self._network, tps, pick)) as periods:
+                async for period in periods:
+                    if not self.is_running:
+                        return
+                    yield period
+        finally:
+            self._tails -= 1
+
     @asynccontextmanager
     async def search(self, limit_s: float) -> AsyncIterator[Router]:
         """Yield a router to read messages with, as soon as not too many searches run.
@@ -178,12 +220,7 @@ class ClusterWatch:
         async with self._router_lock:
             self._check_running()
             if self._router is None:
-                network = {
-                    name: value
-                    for name, value in self._options.items()
-                    if name not in _ZOOKEEPER_OPTIONS
-                }
-                router = await self._exits.enter_async_context(open_range_router(network))
+                router = await self._exits.enter_async_context(open_range_router(self._network))
                 try:
                     self._check_running()  # it may have been stopped meanwhile
                 except NotRunningError:

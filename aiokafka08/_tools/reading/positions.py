@@ -251,3 +251,10 @@ def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentErr
         f"doesn't know where to stop at {show_time(position.number)}; expected another end: stop "
         "at an offset, or at the end of the log"
     )
+
+
+def in_positions(text: str) -> str:
+    """Return an error of a consumer in words of a place to begin, in place of `seek()`."""
+    text = re.sub(r"\bseek\(\) to (\d+) skips it", r"to begin at offset \1 skips it", text)
+    text = text.replace("a seek() past it", "to begin behind it")
+    return text.replace("seek() past it", "begin behind it").replace("seek() to ", "begin at ")

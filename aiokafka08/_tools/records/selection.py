@@ -7,7 +7,7 @@ the envelope). Null has no bytes, so nothing matches it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aiokafka08._core.names import glob_hint
 from aiokafka08._tools.records.types import BytesRecord
@@ -20,16 +20,25 @@ class RecordFilter:
     Args:
         key: the key as text, or a regular expression if it begins with "^"; None: any.
         grep: a regular expression that is found somewhere in the value; None: any.
+        compiler: makes a pattern of a regular expression (default `re.compile`).
 
     Raises:
         IllegalArgumentError: a regular expression is wrong.
     """
 
-    def __init__(self, key: str | None, grep: str | None) -> None:
+    def __init__(
+        self,
+        key: str | None,
+        grep: str | None,
+        compiler: Callable[[bytes], re.Pattern[bytes]] = re.compile,
+    ) -> None:
         is_pattern = key is not None and key.startswith("^")
         self._key = None if key is None or is_pattern else _bytes(key)
-        self._key_pattern = _compiled("--key", key) if key is not None and is_pattern else None
-        self._grep = None if grep is None else _compiled("--grep", grep)
+        self._key_pattern = self._grep = None
+        if key is not None and is_pattern:
+            self._key_pattern = _compiled("--key", key, compiler)
+        if grep is not None:
+            self._grep = _compiled("--grep", grep, compiler)
 
     def accepts(self, record: BytesRecord) -> bool:
         """Return True if key and value match."""
@@ -62,9 +71,11 @@ def _found(pattern: re.Pattern[bytes] | None, data: bytes | None) -> bool:
     return pattern is None or (data is not None and pattern.search(data) is not None)
 
 
-def _compiled(option: str, pattern: str) -> re.Pattern[bytes]:
+def _compiled(
+    option: str, pattern: str, compiler: Callable[[bytes], re.Pattern[bytes]]
+) -> re.Pattern[bytes]:
     try:
-        return re.compile(_bytes(pattern))
+        return compiler(_bytes(pattern))
     except (re.error, OverflowError, RecursionError) as error:
         raise IllegalArgumentError(
             f"{option}={pattern!r}: {error}; expected a regular expression{glob_hint(pattern)}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,6 +64,14 @@ _FILE: Final = click.Path(path_type=Path)
 )
 @click.option("--title", metavar="TEXT", help="The cluster's name on the pages (default: -b).")
 @click.option(
+    "--mask",
+    "masks",
+    multiple=True,
+    metavar="TOPIC=FIELD,...",
+    help="Hide what messages of a topic, such as orders or *, have there: key, value, or a field "
+    "of JSON values, such as card.number; may be repeated.",
+)
+@click.option(
     "--host-name",
     "host_names",
     multiple=True,
@@ -103,6 +112,7 @@ def console(
     listen: str,
     interval: float,
     title: str | None,
+    masks: tuple[str, ...],
     host_names: tuple[str, ...],
     token_file: Path | None,
     auth_header: str | None,
@@ -138,11 +148,11 @@ def console(
     )
     access = access_of(options)
     if settings is None:
-        run(_serve_demo(options, access, interval, title or "demo"))
+        run(_serve_demo(options, access, interval, title or "demo", masks))
     else:
         from aiokafka08._tools.cli.connection import admin_options
 
-        run(_serve(admin_options(settings), options, access, interval, title))
+        run(_serve(admin_options(settings), options, access, interval, title, masks))
 
 
 def _require_extra() -> None:
@@ -164,18 +174,27 @@ async def _serve(
     access: Admission,
     interval_s: float,
     title: str | None,
+    masks: Sequence[str],
 ) -> None:
     from aiokafka08._tools.console.application import make_console
     from aiokafka08._tools.console.server import serve
 
-    console = make_console(client, access, title=title, interval_s=interval_s, reword=in_options)
+    console = make_console(
+        client, access, title=title, interval_s=interval_s, mask=masks, reword=in_options
+    )
     await serve(console, options, access, lambda url: note(f"console at {url}"))
 
 
 async def _serve_demo(
-    options: ServeOptions, access: Admission, interval_s: float, title: str
+    options: ServeOptions,
+    access: Admission,
+    interval_s: float,
+    title: str,
+    masks: Sequence[str],
 ) -> None:
     from aiokafka08._tools.console.demo import demo_cluster
 
     async with demo_cluster() as servers:
-        await _serve({"bootstrap_servers": servers}, options, access, min(interval_s, 2.0), title)
+        await _serve(
+            {"bootstrap_servers": servers}, options, access, min(interval_s, 2.0), title, masks
+        )

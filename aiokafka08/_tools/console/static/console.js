@@ -28,7 +28,33 @@
     element.textContent = seconds < 120 ? `${seconds} s old` : `${Math.floor(seconds / 60)} min old`;
     element.classList.toggle("bad", seconds > Number(element.dataset.staleAfter));
   };
-  document.addEventListener("DOMContentLoaded", () => { localise(); age(); });
+  // One consumer of the server reads for this view, while it isn't paused.
+  const tail = () => {
+    const body = document.querySelector("tbody[data-tail]");
+    if (!body) return;
+    const state = document.querySelector("#tail-state");
+    const button = document.querySelector("#pause");
+    let source = null;
+    const say = (text, name) => { state.textContent = text; state.className = name; };
+    const close = () => { source.close(); source = null; button.textContent = "Go on"; };
+    const open = () => {
+      say("Connecting…", "");
+      button.textContent = "Pause";
+      source = new EventSource(body.dataset.tail);
+      source.addEventListener("state", (event) => say(event.data, ""));
+      source.addEventListener("rows", (event) => {
+        body.insertAdjacentHTML("afterbegin", event.data);
+        while (body.rows.length > 200) body.deleteRow(-1);
+        localise();
+      });
+      source.addEventListener("end", (event) => { say(event.data, "bad"); close(); });
+      source.onerror = () => say("No connection. The browser tries again.", "bad");
+    };
+    button.hidden = false;
+    button.onclick = () => { if (source) { close(); say("Paused.", ""); } else open(); };
+    open();
+  };
+  document.addEventListener("DOMContentLoaded", () => { localise(); age(); tail(); });
   document.addEventListener("htmx:after:swap", () => { localise(); age(); });
   setInterval(age, 1000);
 })();

@@ -1,0 +1,99 @@
+"""`tail`: yield messages of a topic as they are written, at a pace at which a person reads.
+
+`pages` has one for each open view, with a consumer of its own, which is closed with the view.
+
+Invariant: what is read each second is bounded, whatever is written. The rest is skipped, and
+counted. No topic is created, no group joined, nothing committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from aiokafka08._tools.reading.read_records import MissingTopics
+from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08.consumer import AIOKafkaConsumer
+from aiokafka08.structs import TopicPartition
+
+_PERIOD_S: Final = 1.0
+_SHOWN: Final = 10
+"""How many messages of a period a view shows: the newest ones."""
+_READ: Final = 500
+"""How many messages of a period are read."""
+_FETCH_BYTES: Final = 1024 * 1024
+
+
+class TailPeriod(NamedTuple):
+    """What came in a period: the messages to show, and how many there were, wanted or skipped."""
+
+    shown: Sequence[BytesRecord]
+    accepted: int
+    skipped: int
+
+    @property
+    def state(self) -> str:
+        """What to say about it."""
+        if self.skipped:
+            came = self.accepted + self.skipped
+            return f"Sampled: {len(self.shown)} of about {came:,} messages of the last second."
+        if len(self.shown) < self.accepted:
+            return f"Sampled: {len(self.shown)} of {self.accepted:,} messages of the last second."
+        return "Live: each message is shown."
+
+
+async def tail(
+    options: Mapping[str, Any],
+    tps: Sequence[TopicPartition],
+    pick: Callable[[BytesRecord], BytesRecord | None],
+) -> AsyncGenerator[TailPeriod, None]:
+    """Yield what comes, once a second, also if nothing does.
+
+    Args:
+        options: of the consumer.
+        tps: the partitions to read, from their ends on.
+        pick: returns a message as it is shown; None if it isn't wanted.
+
+    Raises:
+        UnknownTopicOrPartitionError: the topic was deleted.
+        KafkaError: as `getmany`.
+    """
+    loop = asyncio.get_running_loop()
+    async with AIOKafkaConsumer(
+        **options,
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="latest",
+        headers="refuse",
+        fetch_max_bytes=_FETCH_BYTES,
+        max_partition_fetch_bytes=_FETCH_BYTES,
+        allow_auto_create_topics=False,
+    ) as consumer:
+        consumer.assign(tps)
+        await consumer.seek_to_end(*tps)
+        missing = MissingTopics({tp.topic for tp in tps})
+        period = TailPeriod((), 0, 0)
+        while True:
+            yield period
+            missing.check(consumer)
+            end = loop.time() + _PERIOD_S
+            came = await consumer.getmany(timeout_ms=int(1000 * _PERIOD_S), max_records=_READ)
+            picked = [one for batch in came.values() for one in map(pick, batch) if one is not None]
+            picked.sort(key=lambda one: (one.timestamp or 0, one.partition, one.offset))
+            skipped = await _skip(consumer)
+            period = TailPeriod(picked[: -_SHOWN - 1 : -1], len(picked), skipped)
+            await asyncio.sleep(end - loop.time())
+
+
+async def _skip(consumer: AIOKafkaConsumer[bytes, bytes]) -> int:
+    """Go to the ends if the consumer is more than a period behind; return what is left out."""
+    behind: dict[TopicPartition, int] = {}
+    for tp in consumer.assignment():
+        end = consumer.highwater(tp)
+        if end is not None and (left := end - await consumer.position(tp)) > 0:
+            behind[tp] = left
+    if sum(behind.values()) <= _READ:
+        return 0
+    await consumer.seek_to_end(*behind)
+    return sum(behind.values())

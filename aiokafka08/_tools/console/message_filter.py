@@ -1,0 +1,129 @@
+"""Which messages are shown, and which parts of them are hidden. Pure.
+
+`message_search` and `live_tail` apply both to each message that they read.
+
+Invariants: a message is hidden before it is filtered, so that no filter finds out what is hidden. A
+value that can't be taken apart is hidden as a whole. No pattern takes longer than linear time.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from aiokafka08._tools.records.selection import RecordFilter
+from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+
+_HIDDEN: Final = "(hidden)"
+_NUMBER: Final = "\ue000"
+"""Begins numbers while JSON is taken apart, so that they keep their digits."""
+
+
+def accepts(contains: str, key: str, *, is_pattern: bool) -> Callable[[BytesRecord], bool]:
+    """Return the function that says whether a message is wanted; null contains nothing.
+
+    Args:
+        contains: what the value contains; "": anything.
+        key: the whole key; "": any.
+        is_pattern: `contains` is a regular expression, and so is `key` if it begins with "^".
+
+    Raises:
+        IllegalArgumentError: a regular expression is wrong.
+        KafkaConfigurationError: google-re2 isn't installed.
+    """
+    if is_pattern:
+        return RecordFilter(key or None, contains or None, _linear_pattern).accepts
+    whole_key = rf"^{re.escape(key)}\Z" if key else None
+    return RecordFilter(whole_key, re.escape(contains) if contains else None).accepts
+
+
+def _linear_pattern(pattern: bytes) -> re.Pattern[bytes]:
+    # The patterns of `re` may take for ever, and hold the interpreter's lock meanwhile.
+    try:
+        import re2
+    except ModuleNotFoundError:
+        raise KafkaConfigurationError(
+            "google-re2 isn't installed, which regular expressions need here. Install it with: "
+            "pip install 'aiokafka08[console]'"
+        ) from None
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 1 << 20
+    try:
+        compiled: re.Pattern[bytes] = re2.compile(pattern, options)
+    except re2.error as error:
+        text = error.args[0] if error.args else "not supported"
+        raise re.error(text.decode(errors="replace") if isinstance(text, bytes) else text) from None
+    return compiled
+
+
+class Masks:
+    """What `--mask TOPIC=FIELD` hides.
+
+    Args:
+        texts: each names a topic, or a pattern with "*", and fields of its messages: "key",
+            "value", or the path of a field of JSON values, such as "card.number".
+
+    Raises:
+        IllegalArgumentError: a text has no meaning.
+    """
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._masks: list[tuple[str, list[str]]] = []
+        for text in texts:
+            topic, _, fields = text.partition("=")
+            names = fields.split(",")
+            if not topic or not all(part for name in names for part in name.split(".")):
+                raise IllegalArgumentError(
+                    f"mask={text!r}: expected TOPIC=FIELD,…, such as orders=key,card.number or "
+                    "*=value"
+                )
+            self._masks.append((topic, names))
+
+    def of(self, topic: str) -> Callable[[BytesRecord], BytesRecord] | None:
+        """Return the function that hides parts of a topic's messages; None if nothing is hidden."""
+        names = {
+            name for pattern, names in self._masks if fnmatchcase(topic, pattern) for name in names
+        }
+        if not names:
+            return None
+        paths = [name.split(".") for name in sorted(names - {"key", "value"})]
+
+        def hide(record: BytesRecord) -> BytesRecord:
+            key, value = record.key, record.value
+            if key is not None and "key" in names:
+                key = _HIDDEN.encode()
+            if value is not None and "value" in names:
+                value = _HIDDEN.encode()
+            elif value is not None and paths:
+                value = _without(value, paths)
+            return replace(record, key=key, value=value)
+
+        return hide
+
+
+def _without(value: bytes, paths: Iterable[Sequence[str]]) -> bytes:
+    try:
+        text = value.decode()
+        data = json.loads(text, parse_int=_NUMBER.__add__, parse_float=_NUMBER.__add__)
+        if isinstance(data, dict | list) and not re.search(r"\ue000|\\ue000", text, re.IGNORECASE):
+            for path in paths:
+                data = _hidden(data, path)
+            text = json.dumps(data, ensure_ascii=False)
+            return re.sub(f'"{_NUMBER}([^"]*)"', r"\1", text).encode()
+    except (ValueError, RecursionError):
+        pass
+    return _HIDDEN.encode()
+
+
+def _hidden(data: Any, path: Sequence[str]) -> Any:
+    if path and isinstance(data, list):
+        return [_hidden(one, path) for one in data]
+    if path and isinstance(data, dict):
+        return data | {name: _hidden(data[name], path[1:]) for name in path[:1] if name in data}
+    return _HIDDEN
