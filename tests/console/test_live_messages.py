@@ -12,10 +12,7 @@ import httpx
 import pytest
 
 from aiokafka08._tools.console import watch
-from aiokafka08._tools.console.message_filter import Masks, accepts
 from aiokafka08.console import Console, app
-from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.structs import ConsumerRecord
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, cli
 from tests.console.consoles import PAYLOADS, client_of, is_ready, json_of, opened, text_of
@@ -221,55 +218,6 @@ async def test_regular_expressions_are_searched_for(cluster: EmbeddedCluster) ->
         assert (await json_of(client, path, **evil))["messages"] == []
 
 
-def record(value: bytes | None, key: bytes | None = b"k", topic: str = "cards") -> Any:
-    return ConsumerRecord(topic, 0, 0, None, None, key, value, None, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (
-            b'{"a": 1.10, "card": {"number": 4111, "x": [1]}}',
-            '{"a": 1.10, "card": {"number": "(hidden)", "x": [1]}}',
-        ),
-        (b'{"card": "4111"}', '{"card": "(hidden)"}'),
-        (
-            b'[{"card": [{"number": "4111"}, 4111]}]',
-            '[{"card": [{"number": "(hidden)"}, "(hidden)"]}]',
-        ),
-        (
-            b'{"b": "\\"1", "n": 12345678901234567890123, "e": 1e400}',
-            '{"b": "\\"1", "n": 12345678901234567890123, "e": 1e400}',
-        ),
-        ('{"card": {"number": 1}, "b": "\ue000"}'.encode(), "(hidden)"),
-        (b'{"card": {"number": 1}, "b": "\\uE000\\""}', "(hidden)"),
-        (b'{"card": "\\ud800"', "(hidden)"),
-        (b'{"b": "\\ud800"}', "(hidden)"),
-        (b"[" * 100_000, "(hidden)"),
-        (b"4111", "(hidden)"),
-        (b'"4111"', "(hidden)"),
-        (b"\xff\xfe", "(hidden)"),
-    ],
-)
-def test_fields_are_hidden_and_the_rest_keeps_its_digits(value: bytes, shown: str) -> None:
-    hide = Masks(["cards=card.number"]).of("cards")
-    assert hide is not None
-    assert hide(record(value)).value == shown.encode()
-
-
-def test_keys_and_values_are_hidden_wholly() -> None:
-    masks = Masks(["cards=key", "c*=value", "o?=key"])
-    hide = masks.of("cards")
-    assert hide is not None
-    hidden = hide(record(b"x", b"y"))
-    assert (hidden.key, hidden.value) == (b"(hidden)", b"(hidden)")
-    assert (hide(record(None, None)).key, hide(record(None, None)).value) == (None, None)
-    assert masks.of("orders") is None
-    for wrong in ("cards", "=key", "cards=", "cards=a,,b", "cards=a..b"):
-        with pytest.raises(IllegalArgumentError, match="expected TOPIC=FIELD"):
-            Masks([wrong])
-
-
 async def test_masked_values_are_on_no_page_and_found_by_no_filter(
     cluster: EmbeddedCluster,
 ) -> None:
@@ -291,16 +239,6 @@ async def test_masked_values_are_on_no_page_and_found_by_no_filter(
             assert "hidden" in page.text or "as=hex" in path
         assert (await json_of(client, "/topics/cards/messages", contains="4111"))["messages"] == []
         assert (await json_of(client, "/topics/orders/messages", key="ann"))["messages"] == []
-
-
-def test_text_is_compared_as_it_is() -> None:
-    accept = accepts("a.b", "^k", is_pattern=False)
-    assert accept(record(b"xa.bx", b"^k"))
-    assert not accept(record(b"xaxbx", b"^k"))
-    assert not accept(record(b"a.b", b"k"))
-    assert not accept(record(b"a.b", b"^k\n"))
-    assert not accept(record(None, b"^k"))
-    assert accepts("", "", is_pattern=False)(record(None, None))
 
 
 async def test_missing_extra_is_named(

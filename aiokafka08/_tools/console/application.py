@@ -13,10 +13,10 @@ from typing import Any, Self
 from starlette.types import Receive, Scope, Send
 
 from aiokafka08._tools.console.guard import Admission, Authorize, Guard
-from aiokafka08._tools.console.message_filter import Masks
 from aiokafka08._tools.console.pages import Pages
 from aiokafka08._tools.console.watch import ClusterWatch, Reword
 from aiokafka08._tools.reading.positions import in_positions
+from aiokafka08._tools.records.masks import Masks
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import IllegalArgumentError
 

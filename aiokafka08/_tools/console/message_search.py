@@ -19,7 +19,6 @@ from typing import Final
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.topic_names import missing_topics_text
-from aiokafka08._tools.console.message_filter import Masks, accepts
 from aiokafka08._tools.reading.positions import Bounds, Position, PositionKind, parse_bounds
 from aiokafka08._tools.reading.read_plan import (
     PartitionRange,
@@ -27,6 +26,8 @@ from aiokafka08._tools.reading.read_plan import (
     select_partitions,
 )
 from aiokafka08._tools.reading.read_records import read_bounded
+from aiokafka08._tools.records.masks import Masks
+from aiokafka08._tools.records.selection import RecordFilter, linear_pattern, text_filter
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -62,7 +63,8 @@ class MessageQuery:
         topic: its name; partition: one of it, None for all.
         start: as `consume --from`; "": the last messages, about `count` of all partitions.
         count: how many messages to show.
-        contains, key, is_pattern: as of `message_filter.accepts`.
+        contains, key: what the value contains, and the whole key; "": any.
+        is_pattern: `contains` is a regular expression, and so is `key` if it begins with "^".
         most: how many messages are shown of a start before the ends.
         limit_bytes: after how many bytes the search stops.
     """
@@ -84,14 +86,14 @@ class MessageQuery:
 
     def picker(self, masks: Masks) -> Callable[[BytesRecord], BytesRecord | None]:
         """Return the function that returns a message as it is shown; None if it isn't wanted."""
-        hide, accept = (
-            masks.of(self.topic),
-            accepts(self.contains, self.key, is_pattern=self.is_pattern),
-        )
+        # Hidden first, so that no filter finds out what is hidden.
+        hide, wanted = masks.of(self.topic), text_filter(self.contains, self.key)
+        if self.is_pattern:
+            wanted = RecordFilter(self.key or None, self.contains or None, linear_pattern)
 
         def pick(record: BytesRecord) -> BytesRecord | None:
             record = record if hide is None else hide(record)
-            return record if accept(record) else None
+            return record if wanted.accepts(record) else None
 
         return pick
 
@@ -112,7 +114,7 @@ class MessagePage:
         partitions: all partitions of the topic.
     """
 
-    messages: Sequence[BytesRecord] = ()
+    messages: list[BytesRecord] = field(default_factory=list)
     newest_first: bool = False
     scanned: int = 0
     scanned_bytes: int = 0
@@ -162,29 +164,25 @@ async def search_messages(
             "begin and end"
         ) from None
     page.newest_first = start.has(PositionKind.FROM_END)
-    count = query.most if page.newest_first and not query.is_filtered else query.count
-    share = count if query.is_filtered else -(-count // max(len(ranges), 1))
-    scan = _Scan(pick, query, count, share, unpacking or asyncio.Lock())
-    left_s = max(began + limit_s - time.monotonic(), 0.0)
+    scan = _Scan(router, query, page, pick, unpacking or asyncio.Lock(), len(ranges))
     try:
-        async with asyncio.timeout(left_s):
-            await scan.read(
-                router, ranges, _FILTERED_FETCH_BYTES if query.is_filtered else _FETCH_BYTES
-            )
+        async with asyncio.timeout(max(began + limit_s - time.monotonic(), 0.0)):
+            await scan.read(ranges)
     except TimeoutError:
-        scan.stopped = f"it took {limit_s:g} s"
+        page.stopped = f"it took {limit_s:g} s"
     page.notes += scan.errors
-    page.messages = _in_order(scan.found, newest_first=page.newest_first)
-    page.scanned, page.scanned_bytes = scan.scanned, scan.scanned_bytes
+    page.messages = _in_order(page.messages, newest_first=page.newest_first)
     page.elapsed_s = time.monotonic() - began
     unread = [one for one in ranges if scan.next_offset(one) < (one.stop or 0)]
     if unread:
         found = f"{count_text(len(page.messages), 'message')} found"
-        page.stopped = scan.stopped or ("not all could be read" if scan.errors else found)
+        page.stopped = page.stopped or ("not all could be read" if scan.errors else found)
         if len(ranges) <= _MAX_NAMED:
             page.next_start = ",".join(
                 f"{one.tp.partition}={scan.next_offset(one)}" for one in ranges
             )
+    else:
+        page.stopped = None
     return page
 
 
@@ -233,46 +231,36 @@ def _start(query: MessageQuery, partitions: int, page: MessagePage) -> Bounds:
 
 
 class _Scan:
-    """Reads ranges, and keeps the messages that are wanted.
+    """Reads ranges, and adds the messages that are wanted to a page.
 
-    Args:
-        pick: see `MessageQuery.picker`.
-        query: what limits the bytes.
-        count: how many to keep of all partitions.
-        share: how many to keep of one; as many as of all, if they are filtered.
-        unpacking: see `read_bounded`.
-
-    Attributes:
-        found: the messages.
-        scanned, scanned_bytes: how many were looked at, and the size of their keys and values.
-        errors: why partitions weren't read to their end.
-        stopped: why it ended early; None if it didn't, or because there are enough.
+    `errors` says why partitions weren't read to their end.
     """
 
     def __init__(
         self,
-        pick: Callable[[BytesRecord], BytesRecord | None],
+        router: Router,
         query: MessageQuery,
-        count: int,
-        share: int,
+        page: MessagePage,
+        pick: Callable[[BytesRecord], BytesRecord | None],
         unpacking: asyncio.Lock,
+        partitions: int,
     ) -> None:
-        self._pick, self._count, self._share = pick, count, share
+        self._router, self._page, self._pick, self._unpacking = router, page, pick, unpacking
         self._limit_bytes = query.limit_bytes
-        self._unpacking = unpacking
+        self._count = self._share = query.count
+        self._fetch_bytes = _FILTERED_FETCH_BYTES
+        if not query.is_filtered:
+            self._count = query.most if page.newest_first else query.count
+            self._share = -(-self._count // max(partitions, 1))
+            self._fetch_bytes = _FETCH_BYTES
         self._next: dict[TopicPartition, int] = {}
-        self.found: list[BytesRecord] = []
-        self.scanned = self.scanned_bytes = 0
         self.errors: list[str] = []
-        self.stopped: str | None = None
 
     def next_offset(self, range_: PartitionRange) -> int:
         """Return the offset from which on a range isn't read."""
         return self._next.get(range_.tp, range_.start)
 
-    async def read(
-        self, router: Router, ranges: Sequence[PartitionRange], fetch_bytes: int
-    ) -> None:
+    async def read(self, ranges: Sequence[PartitionRange]) -> None:
         """Read the ranges, some of them at once; one that can't be read doesn't end the others."""
         limit = asyncio.Semaphore(_AT_ONCE)
 
@@ -280,7 +268,7 @@ class _Scan:
             async with limit:
                 try:
                     if range_.start < (range_.stop or 0):
-                        await self._read(router, range_, fetch_bytes)
+                        await self._read(range_)
                 except KafkaError as error:
                     self.errors.append(error.text)
 
@@ -288,31 +276,31 @@ class _Scan:
             for range_ in ranges:
                 tasks.create_task(read_one(range_))
 
-    async def _read(self, router: Router, range_: PartitionRange, fetch_bytes: int) -> None:
+    async def _read(self, range_: PartitionRange) -> None:
         source = read_bounded(
-            router,
+            self._router,
             [range_],
-            fetch_bytes=fetch_bytes,
+            fetch_bytes=self._fetch_bytes,
             limit_bytes=_MESSAGE_BYTES,
             max_decompressed_bytes=_UNPACKED_BYTES,
             unpacking=self._unpacking,
         )
-        kept = 0
+        kept, page = 0, self._page
         async with aclosing(source) as batches:
             async for tp, batch in batches:
                 assert not isinstance(batch, Columns)
                 for record in batch:
-                    if kept == self._share or len(self.found) >= self._count:
+                    if kept == self._share or len(page.messages) >= self._count:
                         return
-                    if self.scanned_bytes >= self._limit_bytes:
-                        self.stopped = f"{self._limit_bytes // 10**6} MB were read"
+                    if page.scanned_bytes >= self._limit_bytes:
+                        page.stopped = f"{self._limit_bytes // 10**6} MB were read"
                         return
-                    self.scanned += 1
-                    self.scanned_bytes += len(record.key or b"") + len(record.value or b"")
+                    page.scanned += 1
+                    page.scanned_bytes += len(record.key or b"") + len(record.value or b"")
                     self._next[tp] = record.offset + 1
                     if (picked := self._pick(record)) is not None:
                         kept += 1
-                        self.found.append(picked)
+                        page.messages.append(picked)
                 await asyncio.sleep(0)  # a page isn't more important than others
         self._next[range_.tp] = range_.stop or 0
 

@@ -41,7 +41,6 @@ from aiokafka08._tools.console.cluster_view import (
     rows_by,
     total_of,
 )
-from aiokafka08._tools.console.message_filter import Masks
 from aiokafka08._tools.console.message_search import (
     DEFAULT_COUNT,
     LIMIT_S,
@@ -64,6 +63,7 @@ from aiokafka08._tools.console.sending import (
 from aiokafka08._tools.console.watch import ClusterWatch, NotRunningError, Reword
 from aiokafka08._tools.findings import is_healthy, summary
 from aiokafka08._tools.records.json_lines import JsonLinesEncoder
+from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08._tools.times import show_time
 from aiokafka08.bridge.wording import duration_text, size_text

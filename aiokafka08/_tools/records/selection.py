@@ -1,4 +1,4 @@
-"""`RecordFilter`: the records that `consume` writes, by `--key` and `--grep`. Pure.
+"""`RecordFilter`: the records that `consume` writes by `--key` and `--grep`, or a page shows. Pure.
 
 Invariant: both compare bytes, of keys and values as they are read (with embedded headers, without
 the envelope). Null has no bytes, so nothing matches it.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from aiokafka08._core.names import glob_hint
 from aiokafka08._tools.records.types import BytesRecord
-from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
 
 class RecordFilter:
@@ -80,3 +80,35 @@ def _compiled(
         raise IllegalArgumentError(
             f"{option}={pattern!r}: {error}; expected a regular expression{glob_hint(pattern)}"
         ) from None
+
+
+def text_filter(contains: str, key: str) -> RecordFilter:
+    """Return the filter for values that contain a text, and keys that are one; "" is any."""
+    whole_key = rf"^{re.escape(key)}\Z" if key else None
+    return RecordFilter(whole_key, re.escape(contains) if contains else None)
+
+
+def linear_pattern(pattern: bytes) -> re.Pattern[bytes]:
+    """Return a pattern that takes linear time, in place of `re.compile`.
+
+    Raises:
+        re.error: the regular expression is wrong, or not of this kind.
+        KafkaConfigurationError: google-re2 isn't installed.
+    """
+    # The patterns of `re` may take for ever, and hold the interpreter's lock meanwhile.
+    try:
+        import re2
+    except ModuleNotFoundError:
+        raise KafkaConfigurationError(
+            "google-re2 isn't installed, which regular expressions need here. Install it with: "
+            "pip install 'aiokafka08[console]'"
+        ) from None
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 1 << 20
+    try:
+        compiled: re.Pattern[bytes] = re2.compile(pattern, options)
+    except re2.error as error:
+        text = error.args[0] if error.args else "not supported"
+        raise re.error(text.decode(errors="replace") if isinstance(text, bytes) else text) from None
+    return compiled

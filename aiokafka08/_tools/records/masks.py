@@ -1,9 +1,7 @@
-"""Which messages are shown, and which parts of them are hidden. Pure.
+"""`Masks`: hide keys, values, or fields of values of records. Pure.
 
-`message_search` and `live_tail` apply both to each message that they read.
-
-Invariants: a message is hidden before it is filtered, so that no filter finds out what is hidden. A
-value that can't be taken apart is hidden as a whole. No pattern takes longer than linear time.
+Invariant: a value that can't be taken apart is hidden as a whole, and what isn't hidden keeps its
+digits.
 """
 
 from __future__ import annotations
@@ -15,51 +13,12 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from aiokafka08._tools.records.selection import RecordFilter
 from aiokafka08._tools.records.types import BytesRecord
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+from aiokafka08.errors import IllegalArgumentError
 
 _HIDDEN: Final = "(hidden)"
 _NUMBER: Final = "\ue000"
 """Begins numbers while JSON is taken apart, so that they keep their digits."""
-
-
-def accepts(contains: str, key: str, *, is_pattern: bool) -> Callable[[BytesRecord], bool]:
-    """Return the function that says whether a message is wanted; null contains nothing.
-
-    Args:
-        contains: what the value contains; "": anything.
-        key: the whole key; "": any.
-        is_pattern: `contains` is a regular expression, and so is `key` if it begins with "^".
-
-    Raises:
-        IllegalArgumentError: a regular expression is wrong.
-        KafkaConfigurationError: google-re2 isn't installed.
-    """
-    if is_pattern:
-        return RecordFilter(key or None, contains or None, _linear_pattern).accepts
-    whole_key = rf"^{re.escape(key)}\Z" if key else None
-    return RecordFilter(whole_key, re.escape(contains) if contains else None).accepts
-
-
-def _linear_pattern(pattern: bytes) -> re.Pattern[bytes]:
-    # The patterns of `re` may take for ever, and hold the interpreter's lock meanwhile.
-    try:
-        import re2
-    except ModuleNotFoundError:
-        raise KafkaConfigurationError(
-            "google-re2 isn't installed, which regular expressions need here. Install it with: "
-            "pip install 'aiokafka08[console]'"
-        ) from None
-    options = re2.Options()
-    options.log_errors = False
-    options.max_mem = 1 << 20
-    try:
-        compiled: re.Pattern[bytes] = re2.compile(pattern, options)
-    except re2.error as error:
-        text = error.args[0] if error.args else "not supported"
-        raise re.error(text.decode(errors="replace") if isinstance(text, bytes) else text) from None
-    return compiled
 
 
 class Masks:

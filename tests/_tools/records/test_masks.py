@@ -1,0 +1,71 @@
+"""Hidden keys, values and fields; texts that are found as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from aiokafka08._tools.records.masks import Masks
+from aiokafka08._tools.records.selection import text_filter
+from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.structs import ConsumerRecord
+
+
+def record(value: bytes | None, key: bytes | None = b"k", topic: str = "cards") -> Any:
+    return ConsumerRecord(topic, 0, 0, None, None, key, value, None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (
+            b'{"a": 1.10, "card": {"number": 4111, "x": [1]}}',
+            '{"a": 1.10, "card": {"number": "(hidden)", "x": [1]}}',
+        ),
+        (b'{"card": "4111"}', '{"card": "(hidden)"}'),
+        (
+            b'[{"card": [{"number": "4111"}, 4111]}]',
+            '[{"card": [{"number": "(hidden)"}, "(hidden)"]}]',
+        ),
+        (
+            b'{"b": "\\"1", "n": 12345678901234567890123, "e": 1e400}',
+            '{"b": "\\"1", "n": 12345678901234567890123, "e": 1e400}',
+        ),
+        ('{"card": {"number": 1}, "b": "\ue000"}'.encode(), "(hidden)"),
+        (b'{"card": {"number": 1}, "b": "\\uE000\\""}', "(hidden)"),
+        (b'{"card": "\\ud800"', "(hidden)"),
+        (b'{"b": "\\ud800"}', "(hidden)"),
+        (b"[" * 100_000, "(hidden)"),
+        (b"4111", "(hidden)"),
+        (b'"4111"', "(hidden)"),
+        (b"\xff\xfe", "(hidden)"),
+    ],
+)
+def test_fields_are_hidden_and_the_rest_keeps_its_digits(value: bytes, shown: str) -> None:
+    hide = Masks(["cards=card.number"]).of("cards")
+    assert hide is not None
+    assert hide(record(value)).value == shown.encode()
+
+
+def test_keys_and_values_are_hidden_wholly() -> None:
+    masks = Masks(["cards=key", "c*=value", "o?=key"])
+    hide = masks.of("cards")
+    assert hide is not None
+    hidden = hide(record(b"x", b"y"))
+    assert (hidden.key, hidden.value) == (b"(hidden)", b"(hidden)")
+    assert (hide(record(None, None)).key, hide(record(None, None)).value) == (None, None)
+    assert masks.of("orders") is None
+    for wrong in ("cards", "=key", "cards=", "cards=a,,b", "cards=a..b"):
+        with pytest.raises(IllegalArgumentError, match="expected TOPIC=FIELD"):
+            Masks([wrong])
+
+
+def test_text_is_compared_as_it_is() -> None:
+    accept = text_filter("a.b", "^k").accepts
+    assert accept(record(b"xa.bx", b"^k"))
+    assert not accept(record(b"xaxbx", b"^k"))
+    assert not accept(record(b"a.b", b"k"))
+    assert not accept(record(b"a.b", b"^k\n"))
+    assert not accept(record(None, b"^k"))
+    assert text_filter("", "").accepts(record(None, None))
