@@ -18,9 +18,11 @@ import pytest
 
 from aiokafka08 import TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.testing import EmbeddedCluster
 from tests.console.consoles import PAYLOADS
 from tests.console.test_command import running
+from tests.console.test_neighbours import hostile_clients, served_bridge, served_gateway
 from tests.support.debian_tools import MissingPackageError, skipped_if_missing
 
 PAGES = {
@@ -33,6 +35,9 @@ PAGES = {
     "tail": "/topics/orders/tail",
     "groups": "/groups?sort=-lag",
     "group": "/group?name=billing",
+    "watch": "/watch",
+    "gateway": "/gateway",
+    "bridge": "/bridge",
 }
 SCREENS = {"desktop": (1280, 800), "phone": (390, 844)}
 
@@ -78,8 +83,11 @@ def cluster() -> Iterator[EmbeddedCluster]:
 def url(cluster: EmbeddedCluster) -> Iterator[str]:
     """The URL of a console, with its token."""
     at = ("-b", cluster.bootstrap_servers, "--listen", ":0", "--interval", "1")
-    with running(*at) as (_, printed):
-        yield printed
+    clients = hostile_clients()
+    with served_gateway(clients) as gateway, served_bridge(CopyStatus()) as bridge:
+        beside = ("--gateway", gateway.url, "--bridge", bridge.url)
+        with running(*at, *beside) as (_, printed):
+            yield printed
 
 
 @pytest.mark.timeout(180)

@@ -56,6 +56,8 @@ PAGES = [
     "/groups?lagging=1&sort=-lag",
     "/groups?q=nothing-of-it",
     "/group?name=billing",
+    "/topics/orders/tail",
+    "/watch",
 ]
 
 

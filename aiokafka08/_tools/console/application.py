@@ -13,6 +13,7 @@ from typing import Any, Self
 from starlette.types import Receive, Scope, Send
 
 from aiokafka08._tools.console.guard import Admission, Authorize, Guard
+from aiokafka08._tools.console.neighbours import Neighbour
 from aiokafka08._tools.console.pages import Pages
 from aiokafka08._tools.console.watch import ClusterWatch, Reword
 from aiokafka08._tools.reading.positions import in_positions
@@ -74,6 +75,8 @@ def app(
     title: str | None = None,
     interval_s: float = 10.0,
     mask: Sequence[str] = (),
+    gateways: Sequence[str] = (),
+    bridges: Sequence[str] = (),
     **options: Any,
 ) -> Console:
     """Return the console of a cluster, as an ASGI application. It changes nothing in the cluster.
@@ -89,6 +92,8 @@ def app(
         interval_s: seconds from one sample of the cluster to the next (default 10).
         mask: what is hidden of messages: each names a topic, or a pattern with "*", and "key",
             "value", or fields of JSON values, such as "orders=key,card.number" (default ()).
+        gateways, bridges: the addresses of the metrics of gateways and bridges, such as
+            "gateway1:9094": they get pages (default ()).
         **options: arguments of `AIOKafkaAdminClient`, such as `bootstrap_servers` and
             `zookeeper_connect`.
 
@@ -105,6 +110,8 @@ def app(
         title=title,
         interval_s=interval_s,
         mask=mask,
+        gateways=gateways,
+        bridges=bridges,
     )
 
 
@@ -115,6 +122,8 @@ def make_console(
     title: str | None,
     interval_s: float,
     mask: Sequence[str] = (),
+    gateways: Sequence[str] = (),
+    bridges: Sequence[str] = (),
     reword: Reword = in_positions,
 ) -> Console:
     """Return a console with any `Admission`; the arguments are otherwise those of `app`.
@@ -124,11 +133,15 @@ def make_console(
         access: who is admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
-        mask: what is hidden of messages.
+        mask, gateways, bridges: as of `app`.
         reword: turns errors into words of the place where the options were given.
     """
     if interval_s < 1:
         raise IllegalArgumentError(f"interval_s={interval_s!r}: expected a number >= 1")
     AIOKafkaAdminClient(**options)  # a wrong option is an error now, not at the first sample
-    watch = ClusterWatch(options, float(interval_s))
+    neighbours = [
+        *(Neighbour("gateway", url) for url in gateways),
+        *(Neighbour("bridge", url) for url in bridges),
+    ]
+    watch = ClusterWatch(options, float(interval_s), neighbours)
     return Console(watch, Pages(watch, title or watch.servers, reword, Masks(mask)), access)

@@ -17,7 +17,7 @@ from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
 from importlib.resources import files
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -51,6 +51,7 @@ from aiokafka08._tools.console.message_search import (
     search_messages,
 )
 from aiokafka08._tools.console.message_text import FORMS, PageText, json_part
+from aiokafka08._tools.console.neighbours import Neighbour
 from aiokafka08._tools.console.numbers import exact_text, local_text, number_text
 from aiokafka08._tools.console.query_table import Columns, QueryTable, number_of, url_of
 from aiokafka08._tools.console.sending import (
@@ -87,6 +88,8 @@ _JSON_BYTES: Final = 8 * 1024 * 1024
 """How much the keys and values of a page have as JSON; each message has the same share."""
 _LISTED_GAPS: Final = 5
 """How many of a sample's gaps a page lists; further ones are counted."""
+_GRAPHS: Final = 8
+"""How many topics and groups the page of graphs has."""
 _ETA_WINDOW_S: Final = 300.0
 _STATUS: Final[Sequence[tuple[type[KafkaError], int]]] = (
     (IllegalArgumentError, 400),
@@ -104,6 +107,14 @@ _TOPIC_COLUMNS: Final = {
 _GROUP_COLUMNS: Final[Columns[GroupRow]] = {
     **{name: attrgetter(name) for name in ("group", "store", "state", "members", "lag", "lag_s")},
     "topics": lambda row: len(row.topics),
+}
+_CLIENT_COLUMNS: Final = {
+    name: itemgetter(name)
+    for name in ("client_id", "address", "software", "needs_gateway", "first_seen", "last_seen")
+}
+_COPY_COLUMNS: Final = {
+    "topic": itemgetter("topic", "partition"),
+    **{name: itemgetter(name) for name in ("position", "lag", "lag_s", "stopped", "skipped")},
 }
 _LAG_COLUMNS: Final = {
     "topic": attrgetter("topic", "partition"),
@@ -167,6 +178,9 @@ class Pages:
                 Route("/topics/{topic}/tail/events", self.tail_events),
                 Route("/groups", self.groups),
                 Route("/group", self.group),
+                Route("/watch", self.graphs),
+                Route("/gateway", self.gateway),
+                Route("/bridge", self.bridge),
                 Mount("/static", StaticFiles(directory=str(static))),
             ],
             exception_handlers=dict.fromkeys((*_EXPECTED, Exception), self._failed),
@@ -366,6 +380,59 @@ class Pages:
             headers=[(name, text.show(data, "auto", 4096)) for name, data in headers],
             value=text.show(value, forms["form"], _MESSAGE_BYTES),
             **forms,
+        )
+
+    async def graphs(self, request: Request) -> Response:
+        """Show the graphs of the last day: of the cluster, and of what moves and lags most."""
+        view = self._view()
+        own = [row for row in view.topics.values() if not row.internal]
+        topics = sorted(own, key=lambda row: -(row.messages_per_s or 0))
+        groups = sorted(view.groups.values(), key=lambda row: -(row.lag or 0))
+        data = {"topics": topics[:_GRAPHS], "groups": groups[:_GRAPHS]}
+        return self._page(request, "watch.html", "Watch", data)
+
+    async def gateway(self, request: Request) -> Response:
+        """Show a gateway: its clients, and what becomes of their requests."""
+        return self._neighbour_page(
+            request,
+            lambda one: QueryTable(
+                one.clients, _CLIENT_COLUMNS, request.query_params, request.url.path
+            ),
+        )
+
+    async def bridge(self, request: Request) -> Response:
+        """Show a bridge: its rate, what is left, and whether the cut-over can begin."""
+        return self._neighbour_page(
+            request,
+            lambda one: QueryTable(
+                one.partitions(), _COPY_COLUMNS, request.query_params, request.url.path
+            ),
+        )
+
+    def _neighbour_page(
+        self, request: Request, table_of: Callable[[Neighbour], QueryTable[Any]]
+    ) -> Response:
+        """Show the neighbour of the URL, or the first one, which is of this page's kind."""
+        kind = request.url.path.rpartition("/")[2]
+        known = {one.base: one for one in self._watch.neighbours if one.kind == kind}
+        at = request.query_params.get("at", next(iter(known), ""))
+        if (one := known.get(at)) is None:
+            raise HTTPException(404, f"No {kind} is named; give its address as --{kind}")
+        table, rates = table_of(one), one.rate.recent(1)
+        data = {
+            "address": one.base,
+            "error": one.problem,
+            "read_at": one.read_at,
+            "health": one.health.strip(),
+            "per_s": rates[-1] if rates else None,
+            "rows": table.shown,
+        }
+        if kind == "bridge":
+            data |= {"left": one.total("lag_messages"), "seconds_left": one.seconds_left()}
+            data |= {"ready": one.is_ready(), "failures": one.failures()}
+            data["verification_equal"] = one.total("verification_equal")
+        return self._page(
+            request, f"{kind}.html", kind.title(), data, one=one, known=known, table=table
         )
 
     # --- inside -----------------------------------------------------------------------------------

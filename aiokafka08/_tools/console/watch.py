@@ -24,6 +24,7 @@ from aiokafka08._tools.console.cluster_view import (
     view_of,
 )
 from aiokafka08._tools.console.live_tail import TailPeriod, tail
+from aiokafka08._tools.console.neighbours import Neighbour
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample, ClusterSample
 from aiokafka08._tools.monitoring.refresher import Refresher
@@ -65,6 +66,7 @@ class ClusterWatch:
     Args:
         options: the arguments of `AIOKafkaAdminClient`.
         interval_s: seconds from one sample to the next.
+        neighbours: what is read beside the cluster.
 
     Attributes:
         view: what the last sample has brought; None before the first one.
@@ -72,7 +74,10 @@ class ClusterWatch:
         unpacking: held by the one search that has a large compressed message open.
     """
 
-    def __init__(self, options: Mapping[str, Any], interval_s: float) -> None:
+    def __init__(
+        self, options: Mapping[str, Any], interval_s: float, neighbours: Sequence[Neighbour] = ()
+    ) -> None:
+        self.neighbours = neighbours
         self._options = {**_DEFAULTS, **options}
         self.interval_s = interval_s
         self.view: ClusterView | None = None
@@ -87,6 +92,7 @@ class ClusterWatch:
             prepare=self._prepare,
         )
         self._task: asyncio.Task[None] | None = None
+        self._beside: list[asyncio.Task[None]] = []
         self._exits = AsyncExitStack()
         self._router: Router | None = None
         self._router_lock = asyncio.Lock()
@@ -144,13 +150,17 @@ class ClusterWatch:
         """Take samples from now on."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
+            self._beside = [
+                asyncio.create_task(one.run(self.interval_s)) for one in self.neighbours
+            ]
 
     async def stop(self) -> None:
         """End samples and searches, and close the connections."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for one in (task, *self._beside):
+                one.cancel()
+            await asyncio.gather(task, *self._beside, return_exceptions=True)
         self._router = None
         await self._exits.aclose()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -72,6 +72,20 @@ _FILE: Final = click.Path(path_type=Path)
     "of JSON values, such as card.number; may be repeated.",
 )
 @click.option(
+    "--gateway",
+    "gateways",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Show a gateway that serves its --metrics there; may be repeated.",
+)
+@click.option(
+    "--bridge",
+    "bridges",
+    multiple=True,
+    metavar="HOST:PORT",
+    help="Show a bridge that serves its --metrics there; may be repeated.",
+)
+@click.option(
     "--host-name",
     "host_names",
     multiple=True,
@@ -113,6 +127,8 @@ def console(
     interval: float,
     title: str | None,
     masks: tuple[str, ...],
+    gateways: tuple[str, ...],
+    bridges: tuple[str, ...],
     host_names: tuple[str, ...],
     token_file: Path | None,
     auth_header: str | None,
@@ -147,12 +163,20 @@ def console(
         insecure=insecure,
     )
     access = access_of(options)
+    shown: dict[str, Any] = {
+        "title": title,
+        "mask": masks,
+        "gateways": gateways,
+        "bridges": bridges,
+    }
     if settings is None:
-        run(_serve_demo(options, access, interval, title or "demo", masks))
+        shown |= {"title": title or "demo", "interval_s": min(interval, 2.0)}
+        run(_serve_demo(options, access, shown))
     else:
         from aiokafka08._tools.cli.connection import admin_options
 
-        run(_serve(admin_options(settings), options, access, interval, title, masks))
+        shown |= {"title": title, "interval_s": interval}
+        run(_serve(admin_options(settings), options, access, shown))
 
 
 def _require_extra() -> None:
@@ -169,32 +193,17 @@ def _require_extra() -> None:
 
 
 async def _serve(
-    client: dict[str, Any],
-    options: ServeOptions,
-    access: Admission,
-    interval_s: float,
-    title: str | None,
-    masks: Sequence[str],
+    client: dict[str, Any], options: ServeOptions, access: Admission, shown: Mapping[str, Any]
 ) -> None:
     from aiokafka08._tools.console.application import make_console
     from aiokafka08._tools.console.server import serve
 
-    console = make_console(
-        client, access, title=title, interval_s=interval_s, mask=masks, reword=in_options
-    )
+    console = make_console(client, access, **shown, reword=in_options)
     await serve(console, options, access, lambda url: note(f"console at {url}"))
 
 
-async def _serve_demo(
-    options: ServeOptions,
-    access: Admission,
-    interval_s: float,
-    title: str,
-    masks: Sequence[str],
-) -> None:
+async def _serve_demo(options: ServeOptions, access: Admission, shown: Mapping[str, Any]) -> None:
     from aiokafka08._tools.console.demo import demo_cluster
 
     async with demo_cluster() as servers:
-        await _serve(
-            {"bootstrap_servers": servers}, options, access, min(interval_s, 2.0), title, masks
-        )
+        await _serve({"bootstrap_servers": servers}, options, access, shown)

@@ -248,41 +248,13 @@ def clients_(url: str, format: str | None) -> int:
     does.
     """
     from aiokafka08._tools.cli.output import write_rows
+    from aiokafka08._tools.gateway.client_list import SERVED, fetch_clients
+    from aiokafka08._tools.monitoring.served_pages import endpoint_url
 
-    rows = [_client_row(one) for one in _fetch_clients(url)]
+    clients = fetch_clients(endpoint_url(url, SERVED), _FETCH_TIMEOUT_S)
+    rows = [{field: one.get(field) for field in CLIENT_FIELDS} for one in clients]
     write_rows(rows, CLIENT_FIELDS, format)
     return DONE
-
-
-def _client_row(client: Mapping[str, Any]) -> dict[str, Any]:
-    row = {field: client.get(field) for field in CLIENT_FIELDS}
-    for fate in ("translated", "stranded", "passed", "refused"):
-        row[fate] = [
-            f"{api} {version}: {count}"
-            for api, versions in client["requests"].get(fate, {}).items()
-            for version, count in versions.items()
-        ]
-    return row
-
-
-def _fetch_clients(url: str) -> list[dict[str, Any]]:
-    import json
-    import urllib.request
-
-    if "://" not in url:
-        url = f"http://{url}"
-    if not url.startswith(("http://", "https://")):
-        raise IllegalArgumentError(f"URL {url}: expected http://HOST:PORT of a gateway's --metrics")
-    url = f"{url.rstrip('/').removesuffix('/clients')}/clients"
-    try:
-        with urllib.request.urlopen(url, timeout=_FETCH_TIMEOUT_S) as page:
-            rows: list[dict[str, Any]] = json.load(page)
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise KafkaConfigurationError(
-            f"{url}: {reason}; expected the address that a gateway serves by --metrics"
-        ) from None
-    return rows
 
 
 # --- ZooKeeper ------------------------------------------------------------------------------------

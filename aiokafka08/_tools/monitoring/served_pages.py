@@ -1,0 +1,68 @@
+"""Read what the `MetricsEndpoint` of another process serves: its metrics, health and lists."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from typing import Final
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+
+_MAX_BYTES: Final = 64_000_000
+
+Samples = Mapping[str, list[tuple[Mapping[str, str], float]]]
+"""The labels and values of each metric."""
+
+
+def endpoint_url(url: str, expected: str) -> str:
+    """Return the address of an endpoint without a path.
+
+    Args:
+        url: "HOST:PORT", or a URL of one of its pages.
+        expected: what serves it, for an error, such as "a gateway serves by --metrics".
+
+    Raises:
+        IllegalArgumentError: it isn't one.
+    """
+    full = url if "://" in url else f"http://{url}"
+    if not full.startswith(("http://", "https://")):
+        raise IllegalArgumentError(f"URL {full}: expected http://HOST:PORT that {expected}")
+    for path in ("/clients", "/metrics", "/healthz"):
+        full = full.rstrip("/").removesuffix(path)
+    return full
+
+
+def fetch(url: str, expected: str, timeout_s: float) -> bytes:
+    """Return a page, also one of an error with a text; blocks.
+
+    Raises:
+        KafkaConfigurationError: nothing serves it.
+    """
+    try:
+        try:
+            with urllib.request.urlopen(url, timeout=timeout_s) as page:
+                body: bytes = page.read(_MAX_BYTES)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != http.HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise
+                return error.read(_MAX_BYTES)
+    except (OSError, ValueError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        raise KafkaConfigurationError(
+            f"{url}: {reason}; expected the address that {expected}"
+        ) from None
+    return body
+
+
+def samples_of(text: bytes) -> Samples:
+    """Return the metrics of a page; raises ValueError if it has something else."""
+    samples: dict[str, list[tuple[Mapping[str, str], float]]] = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            samples.setdefault(sample.name, []).append((sample.labels, sample.value))
+    return samples
