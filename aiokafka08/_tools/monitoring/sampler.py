@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Final, ParamSpec, TypeVar
 
 from aiokafka08._core.concurrency.loop_yield import in_chunks, in_steps
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
@@ -45,6 +45,7 @@ from aiokafka08.errors import (
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import join_names
 
+P = ParamSpec("P")
 T = TypeVar("T")
 _Versions = Mapping[int, BrokerVersion | KafkaError]
 
@@ -177,9 +178,9 @@ class ClusterSampler:
         pinging = asyncio.create_task(self._admin.ping_brokers())
         versions, bounds, nodes, groups = await asyncio.gather(
             pinging,
-            _or_gap(self._admin.list_log_bounds(tps), {}, "offsets of the logs", gaps),
-            _or_gap(self._topic_nodes(described, gaps), {}, "topics in ZooKeeper", gaps),
-            _or_gap(self._read_groups(described, pinging, gaps), (), "groups", gaps),
+            _or_gap(gaps, "offsets of the logs", {}, self._admin.list_log_bounds, tps),
+            _or_gap(gaps, "topics in ZooKeeper", {}, self._topic_nodes, described, gaps),
+            _or_gap(gaps, "groups", (), self._read_groups, described, pinging, gaps),
         )
         explained = _broker_gaps(versions)
         samples: dict[str, TopicSample] = {}
@@ -249,7 +250,7 @@ class ClusterSampler:
         listed = sorted(in_kafka + in_zookeeper)
         stored, found = await asyncio.gather(
             self._stored_offsets(listed),
-            _or_gap(self._admin.describe_stored_groups(listed), None, "members of groups", gaps),
+            _or_gap(gaps, "members of groups", None, self._admin.describe_stored_groups, listed),
         )
         described = found or []
         descriptions = {
@@ -285,7 +286,7 @@ class ClusterSampler:
         groups: list[tuple[str, str]] = []
         # Only if no broker is of 0.8: such a broker would log an error.
         if known and all(version.line >= BrokerLine.V0_9 for version in known):
-            groups = await _or_gap(self._admin.list_consumer_groups(), [], "groups in Kafka", gaps)
+            groups = await _or_gap(gaps, "groups in Kafka", [], self._admin.list_consumer_groups)
         if groups:
             text = (
                 "the brokers list groups, but hide the topic '__consumer_offsets' from the client"
@@ -301,7 +302,7 @@ class ClusterSampler:
         """
         name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[store]
         listing = await _or_gap(
-            self._admin.list_groups_of_store(store), None, f"groups in {name}", gaps
+            gaps, f"groups in {name}", None, self._admin.list_groups_of_store, store
         )
         if listing is None:
             return [], False
@@ -322,10 +323,18 @@ class ClusterSampler:
         return stored
 
 
-async def _or_gap(call: Awaitable[T], default: T, subject: str, gaps: _Gaps) -> T:
+async def _or_gap(
+    gaps: _Gaps,
+    subject: str,
+    default: T,
+    call: Callable[P, Awaitable[T]],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
     """Await a call; if it fails, return `default` and add the reason to the gaps."""
+    # Called here, so that a sample that is cancelled leaves no coroutine that nothing awaits.
     try:
-        return await call
+        return await call(*args, **kwargs)
     except KafkaConfigurationError:
         raise
     except KafkaError as error:

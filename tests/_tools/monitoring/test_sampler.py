@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -492,3 +494,28 @@ async def test_dead_replica_is_seen_through_zookeeper() -> None:
     assert by_zookeeper.in_sync == (leader,)
     assert without.is_under_replicated
     assert by_zookeeper.is_under_replicated
+
+
+class CancellingAdmin(AIOKafkaAdminClient):
+    """Cancels the task that asks for the descriptions of groups, as the end of a program does."""
+
+    def describe_stored_groups(
+        self, groups: Iterable[StoredGroup]
+    ) -> Coroutine[Any, Any, list[StoredGroupDescription]]:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        return super().describe_stored_groups(groups)
+
+
+@pytest.mark.filterwarnings("error")
+async def test_cancelled_sample_leaves_no_coroutine_behind() -> None:
+    async with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        CancellingAdmin(bootstrap_servers=cluster.bootstrap_servers) as admin,
+    ):
+        await admin.reset_consumer_group_offsets("g", {TopicPartition("t", 0): 0})
+        sampling = asyncio.create_task(ClusterSampler(admin, has_zookeeper=False).sample())
+        with pytest.raises(asyncio.CancelledError):
+            await sampling
+        gc.collect()
