@@ -161,7 +161,7 @@ def test_live_view_shows_rows_until_it_is_paused(
     page.wait_for_selector("table", timeout=40_000)
     problems.clear()  # the page that waits for the first sample is a 503
     page.goto(f"{base}/topics/live/messages")
-    page.click("a[href$='/tail']")
+    page.click("#live-link")
     state, rows = page.locator("#tail-state"), page.locator("tbody[data-tail] tr")
     page.wait_for_function(
         "() => /^Live:/.test(document.querySelector('#tail-state').textContent)", timeout=30_000

@@ -156,7 +156,7 @@ async def test_what_is_not_served_is_named(servers: str) -> None:
         for path in ("/gateway", "/bridge?at=http://elsewhere"):
             assert (await client.get(path)).status_code == 404
     with served(
-        lambda: Page(CONTENT_TYPE, b"<html>"), lambda: Page("text/plain", b"ok"),
+        lambda: Page(CONTENT_TYPE, b"<html>\n"), lambda: Page("text/plain", b"ok"),
         clients=lambda: Page("text/html", b"{}"),
     ) as endpoint:  # fmt: skip
         urls = [endpoint.url]

@@ -48,7 +48,7 @@ class Neighbour:
         base: the address without a path.
         problem: why it wasn't read; None if it was.
         read_at: when it was read last, in seconds since the epoch.
-        clients: of a gateway.
+        rows: the clients of a gateway, or the partitions of a bridge.
         health: what /healthz says.
         rate, left: requests or copied messages a second, and the messages that a bridge has to
             copy, over time.
@@ -61,7 +61,7 @@ class Neighbour:
         self.kind, self.base = kind, endpoint_url(url, _SERVED[kind])
         self.problem: str | None = "it isn't read yet"
         self.read_at: float | None = None
-        self.clients: list[dict[str, Any]] = []
+        self.rows: list[dict[str, Any]] = []
         self.health = ""
         self.rate, self.left = PointHistory(360, 1440), PointHistory(360, 1440)
         self._samples: Samples = {}
@@ -71,12 +71,12 @@ class Neighbour:
         """Read it again and again."""
         while True:
             try:
-                self._samples, self.health, self.clients = await asyncio.to_thread(self._read)
+                self._samples, self.health, self.rows = await asyncio.to_thread(self._read)
                 self._add(time.time())
                 self.problem = None
             except KafkaError as error:
                 self.problem = error.text
-            except ValueError as error:
+            except (ValueError, LookupError) as error:
                 self.problem = f"{self.base}/metrics: {error}"
             await asyncio.sleep(interval_s)
 
@@ -89,21 +89,10 @@ class Neighbour:
         ]
         return sum(values) if values else None
 
-    def partitions(self) -> list[dict[str, Any]]:
-        """Return the rows of a bridge's partitions."""
-        rows: dict[tuple[str, int], dict[str, Any]] = {}
-        for name, metric in _PARTITION.items():
-            for labels, value in self._samples.get(metric, ()):
-                key = labels["topic"], int(labels["partition"])
-                blank = dict.fromkeys(_PARTITION)
-                row = rows.setdefault(key, {"topic": key[0], "partition": key[1], **blank})
-                row[name] = value if name == "lag_s" else int(value)
-        return [row for _, row in sorted(rows.items())]
-
     def failures(self) -> list[tuple[str, int]]:
         """Return what a bridge tries again, and how often in a row it has failed."""
         repeats = self._samples.get("aiokafka08_bridge_error_repeats", ())
-        return [(labels["what"], int(value)) for labels, value in repeats]
+        return [(labels.get("what", ""), int(value)) for labels, value in repeats]
 
     def seconds_left(self) -> float | None:
         """Return in how many seconds a bridge has copied all at its present speed; None: never."""
@@ -127,8 +116,9 @@ class Neighbour:
         samples = samples_of(metrics)
         if _COUNTED[self.kind] not in samples and self.kind == "bridge":
             raise ValueError("there are no metrics of a bridge")
-        clients = fetch_clients(self.base, _TIMEOUT_S) if self.kind == "gateway" else []
-        return samples, health.decode(errors="replace"), clients
+        is_gateway = self.kind == "gateway"
+        rows = fetch_clients(self.base, _TIMEOUT_S) if is_gateway else _partitions(samples)
+        return samples, health.decode(errors="replace"), rows
 
     def _add(self, now: float) -> None:
         count = sum(value for _, value in self._samples.get(_COUNTED[self.kind], ()))
@@ -137,3 +127,14 @@ class Neighbour:
         self._counted, self.read_at = (now, count), now
         if (left := self.total("lag_messages")) is not None:
             self.left.add(now, left)
+
+
+def _partitions(samples: Samples) -> list[dict[str, Any]]:
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for name, metric in _PARTITION.items():
+        for labels, value in samples.get(metric, ()):
+            key = labels["topic"], int(labels["partition"])
+            blank = dict.fromkeys(_PARTITION)
+            row = rows.setdefault(key, {"topic": key[0], "partition": key[1], **blank})
+            row[name] = value if name == "lag_s" else int(value)
+    return [row for _, row in sorted(rows.items())]

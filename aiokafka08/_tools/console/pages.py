@@ -51,7 +51,6 @@ from aiokafka08._tools.console.message_search import (
     search_messages,
 )
 from aiokafka08._tools.console.message_text import FORMS, PageText, json_part
-from aiokafka08._tools.console.neighbours import Neighbour
 from aiokafka08._tools.console.numbers import exact_text, local_text, number_text
 from aiokafka08._tools.console.query_table import Columns, QueryTable, number_of, url_of
 from aiokafka08._tools.console.sending import (
@@ -108,13 +107,15 @@ _GROUP_COLUMNS: Final[Columns[GroupRow]] = {
     **{name: attrgetter(name) for name in ("group", "store", "state", "members", "lag", "lag_s")},
     "topics": lambda row: len(row.topics),
 }
-_CLIENT_COLUMNS: Final = {
-    name: itemgetter(name)
-    for name in ("client_id", "address", "software", "needs_gateway", "first_seen", "last_seen")
-}
-_COPY_COLUMNS: Final = {
-    "topic": itemgetter("topic", "partition"),
-    **{name: itemgetter(name) for name in ("position", "lag", "lag_s", "stopped", "skipped")},
+_NEIGHBOUR_COLUMNS: Final[Mapping[str, Columns[Mapping[str, Any]]]] = {
+    "gateway": {
+        name: itemgetter(name)
+        for name in ("client_id", "address", "software", "needs_gateway", "last_seen")
+    },
+    "bridge": {
+        "topic": itemgetter("topic", "partition"),
+        **{name: itemgetter(name) for name in ("position", "lag", "lag_s", "stopped", "skipped")},
+    },
 }
 _LAG_COLUMNS: Final = {
     "topic": attrgetter("topic", "partition"),
@@ -179,8 +180,8 @@ class Pages:
                 Route("/groups", self.groups),
                 Route("/group", self.group),
                 Route("/watch", self.graphs),
-                Route("/gateway", self.gateway),
-                Route("/bridge", self.bridge),
+                Route("/gateway", self.neighbour),
+                Route("/bridge", self.neighbour),
                 Mount("/static", StaticFiles(directory=str(static))),
             ],
             exception_handlers=dict.fromkeys((*_EXPECTED, Exception), self._failed),
@@ -391,35 +392,20 @@ class Pages:
         data = {"topics": topics[:_GRAPHS], "groups": groups[:_GRAPHS]}
         return self._page(request, "watch.html", "Watch", data)
 
-    async def gateway(self, request: Request) -> Response:
-        """Show a gateway: its clients, and what becomes of their requests."""
-        return self._neighbour_page(
-            request,
-            lambda one: QueryTable(
-                one.clients, _CLIENT_COLUMNS, request.query_params, request.url.path
-            ),
-        )
+    async def neighbour(self, request: Request) -> Response:
+        """Show the gateway or bridge of the URL, or the first one, which is of the page's kind.
 
-    async def bridge(self, request: Request) -> Response:
-        """Show a bridge: its rate, what is left, and whether the cut-over can begin."""
-        return self._neighbour_page(
-            request,
-            lambda one: QueryTable(
-                one.partitions(), _COPY_COLUMNS, request.query_params, request.url.path
-            ),
-        )
-
-    def _neighbour_page(
-        self, request: Request, table_of: Callable[[Neighbour], QueryTable[Any]]
-    ) -> Response:
-        """Show the neighbour of the URL, or the first one, which is of this page's kind."""
+        Of a gateway its clients and what becomes of their requests; of a bridge its rate, what is
+        left, and whether the cut-over can begin.
+        """
         kind = request.url.path.rpartition("/")[2]
         known = {one.base: one for one in self._watch.neighbours if one.kind == kind}
         at = request.query_params.get("at", next(iter(known), ""))
         if (one := known.get(at)) is None:
             raise HTTPException(404, f"No {kind} is named; give its address as --{kind}")
-        table, rates = table_of(one), one.rate.recent(1)
-        data = {
+        rates, columns = one.rate.recent(1), _NEIGHBOUR_COLUMNS[kind]
+        table = QueryTable(one.rows, columns, request.query_params, request.url.path)
+        data: dict[str, Any] = {
             "address": one.base,
             "error": one.problem,
             "read_at": one.read_at,

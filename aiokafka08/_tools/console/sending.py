@@ -81,7 +81,8 @@ class EventStream(Response):
     media_type = "text/event-stream"
 
     def __init__(self, events: AsyncGenerator[tuple[str, str], None]) -> None:
-        super().__init__()
+        # nginx would keep events back until it has a buffer full of them.
+        super().__init__(headers={"X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
 
