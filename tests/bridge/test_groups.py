@@ -201,6 +201,12 @@ async def test_offsets_of_a_file_go_to_the_target(
     assert done.code == 0, done.err
     value = await asyncio.to_thread(next_value, target.bootstrap_servers, f"storm-{run}", topic)
     assert value == b"17"
+    back = ("bridge", "cutover", str(config.path), "--rollback")
+    done = await asyncio.to_thread(cli, *back)
+    assert (done.code, "--dry-run shows the offsets for it" in done.err) == (2, True)
+    done = await asyncio.to_thread(cli, *back, "--dry-run", "--format", "json")
+    [row] = done.json
+    assert (done.code, row["before"], row["source_offset"], row["outcome"]) == (0, 17, 17, "same")
 
 
 @pytest.mark.real

@@ -9,6 +9,7 @@ import pytest
 from aiokafka08 import TopicPartition
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups import rollback
+from aiokafka08.bridge.groups.carry_over import FileOffsets
 from aiokafka08.bridge.groups.rollback import Rollback, RollbackMove
 from aiokafka08.bridge.wording import nothing_matches
 from tests._tools.cli.conftest import RunCommand
@@ -25,7 +26,7 @@ def roll_back(
     moves: list[RollbackMove],
     unmatched: str | None = None,
 ) -> tuple[int, str]:
-    async def decided(config: BridgeConfig, **options: bool) -> Rollback:
+    async def decided(config: BridgeConfig, offsets: FileOffsets, **options: bool) -> Rollback:
         return Rollback(moves, unmatched)
 
     monkeypatch.setattr(rollback, "roll_back", decided)
@@ -43,7 +44,7 @@ def test_offset_that_was_never_committed_is_null(
 ) -> None:
     """Not -1, which looks like an offset; on a terminal it is a word."""
 
-    async def decided(config: BridgeConfig, **options: bool) -> Rollback:
+    async def decided(config: BridgeConfig, offsets: FileOffsets, **options: bool) -> Rollback:
         return Rollback([NEW, REFUSED], None)
 
     monkeypatch.setattr(rollback, "roll_back", decided)

@@ -16,6 +16,7 @@ from typing import Final, Literal, NamedTuple
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups.carry_over import (
+    FileOffsets,
     GroupTransfer,
     copied_partitions,
     source_members,
@@ -122,7 +123,12 @@ class Rollback(NamedTuple):
 
 
 async def roll_back(
-    config: BridgeConfig, *, execute: bool = True, rewind: bool = False, beyond_copy: bool = False
+    config: BridgeConfig,
+    file_offsets: FileOffsets | None = None,
+    *,
+    execute: bool = True,
+    rewind: bool = False,
+    beyond_copy: bool = False,
 ) -> Rollback:
     """Commit the groups' offsets at the target at the source; return the decisions.
 
@@ -130,26 +136,28 @@ async def roll_back(
 
     Args:
         config: the file of the bridge.
+        file_offsets: the offsets of the groups' file, which are only looked at (default None).
         execute: False changes nothing (default True).
         rewind: True moves offsets back, too (default False).
         beyond_copy: True moves groups that have read messages that only the target has, too
             (default False).
 
     Raises:
-        IllegalArgumentError: the groups are in a file.
+        IllegalArgumentError: the groups are in a file, which isn't written, and `execute` is True.
         KafkaError: a cluster doesn't respond, or refuses.
     """
-    if config.groups.store == "file":
+    if config.groups.store == "file" and execute:
         raise IllegalArgumentError(
-            f'{config.path}: groups.store="file": this file isn\'t written; expected a store of '
-            "Kafka or ZooKeeper"
+            f'{config.path}: groups.store="file": this file isn\'t written. --dry-run shows the '
+            "offsets for it"
         )
+    file_offsets = file_offsets or {}
     await refuse_old_target(config)
-    transfer = GroupTransfer(config)
+    transfer = GroupTransfer(config, file_offsets)
     try:
         async with source_admin(config) as admin:
-            unmatched = await unmatched_groups(config, admin, {})
-            offsets = await source_offsets(config, admin, {})
+            unmatched = await unmatched_groups(config, admin, file_offsets)
+            offsets = await source_offsets(config, admin, file_offsets)
             partitions = await copied_partitions(config, admin, transfer.target)
             members, _ = await source_members(config, admin, sorted(offsets))
             theirs = await when_available(lambda: transfer.groups.members(sorted(offsets)))

@@ -130,7 +130,8 @@ def cutover(
     stopped, the copy has reached the end, both sides are equal and the consumers are stopped; then
     it commits the groups' offsets at the target. It stops at the first step that isn't ready, with
     exit code 1. --rollback names patterns of [groups] that match no group of the source, with exit
-    code 1: see 'Moving to a cluster of today' in the documentation.
+    code 1. It only shows the offsets of groups in a file, with --dry-run. See 'Moving to a cluster
+    of today' in the documentation.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08.bridge.config import read_config
@@ -191,7 +192,13 @@ def _roll_back(
     from aiokafka08.bridge.wording import committed_text, counted
 
     moves, unmatched = run(
-        roll_back(config, execute=not dry_run, rewind=rewind, beyond_copy=beyond_copy)
+        roll_back(
+            config,
+            file_offsets(config),
+            execute=not dry_run,
+            rewind=rewind,
+            beyond_copy=beyond_copy,
+        )
     )
     rows = (_rollback_row(move) for move in moves)
     write_rows(rows, ROLLBACK_FIELDS, format, grouping=Grouping(("group",)))
