@@ -15,16 +15,27 @@ from tests.brokers.java_process import JavaProcess
 from tests.support.paths import ROOT
 
 
-class JavaSource(Protocol):
-    """Brokers, or what stands before them, and the Java programs of a release."""
+class JavaPrograms(Protocol):
+    """The Java programs of a release."""
 
     @property
     def version(self) -> str: ...
 
+    def popen_java(self, main_class: str, *args: str) -> JavaProcess: ...
+
+
+class JavaSource(JavaPrograms, Protocol):
+    """Brokers, or what stands before them, and the Java programs of a release."""
+
     @property
     def bootstrap_servers(self) -> str: ...
 
-    def popen_java(self, main_class: str, *args: str) -> JavaProcess: ...
+
+class ScalaSource(JavaPrograms, Protocol):
+    """A ZooKeeper with brokers, and the Java programs of a release."""
+
+    @property
+    def zookeeper_connect(self) -> str: ...
 
 
 class JavaMember:
@@ -122,7 +133,7 @@ class ScalaMember:
 
     def __init__(
         self,
-        cluster: RealCluster,
+        cluster: ScalaSource,
         folder: Path,
         group: str,
         topic: str,
