@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Move clusters of 0.8 to 0.11 to one of 4.x, and keep their clients. The files beside it say what is
 # moved; docs/guides/moving.md says when to run which step, and what people do in between.
 #
@@ -65,8 +65,10 @@ case ${1:-} in
         aiokafka08 group import --store zookeeper "${at[@]}" --execute
     done
     for job in $JOBS; do
+      if [ -e "$job.new.csv" ]; then continue; fi
       aiokafka08 bridge groups "$job.toml" --execute
-      aiokafka08 group export "$job" --store kafka --as csv "${at[@]}" >"$job.new.csv"
+      aiokafka08 group export "$job" --store kafka --as csv "${at[@]}" >"$job.csv.part"
+      mv "$job.csv.part" "$job.new.csv"
     done
     ;;
   back)
@@ -80,9 +82,12 @@ case ${1:-} in
       aiokafka08 bridge cutover "$file" --rollback
     done
     for job in $JOBS; do # from what it has read, in $job.new.csv, to $job.old.csv
+      if [ ! -e "$job.new.csv" ]; then continue; fi
       aiokafka08 group import "$job.new.csv" --store kafka "${at[@]}" --execute
       aiokafka08 bridge cutover "$job.toml" --rollback --dry-run --format tsv |
-        awk -F'\t' -v OFS=, 'NR > 1 { print $1, $2, $3, $6 }' >"$job.old.csv"
+        awk -F'\t' -v OFS=, 'NR > 1 { print $1, $2, $3, $6 }' >"$job.csv.part"
+      mv "$job.csv.part" "$job.old.csv"
+      rm "$job.new.csv"
     done
     for group in $SCALA_GROUPS; do
       if ! is_moved "$group"; then continue; fi
