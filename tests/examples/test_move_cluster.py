@@ -61,9 +61,9 @@ class Move:
                 file.write_text(pattern.sub(replaced, file.read_text()))
         assert found == set(names)
         for bridge in ("orders.toml", "clicks.toml"):
-            # Small transactions, so that equal offsets aren't equal messages.
+            # Small transactions, so that equal offsets aren't equal messages: one for each fetch.
             with (self.folder / bridge).open("a") as file:
-                file.write("\n[copy]\ntransaction_records = 5\n")
+                file.write("\n[copy]\ntransaction_records = 1\nfetch_bytes = 1024\n")
         program = folder / "bin/aiokafka08"
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m aiokafka08 "$@"\n')
@@ -166,7 +166,8 @@ class ScalaProducer:
 
 
 def keyed(values: range, sender: str) -> str:
-    return "".join(f"{sender} {value % 7}:{value}\n" for value in values)
+    """Return lines with keys that are so long that a fetch has few messages."""
+    return "".join(f"{sender:.<100}{value % 7}:{value}\n" for value in values)
 
 
 class Readers:
