@@ -62,8 +62,8 @@ class Move:
         assert found == set(names)
         for bridge in ("orders.toml", "clicks.toml"):
             # Small transactions, so that equal offsets aren't equal messages: one for each fetch.
-            with (self.folder / bridge).open("a") as file:
-                file.write("\n[copy]\ntransaction_records = 1\nfetch_bytes = 1024\n")
+            with (self.folder / bridge).open("a") as settings:
+                settings.write("\n[copy]\ntransaction_records = 1\nfetch_bytes = 1024\n")
         program = folder / "bin/aiokafka08"
         program.parent.mkdir()
         program.write_text(f'#!/bin/sh\nexec {sys.executable} -m aiokafka08 "$@"\n')
