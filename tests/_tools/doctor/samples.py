@@ -79,7 +79,7 @@ def log(start: int | None, end: int | None) -> PartitionSample:
 
 
 def group(
-    committed: int, members: Iterable[str] | None = (), *, name: str = "g", store: str = "kafka"
+    committed: int, members: Iterable[str] | None = (), *, name: str = "g", store: GroupStore = "kafka"
 ) -> GroupSample:
     """Return a group that has committed an offset of partition 0 of the topic `t`."""
     found = None if members is None else tuple(members)
