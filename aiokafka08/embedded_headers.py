@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
+from aiokafka08._wording import shorten
 from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
@@ -103,7 +104,7 @@ def _encode(header: Any) -> tuple[bytes, bytes | None]:
         ) from None
     if len(encoded) > _MAX_NAME_BYTES:
         raise IllegalArgumentError(
-            f"headers: the name {name[:40]!r}… takes {len(encoded)} bytes; expected at most "
+            f"headers: the name {shorten(name)} takes {len(encoded)} bytes; expected at most "
             f"{_MAX_NAME_BYTES}"
         )
     return encoded, text

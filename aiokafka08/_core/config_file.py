@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka08._core.concurrency.rate import parse_rate
-from aiokafka08._core.properties import expected_one_of, hide_value, shorten
+from aiokafka08._core.properties import expected_one_of, hide_value
+from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 
 

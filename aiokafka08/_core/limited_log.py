@@ -16,6 +16,8 @@ from collections.abc import Callable, Hashable, Mapping
 from functools import partial
 from typing import Final, Protocol
 
+from aiokafka08._core.names import visible
+
 PERIOD_S: Final = 60.0
 MAX_KEYS: Final = 200
 MAX_CHARACTERS: Final = 1000
@@ -112,9 +114,4 @@ class LimitedLog:
 
 def one_line(text: str) -> str:
     """Return a text that can't look like other lines, cut off after `MAX_CHARACTERS`."""
-    shown = text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
-    if shown.isprintable():
-        return shown
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown
-    )
+    return visible(text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…")

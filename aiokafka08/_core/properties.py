@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka08._core.names import similar_names, visible
+from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 ParseProperty = Callable[[str, str], Any]
@@ -110,13 +111,6 @@ def is_secret(option: str) -> bool:
     return any(word in option.lower() for word in _SECRETS)
 
 
-def shorten(value: object) -> str:
-    """Return the repr of a value, cut off after 200 characters."""
-    shown = repr(value)
-    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
-
-
-_MAX_SHOWN: Final = 200
 # The value of an option with one of these words in its name appears in no error and no log
 _SECRETS: Final = ("password", "passphrase", "jaas", "secret", "token", "keystore.key", "key.pem")
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from aiokafka08._wording import shorten
 from aiokafka08.errors import InvalidTopicError
 
 MAX_NEW_NAME: Final = 249
@@ -33,7 +34,7 @@ def check_topic_name(topic: object, longest: int = _MAX_NAME) -> str:
     # Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
     if not isinstance(topic, str) or not is_topic_name(topic):
         raise InvalidTopicError(
-            f"invalid topic name {shortened(topic)}: expected 1 to {longest} characters of "
+            f"invalid topic name {shorten(topic)}: expected 1 to {longest} characters of "
             f"a-z A-Z 0-9 "
             '. _ -, but not "." or ".."'
         )
@@ -105,19 +106,10 @@ def too_long_text(topic: str) -> str:
     )
 
 
-def shortened(value: object) -> str:
-    """Return a wrong value as an error shows it."""
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of more than 4,300 digits
-        text = f"<{type(value).__name__}>"
-    return text if len(text) <= 300 else f"{text[:297]}…"
-
-
 def check_topic_names(topics: Iterable[object]) -> list[str]:
     """Return the topics if all names are valid and they aren't a single string."""
     if isinstance(topics, str):
         raise InvalidTopicError(
-            f"topics={shortened(topics)}: expected a list of topics, not a string"
+            f"topics={shorten(topics)}: expected a list of topics, not a string"
         )
     return [check_topic_name(topic) for topic in topics]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 
-from aiokafka08._core.topic_names import shortened
+from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError
 
 
@@ -39,7 +39,7 @@ class ConfigResource:
             name_of_type = str(resource_type).upper()
             if name_of_type not in types:
                 raise IllegalArgumentError(
-                    f"resource_type={shortened(resource_type)}: expected one of {', '.join(types)}"
+                    f"resource_type={shorten(resource_type)}: expected one of {', '.join(types)}"
                 )
             resource_type = types[name_of_type]
         self.resource_type = resource_type

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 
 from aiokafka08._core.net.config import check_one_of
 from aiokafka08._core.net.coordinator_lookup import check_any_group_id
-from aiokafka08._core.topic_names import shortened
+from aiokafka08._wording import shorten
 from aiokafka08.admin.arguments import check_items
 from aiokafka08.admin.group_description import GroupDescription
 from aiokafka08.errors import IllegalArgumentError, KafkaError
@@ -42,9 +42,9 @@ def check_stored_group(group: object) -> StoredGroup:
         check_one_of("store", group.store, ["kafka", "zookeeper"])
         return group
     # A name isn't enough: a group may be in both stores.
-    name = repr(group)[:100] if isinstance(group, str) else '"billing"'
+    name = shorten(group) if isinstance(group, str) else '"billing"'
     raise IllegalArgumentError(
-        f"group={shortened(group)[:100]}: expected a StoredGroup, which names the store too, such "
+        f"group={shorten(group)}: expected a StoredGroup, which names the store too, such "
         f'as StoredGroup({name}, "kafka", ""); possible_groups() and list_stored_groups() return '
         "them"
     )

@@ -18,8 +18,8 @@ from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.offset_store.choose import choose_offset_store
-from aiokafka08._core.topic_names import shortened
 from aiokafka08._core.zookeeper.session import check_node_name
+from aiokafka08._wording import shorten
 from aiokafka08.admin.arguments import check_node_id, check_node_ids
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_description import GroupDescriptions
@@ -43,7 +43,7 @@ class GroupCalls:
         self._connection.check()
         if coordinator_type != 0:
             raise UnsupportedVersionError(
-                f"coordinator_type={shortened(coordinator_type)} needs FindCoordinator 1 (brokers "
+                f"coordinator_type={shorten(coordinator_type)} needs FindCoordinator 1 (brokers "
                 "from 0.11 on); this client speaks the protocol of 0.8"
             )
         return await CoordinatorLookup(self._router, check_any_group_id(group_id)).node_id()
@@ -185,5 +185,5 @@ async def open_offset_store(
 def check_group_ids(groups: object) -> list[str]:
     """Return the names of groups, or raise IllegalArgumentError."""
     if isinstance(groups, str) or not isinstance(groups, Iterable):
-        raise IllegalArgumentError(f"group_ids={shortened(groups)}: expected a list of names")
+        raise IllegalArgumentError(f"group_ids={shorten(groups)}: expected a list of names")
     return [check_any_group_id(group) for group in groups]

@@ -13,8 +13,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from aiokafka08._core.net.config import as_integer
-from aiokafka08._core.topic_names import check_topic_names, shortened
+from aiokafka08._core.topic_names import check_topic_names
 from aiokafka08._core.zookeeper.topic_nodes import ReplicaAssignment
+from aiokafka08._wording import shorten
 from aiokafka08.admin.arguments import check_items, check_mapping
 from aiokafka08.admin.topic_config import config_texts
 from aiokafka08.errors import (
@@ -75,7 +76,7 @@ class NewTopic:
 def _integer(option: str, value: object) -> int:
     number = as_integer(value)
     if number is None:
-        raise IllegalArgumentError(f"{option}={shortened(value)}: expected an integer")
+        raise IllegalArgumentError(f"{option}={shorten(value)}: expected an integer")
     return number
 
 
@@ -110,7 +111,7 @@ def _new_topic(value: Any, expected: str) -> NewTopic:
     if isinstance(value, NewTopic):
         return value
     if not all(hasattr(value, name) for name in ("name", "num_partitions", "replication_factor")):
-        raise TypeError(f"new_topics: {shortened(value)} in the list; expected {expected}")
+        raise TypeError(f"new_topics: {shorten(value)} in the list; expected {expected}")
     return NewTopic(
         value.name,
         value.num_partitions,
@@ -131,7 +132,7 @@ def new_partitions(value: object) -> dict[str, NewPartitions]:
     checked = {}
     for topic, new in wanted.items():
         if not hasattr(new, "total_count"):
-            raise TypeError(f"{name}: {shortened(new)} in the list; expected {expected}")
+            raise TypeError(f"{name}: {shorten(new)} in the list; expected {expected}")
         is_ours = isinstance(new, NewPartitions)
         other = getattr(new, "new_assignments", None)
         checked[topic] = new if is_ours else NewPartitions(new.total_count, other)
@@ -158,7 +159,7 @@ def check_partition_count(name: str, option: str, count: int) -> None:
     """Raise InvalidPartitionsError if there are no or too many partitions."""
     if not 1 <= count <= _MOST_PARTITIONS:
         raise InvalidPartitionsError(
-            f"topic {name!r}: {option}={shortened(count)}; expected 1 to {_MOST_PARTITIONS}"
+            f"topic {name!r}: {option}={shorten(count)}; expected 1 to {_MOST_PARTITIONS}"
         )
 
 

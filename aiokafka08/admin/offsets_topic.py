@@ -23,6 +23,7 @@ from aiokafka08._core.net.retry import is_final
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import read_range
+from aiokafka08._wording import shorten
 from aiokafka08.errors import CorruptRecordException, KafkaError, KafkaProtocolError
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES, MessageSetReader
 from aiokafka08.protocol.offsets_topic import (
@@ -246,10 +247,10 @@ def _decode(key_bytes: bytes, value_bytes: bytes, client_id: str) -> _Record | N
             return None if group is None else (key, group)
     except KafkaProtocolError as error:
         _log.warning(
-            "%s: record of %s with the key %r left out: %s",
+            "%s: record of %s with the key %s left out: %s",
             client_id,
             OFFSETS_TOPIC,
-            key_bytes[:200],
+            shorten(key_bytes),
             error.text,
         )
     return None

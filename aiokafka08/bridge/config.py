@@ -39,13 +39,13 @@ from aiokafka08._core.properties import (
     expected_one_of,
     hide_value,
     is_tls,
-    shorten,
     show_option,
     tls_options,
 )
 from aiokafka08._core.sasl.java_properties import SASL, is_sasl, sasl_options
 from aiokafka08._core.zookeeper.security import PROPERTIES as ZOOKEEPER_SECURITY
 from aiokafka08._core.zookeeper.security import options_of_properties
+from aiokafka08._wording import shorten
 from aiokafka08.bridge.topic_map import RenameRule, TopicMap, rename_rule
 from aiokafka08.errors import IllegalArgumentError
 

@@ -52,7 +52,7 @@ from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times, wait_for_partitions
 from aiokafka08._core.net.router import Router
-from aiokafka08._core.topic_names import shortened
+from aiokafka08._wording import shorten
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
@@ -981,7 +981,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         """
         if not isinstance(timestamps, Mapping):
             raise TypeError(
-                f"timestamps={shortened(timestamps)}: expected a dict of TopicPartition to "
+                f"timestamps={shorten(timestamps)}: expected a dict of TopicPartition to "
                 "milliseconds since the epoch"
             )
         times = {

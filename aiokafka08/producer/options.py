@@ -21,7 +21,7 @@ from aiokafka08._core.net.config import (
     check_positive,
 )
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
-from aiokafka08._core.topic_names import shortened
+from aiokafka08._wording import shorten
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
@@ -178,5 +178,5 @@ def check_duration(option: str, value: object) -> float:
     """Return `value` if it is a number from 0 to 2**63 - 1; else raise IllegalArgumentError."""
     number = as_number(value)
     if number is None or not 0 <= number <= MAX_INT64:
-        raise IllegalArgumentError(f"{option}={shortened(value)}: expected a finite number >= 0")
+        raise IllegalArgumentError(f"{option}={shorten(value)}: expected a finite number >= 0")
     return number

@@ -13,7 +13,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 
-from aiokafka08._core.properties import shorten, wrong_value
+from aiokafka08._core.properties import wrong_value
+from aiokafka08._wording import shorten
 from aiokafka08.structs import TopicPartition
 
 LATEST: Final = -1

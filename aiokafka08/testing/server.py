@@ -25,6 +25,7 @@ from aiokafka08._core.server.connection import (
 from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed, SaslSession
 from aiokafka08._core.server.work import FEW_ITEMS, Work, offload
+from aiokafka08._wording import shorten
 from aiokafka08.protocol.api import Response, encode_response
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.fetch import FetchResponse
@@ -72,8 +73,6 @@ _log: Final = logging.getLogger("aiokafka08.testing.server")
 
 # `socket.request.max.bytes`, which is the same on all lines.
 MAX_REQUEST_BYTES: Final = 100 << 20
-# How many characters of a client's text are logged.
-_SHOWN: Final = 40
 # The items of all arrays of a request: topics, partitions, groups and so on. A request with more
 # counts as one that can't be read. Real brokers have no limit but their heap (docs/brokers.md
 # 13.2).
@@ -203,7 +202,7 @@ class BrokerHandler(ConnectionHandler):
             outcome = Disconnect()
         yield from self._perform(context, incoming, effect, outcome, exchange)
         if session is not None and session.refused is not None:
-            self._log_close(f"unsupported SASL mechanism {session.refused[:_SHOWN]!r}")
+            self._log_close(f"unsupported SASL mechanism {shorten(session.refused)}")
             exchange.connection.close()
 
     def _receive_token(self, session: SaslSession, frame: memoryview, exchange: Exchange) -> None:

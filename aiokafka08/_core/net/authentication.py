@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import PendingStep, joined_details
 from aiokafka08._core.net.raw_stream import RawStream
@@ -272,7 +273,7 @@ class _Conversation:
         if response.error_code:
             reason = response.error_message or for_code(response.error_code).__name__
             failure = SaslFailure(FailureKind.REFUSED, self._mechanism.refusal_hint)
-            text = failure.described(f"the broker refuses: {reason[:500]}")
+            text = failure.described(f"the broker refuses: {one_line(reason)}")
             raise self._failed(text, failure=failure)
         self._lifetime_ms = response.session_lifetime_ms
         return bytes(response.auth_bytes)

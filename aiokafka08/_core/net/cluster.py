@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.versions import BrokerVersion
-from aiokafka08._core.topic_names import check_topic_name, may_be_new, shortened, too_long_text
+from aiokafka08._core.topic_names import check_topic_name, may_be_new, too_long_text
+from aiokafka08._wording import shorten
 from aiokafka08.errors import (
     BrokerResponseError,
     IllegalArgumentError,
@@ -319,15 +320,15 @@ def iter_partitions(partitions: Iterable[object]) -> Iterator[TopicPartition]:
     """As `check_partitions`, in steps for long lists."""
     expected = "expected a list of TopicPartition(topic, partition)"
     if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
-        raise TypeError(f"partitions={shortened(partitions)}: {expected}")
+        raise TypeError(f"partitions={shorten(partitions)}: {expected}")
     for item in partitions:
         if not isinstance(item, tuple) or len(item) != 2:
-            raise TypeError(f"partitions: {shortened(item)} in the list; {expected}")
+            raise TypeError(f"partitions: {shorten(item)} in the list; {expected}")
         topic, partition = item
         check_topic_name(topic)
         number = as_integer(partition)
         if number is None or not 0 <= number <= 0x7FFFFFFF:
             raise IllegalArgumentError(
-                f"topic {topic!r}, partition {shortened(partition)}: expected an integer >= 0"
+                f"topic {topic!r}, partition {shorten(partition)}: expected an integer >= 0"
             )
         yield TopicPartition(topic, number)

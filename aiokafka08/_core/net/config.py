@@ -22,7 +22,7 @@ from aiokafka08 import environment
 from aiokafka08._core.net.backoff import Backoff
 from aiokafka08._core.net.limits import NET_LIMITS, NetLimits
 from aiokafka08._core.net.versions import BrokerVersion
-from aiokafka08._core.topic_names import shortened
+from aiokafka08._wording import shorten
 from aiokafka08.errors import (
     AUTHORIZATION_ERRORS,
     IllegalArgumentError,
@@ -155,7 +155,7 @@ def net_config(
     """
     if security_protocol not in SECURITY_PROTOCOLS:
         raise IllegalArgumentError(
-            f"security_protocol={str(security_protocol)[:40]!r}: expected one of "
+            f"security_protocol={shorten(security_protocol)}: expected one of "
             f"{', '.join(SECURITY_PROTOCOLS)}"
         )
     is_tls = security_protocol in ("SSL", "SASL_SSL")
@@ -236,7 +236,7 @@ def _client_id(client_id: object) -> str:
     except UnicodeEncodeError:
         pass
     raise IllegalArgumentError(
-        f"client_id={str(client_id)[:40]!r}: expected a string of at most 32767 bytes in UTF-8"
+        f"client_id={shorten(client_id)}: expected a string of at most 32767 bytes in UTF-8"
     )
 
 
@@ -380,10 +380,10 @@ def at_least(option: str, value: object, least: int) -> int:
     """Return `value` if it is an integer from `least` on; else raise IllegalArgumentError."""
     number = as_number(value)
     if number is None or number % 1 != 0 or number < least:
-        raise IllegalArgumentError(f"{option}={shortened(value)}: expected an integer >= {least}")
+        raise IllegalArgumentError(f"{option}={shorten(value)}: expected an integer >= {least}")
     if number > MAX_INT64:
         raise IllegalArgumentError(
-            f"{option}={shortened(value)}: expected an integer from {least} to 2**63 - 1"
+            f"{option}={shorten(value)}: expected an integer from {least} to 2**63 - 1"
         )
     return int(number)
 

@@ -13,6 +13,7 @@ from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.net.retry import retry
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._wording import shorten
 from aiokafka08.errors import (
     GroupCoordinatorNotAvailableError,
     IllegalArgumentError,
@@ -41,10 +42,8 @@ def check_group_id(group: object) -> str:
                 return group
         except UnicodeEncodeError:
             pass
-    text = repr(group)
     raise IllegalArgumentError(
-        f"group_id={text if len(text) <= 100 else text[:99] + '…'}: expected a non-empty string of "
-        "at most 32767 bytes in UTF-8"
+        f"group_id={shorten(group)}: expected a non-empty string of at most 32767 bytes in UTF-8"
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from aiokafka08._core.sasl.mechanism import Mechanism
+from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError
 
 MECHANISMS: Final = ("GSSAPI", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
@@ -48,7 +49,7 @@ def make_mechanism(
         return OAuthBearer(sasl_oauth_token_provider)
     if name not in MECHANISMS:
         raise IllegalArgumentError(
-            f"sasl_mechanism={str(sasl_mechanism)[:40]!r}: expected one of {', '.join(MECHANISMS)}"
+            f"sasl_mechanism={shorten(sasl_mechanism)}: expected one of {', '.join(MECHANISMS)}"
         )
     username = _text("sasl_plain_username", sasl_plain_username)
     password = _text("sasl_plain_password", sasl_plain_password)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aiokafka08._core.properties import choice, parse_boolean
+from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError
 
 SASL: Final = (
@@ -125,7 +126,7 @@ def _jaas(option: str, text: str) -> tuple[dict[str, str], str]:
         mechanism = "GSSAPI"
     else:
         raise IllegalArgumentError(
-            f"{option}: the login module {module[:60]} isn't supported; expected PlainLoginModule, "
-            "ScramLoginModule or Krb5LoginModule"
+            f"{option}: the login module {shorten(module)} isn't supported; expected "
+            "PlainLoginModule, ScramLoginModule or Krb5LoginModule"
         )
     return {names[name]: value for name, value in options.items() if name in names}, mechanism

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
+from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps
 from aiokafka08.errors import AuthenticationFailedError, IllegalArgumentError
 
@@ -58,7 +59,7 @@ class OAuthBearer(Mechanism):
         shown = "".join(f"\x01{name}={value}" for name, value in pairs.items())
         answer = yield f"n,,{shown}\x01\x01".encode()
         if answer:  # a JSON with the reason; \1 asks the broker to end the authentication
-            reason = re.sub(r"[^\x20-\x7e]", "?", answer.decode(errors="replace"))[:200]
+            reason = one_line(answer.decode(errors="replace"))
             yield b"\x01"
             raise AuthenticationFailedError(f"the broker refuses the token: {reason}")
         return None

@@ -10,6 +10,7 @@ import re
 from typing import Final
 
 from aiokafka08._core.concurrency.daemon_thread import DaemonThread
+from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps, missing_extra
 from aiokafka08.errors import AuthenticationFailedError
 
@@ -72,8 +73,8 @@ class Scram(Mechanism):
             client.set_server_first(first)
             client.set_server_final(_decoded((yield client.get_client_final().encode())))
         except (self._scramp.ScramException, ValueError) as error:
-            text = str(error)[:200]
-            raise AuthenticationFailedError(f"{self.description}: {text}") from None
+            text = f"{self.description}: {one_line(str(error))}"
+            raise AuthenticationFailedError(text) from None
         return None
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.zookeeper.results import result_of, wait_for_last
+from aiokafka08._wording import shorten
 from aiokafka08.errors import (
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
@@ -96,8 +97,6 @@ _REMEDIES: Final = (
 )
 # How many nodes are requested at a time
 _IN_FLIGHT: Final = 1000
-# How many bytes of a node an error shows
-_SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +130,7 @@ def decode_node(
 
 
 def unreadable(connect: str, path: str, data: bytes, expected: str) -> KafkaError:
-    more = "…" if len(data) > _SHOWN else ""
-    return _error(connect, path, f"holds {data[:_SHOWN]!r}{more}; expected {expected}")
+    return _error(connect, path, f"holds {shorten(data)}; expected {expected}")
 
 
 def wrongly_named(connect: str, path: str, noun: str) -> KafkaError:

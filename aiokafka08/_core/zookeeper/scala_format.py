@@ -17,6 +17,7 @@ from typing import Final
 
 from aiokafka08 import environment
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._wording import shorten
 
 MAX_THREADS: Final = 100_000
 """Largest number of threads accepted from one member, over all its topics:
@@ -81,22 +82,22 @@ def decode_registration(member: str, data: bytes) -> MemberRegistration:
     try:
         fields = json.loads(data)
     except (ValueError, RecursionError):
-        raise ValueError(f"{data[:100]!r} is no JSON") from None
+        raise ValueError(f"{shorten(data)} is no JSON") from None
     if not isinstance(fields, dict):
-        raise ValueError(f"{data[:100]!r} is no JSON object")
+        raise ValueError(f"{shorten(data)} is no JSON object")
     subscription, pattern = fields.get("subscription"), fields.get("pattern", "static")
     if not isinstance(subscription, dict) or not all(
         type(count) is int and count > 0 for count in subscription.values()
     ):
         raise ValueError(
-            f"subscription {_short(subscription)}; expected topics with numbers of threads"
+            f"subscription {shorten(subscription)}; expected topics with numbers of threads"
         )
     if sum(subscription.values()) > MAX_THREADS:
         raise ValueError(
-            f"subscription {_short(subscription)}; expected at most {MAX_THREADS} threads"
+            f"subscription {shorten(subscription)}; expected at most {MAX_THREADS} threads"
         )
     if not isinstance(pattern, str | None):
-        raise ValueError(f"pattern {_short(pattern)}; expected a text")
+        raise ValueError(f"pattern {shorten(pattern)}; expected a text")
     return MemberRegistration(member, subscription, pattern or "")
 
 
@@ -107,7 +108,7 @@ def decode_partitions(data: bytes) -> list[int]:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         numbers = [-1]
     if numbers and not 0 <= numbers[0] <= numbers[-1] <= 0x7FFFFFFF:
-        raise ValueError(f"{data[:100]!r} names no partitions")
+        raise ValueError(f"{shorten(data)} names no partitions")
     return numbers
 
 
@@ -142,10 +143,6 @@ def _matches(raw: str, topic: str) -> bool:
         return re.fullmatch(cleaned, topic) is not None
     except (re.error, OverflowError, RecursionError) as error:
         raise ValueError(
-            f"pattern {_short(raw)}; expected a regular expression that Python can compile: {error}"
+            f"pattern {shorten(raw)}; expected a regular expression that Python can compile: "
+            f"{error}"
         ) from None
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:99]}…"

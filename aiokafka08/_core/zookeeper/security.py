@@ -21,6 +21,7 @@ from aiokafka08._core.properties import (
     parse_boolean,
     tls_options,
 )
+from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def parse_security(options: object, connect: str | None) -> ZookeeperSecurity:
     for name in options:
         if name not in OPTIONS:
             raise IllegalArgumentError(
-                f"zookeeper_options: {str(name)[:40]!r}; expected one of {', '.join(OPTIONS)}"
+                f"zookeeper_options: {shorten(name)}; expected one of {', '.join(OPTIONS)}"
             )
     auth_data = tuple(_credential(one) for one in _list(options.get("auth_data")))
     sasl = _sasl(options.get("sasl_options"))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from aiokafka08._core.zookeeper.nodes import shown_path
 from aiokafka08._tools.cli.group_files import GroupOffset, NodeText, format_backup
 from aiokafka08._tools.cli.notes import note
+from aiokafka08._wording import shorten
 from aiokafka08.errors import (
     GroupAuthorizationFailedError,
     IllegalArgumentError,
@@ -148,7 +149,7 @@ def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) 
         zookeeper: its address; None if it isn't known.
         change: the command of ZooKeeper's client, "set" or "create".
     """
-    nodes = [f"{shown_path(one.path)} held {one.text[:100]!r}" for one in texts]
+    nodes = [f"{shown_path(one.path)} held {shorten(one.text)}" for one in texts]
     words = ["zkCli.sh", "-server", zookeeper or "HOST:2181", change]
     words += [texts[0].path, texts[0].text]
     return (

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from aiokafka08._core.zookeeper.session import check_node_name
+from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import LAST_OFFSET
 
@@ -173,7 +174,7 @@ def _parse_json_lines(text: str, origin: str) -> Iterator[tuple[str, GroupOffset
 
 def _from_object(where: str, item: Any) -> GroupOffset | NodeText:
     if not isinstance(item, dict):
-        raise IllegalArgumentError(f"{where}: {_shortened(item)}; expected an object")
+        raise IllegalArgumentError(f"{where}: {shorten(item)}; expected an object")
     is_text = "text" in item and item.get("offset") is None
     types: dict[str, tuple[type, ...]] = {
         "group": (str, type(None)),
@@ -189,7 +190,7 @@ def _from_object(where: str, item: Any) -> GroupOffset | NodeText:
             expected = " or ".join(
                 "null" if kind is type(None) else kind.__name__ for kind in allowed
             )
-            raise IllegalArgumentError(f"{where}: {name}={_shortened(value)}; expected {expected}")
+            raise IllegalArgumentError(f"{where}: {name}={shorten(value)}; expected {expected}")
     store = item.get("store")
     if store not in ("kafka", "zookeeper", None):
         raise IllegalArgumentError(f"{where}: store={store!r}; expected 'kafka' or 'zookeeper'")
@@ -210,7 +211,7 @@ def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
         match = _NODE.fullmatch(line)
         if match is None:
             raise IllegalArgumentError(
-                f"{where}: {_shortened(line)}; expected /consumers/GROUP/offsets/TOPIC/PARTITION:"
+                f"{where}: {shorten(line)}; expected /consumers/GROUP/offsets/TOPIC/PARTITION:"
                 "OFFSET"
             )
         group, topic, partition, offset = match.groups()
@@ -238,7 +239,7 @@ def _from_fields(where: str, fields: list[str]) -> GroupOffset:
     topic, *numbers = map(str.strip, fields[-3:])
     if len(fields) not in (3, 4) or not all(map(_NUMBER.fullmatch, numbers)):
         raise IllegalArgumentError(
-            f"{where}: {_shortened(','.join(fields))}; expected TOPIC,PARTITION,OFFSET or "
+            f"{where}: {shorten(','.join(fields))}; expected TOPIC,PARTITION,OFFSET or "
             "GROUP,TOPIC,PARTITION,OFFSET"
         )
     group = fields[0] if len(fields) == 4 else None
@@ -257,8 +258,3 @@ def _check_numbers(where: str, offset: GroupOffset) -> None:
         raise IllegalArgumentError(f"{where}: partition {offset.partition}; expected 0 or more")
     if not 0 <= offset.offset <= LAST_OFFSET:
         raise IllegalArgumentError(f"{where}: offset {offset.offset}; expected 0 or more")
-
-
-def _shortened(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:97]}…"

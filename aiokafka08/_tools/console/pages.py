@@ -66,6 +66,7 @@ from aiokafka08._tools.records.json_lines import JsonLinesEncoder
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08._tools.times import show_time
+from aiokafka08._wording import shorten
 from aiokafka08.bridge.wording import duration_text, size_text
 from aiokafka08.embedded_headers import extract
 from aiokafka08.errors import (
@@ -611,5 +612,5 @@ def _path_number(request: Request, name: str, end: int) -> int:
 def _number(name: str, text: str) -> int:
     number = number_of(text, 10**9)
     if number is None:
-        raise IllegalArgumentError(f"{name}={text[:40]!r}: expected a number")
+        raise IllegalArgumentError(f"{name}={shorten(text)}: expected a number")
     return number

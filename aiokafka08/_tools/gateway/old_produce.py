@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08 import errors
-from aiokafka08._core.properties import shorten
 from aiokafka08._tools.gateway.batch_limits import (
     BatchLimits,
     ask_limits,
@@ -38,6 +37,7 @@ from aiokafka08._tools.gateway.translation import (
     write_request,
     write_response,
 )
+from aiokafka08._wording import shorten
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.api import Topic, by_topic
 from aiokafka08.protocol.message_format import LOG_APPEND_TIME

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from aiokafka08._core.net.config import Address, NetConfig, parse_bootstrap_servers
-from aiokafka08._core.properties import shorten
 from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.gateway.access import ALL, Access
 from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, flag
 from aiokafka08._tools.gateway.target_connection import target_network
+from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -22,6 +22,7 @@ from aiokafka08._tools.records.types import (
     RecordFormatError,
     TextDecoder,
 )
+from aiokafka08._wording import shorten
 from aiokafka08.embedded_headers import Headers
 
 # The fields of a line, in their order. `timestamp` is in milliseconds or null, `timestamp_type` 0
@@ -36,7 +37,6 @@ FIELDS: Final = (
 _JSON_BYTES_FACTOR: Final = 6
 # The length of a line beside its key and value.
 _LINE_BYTES: Final = 4096
-_MAX_SHOWN: Final = 60
 
 # Turns a key or value into JSON.
 JsonField = Callable[[bytes | None], str]
@@ -303,11 +303,11 @@ class JsonLinesDecoder:
         if self._keep_partition:
             partition = fields.get("partition")
             if type(partition) is not int or not 0 <= partition < 2**31:
-                raise self._wrong(line, f"partition {partition!r}", "an integer >= 0")
+                raise self._wrong(line, f"partition {shorten(partition)}", "an integer >= 0")
         if self._keep_timestamp:
             timestamp = fields.get("timestamp")
             if timestamp is not None and (type(timestamp) is not int or not 0 <= timestamp < 2**63):
-                raise self._wrong(line, f"timestamp {timestamp!r}", "milliseconds or null")
+                raise self._wrong(line, f"timestamp {shorten(timestamp)}", "milliseconds or null")
         return _InputMessage(key, value, partition, timestamp, self._headers(line, fields))
 
     def _headers(self, line: bytes, fields: dict[str, Any]) -> Headers | None:
@@ -318,7 +318,9 @@ class JsonLinesDecoder:
             isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str)
             for pair in headers
         ):
-            raise self._wrong(line, f"headers {headers!r}", "a list of pairs of name and value")
+            raise self._wrong(
+                line, f"headers {shorten(headers)}", "a list of pairs of name and value"
+            )
         return [(name, self._bytes(line, "headers", value)) for name, value in headers]
 
     def _parse(self, line: bytes) -> dict[str, Any]:
@@ -332,7 +334,7 @@ class JsonLinesDecoder:
             raise self._wrong(line, "no field 'value'", "the fields of consume --format jsonl")
         for name in fields:
             if name not in FIELDS:
-                raise self._wrong(line, f"field {name!r}", f"one of {', '.join(FIELDS)}")
+                raise self._wrong(line, f"field {shorten(name)}", f"one of {', '.join(FIELDS)}")
         return fields
 
     def _bytes(self, line: bytes, name: str, value: object) -> bytes | None:
@@ -345,11 +347,8 @@ class JsonLinesDecoder:
                 return b64decode(value["base64"], validate=True)
         except (ValueError, TypeError):
             pass
-        raise self._wrong(line, f"{name} {value!r}", 'a string, null or {"base64": "..."}')
+        raise self._wrong(line, f"{name} {shorten(value)}", 'a string, null or {"base64": "..."}')
 
     def _wrong(self, line: bytes, problem: str, expected: str) -> RecordFormatError:
-        shown = line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + b"..."
-        if len(problem) > 2 * _MAX_SHOWN:
-            problem = problem[: 2 * _MAX_SHOWN] + "..."
         text = f"line {self._line} of the input: {problem}; expected {expected}"
-        return RecordFormatError(f"{text} ({shown!r})")
+        return RecordFormatError(f"{text} ({shorten(line)})")

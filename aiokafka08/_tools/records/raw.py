@@ -21,6 +21,7 @@ from aiokafka08._tools.records.types import (
     RecordFormatError,
     TextDecoder,
 )
+from aiokafka08._wording import shorten
 from aiokafka08.protocol.message_set import Columns
 
 
@@ -237,9 +238,8 @@ class RawDecoder:
         try:
             return None if text is None else coding.decode(text)
         except ValueError:
-            shown = text if text is None or len(text) <= 40 else text[:40] + b"..."
             raise RecordFormatError(
-                f"message {number} of the input: {shown!r}; expected {coding.name}"
+                f"message {number} of the input: {shorten(text)}; expected {coding.name}"
             ) from None
 
 

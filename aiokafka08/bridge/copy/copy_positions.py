@@ -17,6 +17,7 @@ from itertools import chain
 from typing import Final, Literal
 
 from aiokafka08 import environment
+from aiokafka08._wording import shorten
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.offset_runs import (
     PAGE_RUNS,
@@ -148,7 +149,7 @@ def _damage(record: TargetRecord, error: Exception) -> str:
     text = error.text if isinstance(error, KafkaProtocolError) else str(error)
     return (
         f"partition {record.partition}, offset {record.offset}: exact offsets can't be read "
-        f"({text}): key {(record.key or b'')[:100]!r}, value {(record.value or b'')[:100]!r}; "
+        f"({text}): key {shorten(record.key)}, value {shorten(record.value)}; "
         "expected version 0. Run the release that wrote them, or a newer one. If another program "
         "wrote them, write a null for this key, and keep it from this topic"
     )

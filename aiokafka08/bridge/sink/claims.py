@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from aiokafka08._wording import shorten
 from aiokafka08.bridge.config import MOST_PRODUCERS
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
@@ -82,7 +83,7 @@ def decode_claims(values: Iterable[tuple[bytes | None, bytes | None]]) -> list[C
             claims.append(_claim(state_document(value)))
         except ValueError as error:
             raise KafkaProtocolError(
-                f"a claim in the bridge's state topic can't be read ({error}): {value[:100]!r}; "
+                f"a claim in the bridge's state topic can't be read ({error}): {shorten(value)}; "
                 "expected version 0. Run the release that wrote it, or a newer one"
             ) from None
     return claims

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from aiokafka08._core.properties import shorten
 from aiokafka08._core.zookeeper.session import MissingChrootError
+from aiokafka08._wording import shorten
 from aiokafka08.bridge.config import SourceConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.errors import KafkaError, UnsupportedVersionError

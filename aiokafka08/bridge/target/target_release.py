@@ -20,8 +20,9 @@ from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.probe import probe_version
 from aiokafka08._core.net.tls import ssl_context
 from aiokafka08._core.net.versions import BrokerLine
-from aiokafka08._core.properties import TLS, is_tls, shorten, tls_options
+from aiokafka08._core.properties import TLS, is_tls, tls_options
 from aiokafka08._core.ranges.range_router import router_config
+from aiokafka08._wording import shorten
 from aiokafka08.bridge.config import BridgeConfig, TargetConfig
 from aiokafka08.bridge.errors import TargetUnreachableError
 from aiokafka08.bridge.source.addresses import START_TIMEOUT_MS
