@@ -1,13 +1,20 @@
-"""How texts show values. Pure.
+"""How texts show values, counts and lists of names. Pure.
 
-Invariant: a text has a bounded length, whatever the values are.
+Invariant: a text has a bounded length, whatever the values are: `shorten` cuts one value, `some_of`
+a list.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import islice
 from typing import Final
 
+from aiokafka08.structs import TopicPartition
+
 _MAX_SHOWN: Final = 200
+# The most names in a text.
+_NAMES: Final = 10
 
 
 def shorten(value: object) -> str:
@@ -18,3 +25,26 @@ def shorten(value: object) -> str:
     except ValueError:  # an integer of more than 4,300 digits
         shown = f"<{type(value).__name__}>"
     return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}…"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number and its noun, such as "1 group", "2 groups" or "2 offsets of group 'g'"."""
+    head, of, rest = noun.partition(" of ")
+    return f"{number} {head}{'' if number == 1 else 's'}{of}{rest}"
+
+
+def some_of(names: Collection[object], most: int = _NAMES, separator: str = ", ") -> str:
+    """Return names, a partition's as "orders/3", and how many more there are; "none" without names.
+
+    Args:
+        names: in the order in which they are shown.
+        most: how many are shown.
+        separator: another one for names with commas.
+    """
+    texts = [
+        f"{name.topic}/{name.partition}" if isinstance(name, TopicPartition) else str(name)
+        for name in islice(names, most)
+    ]
+    if len(names) > most:
+        texts.append(f"and {len(names) - most} more")
+    return separator.join(texts) or "none"

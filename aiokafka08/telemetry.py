@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from aiokafka08 import environment
+from aiokafka08._wording import counted, some_of
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS: Final = 30.0
@@ -22,7 +23,6 @@ The same holds for exceptions of one type that the `on_event` hook raises.
 """
 
 # How many partitions or brokers a log line names
-_MAX_LISTED: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Disconnected(Event):
     lost: int
 
     def __str__(self) -> str:
-        lost = f"; no response to {count_text(self.lost, 'request')}" if self.lost else ""
+        lost = f"; no response to {counted(self.lost, 'request')}" if self.lost else ""
         return f"connection to {self.address} for {self.lane} closed: {self.reason}{lost}"
 
 
@@ -111,8 +111,8 @@ class MetadataChanged(Event):
     topics: int
 
     def __str__(self) -> str:
-        topics = count_text(self.topics, "topic")
-        return f"metadata changed: brokers {join_names(self.brokers)}; {topics}"
+        topics = counted(self.topics, "topic")
+        return f"metadata changed: brokers {some_of(self.brokers)}; {topics}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class BatchRetried(Event):
 
     def __str__(self) -> str:
         doubt = "; the broker may have stored them" if self.may_be_stored else ""
-        messages = count_text(self.messages, "message")
+        messages = counted(self.messages, "message")
         return f"{_name(self.partition)}: {messages} retried{doubt}: {self.reason}"
 
 
@@ -160,7 +160,7 @@ class BatchFailed(Event):
     reason: str
 
     def __str__(self) -> str:
-        messages = count_text(self.messages, "message")
+        messages = counted(self.messages, "message")
         return f"{_name(self.partition)}: {messages} failed: {self.reason}"
 
 
@@ -184,8 +184,8 @@ class Acks0Unknown(Event):
         return self.messages
 
     def __str__(self) -> str:
-        messages = count_text(self.messages, "message")
-        where = join_names(self.partitions)
+        messages = counted(self.messages, "message")
+        where = some_of(self.partitions)
         return f"{messages} with acks=0 may be lost, for {where}: {self.reason}"
 
 
@@ -243,7 +243,7 @@ class StartedAtEnd(Event):
         starts = [f"{tp.topic}/{tp.partition} at {offset}" for tp, offset in self.positions]
         return (
             "no committed offset, auto_offset_reset 'latest' starts at the end, earlier messages "
-            f"aren't returned: {join_names(starts)}"
+            f"aren't returned: {some_of(starts)}"
         )
 
 
@@ -276,7 +276,7 @@ class GroupJoined(Event):
         role = " as leader" if self.leader else ""
         return (
             f"group {self.group!r}: joined generation {self.generation}{role}, member "
-            f"{self.member}; assigned: {join_names(self.partitions)}"
+            f"{self.member}; assigned: {some_of(self.partitions)}"
         )
 
 
@@ -318,27 +318,12 @@ class Rebalanced(Event):
     revoked: tuple[TopicPartition, ...]
 
     def __str__(self) -> str:
-        new, revoked = join_names(self.assigned), join_names(self.revoked)
+        new, revoked = some_of(self.assigned), some_of(self.revoked)
         return f"assignment changed: new {new}; revoked {revoked}"
 
 
 def _name(partition: TopicPartition) -> str:
     return f"topic {partition.topic!r}, partition {partition.partition}"
-
-
-def count_text(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def join_names(items: Collection[object]) -> str:
-    """Return the first items as text, and how many there are if these aren't all."""
-    texts = [
-        f"{item.topic}/{item.partition}" if isinstance(item, TopicPartition) else str(item)
-        for item, _ in zip(items, range(_MAX_LISTED), strict=False)
-    ]
-    if len(items) > _MAX_LISTED:
-        texts.append(f"… ({len(items)} in all)")
-    return ", ".join(texts) or "none"
 
 
 class Telemetry:

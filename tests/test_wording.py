@@ -1,10 +1,11 @@
-"""How texts show values."""
+"""How texts show values and lists of names."""
 
 from __future__ import annotations
 
 import pytest
 
-from aiokafka08._wording import shorten
+from aiokafka08._wording import counted, shorten, some_of
+from aiokafka08.structs import TopicPartition
 
 
 @pytest.mark.parametrize(
@@ -25,3 +26,30 @@ def test_shorten_shows_at_most_200_characters(value: object, shown: str) -> None
 
 def test_shorten_names_the_type_of_an_integer_without_a_text() -> None:
     assert shorten(1 << 20_000) == "<int>"
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "text"),
+    [
+        (0, "group", "0 groups"),
+        (1, "offset of group 'g'", "1 offset of group 'g'"),
+        (2, "offset of group 'g'", "2 offsets of group 'g'"),
+    ],
+)
+def test_counted_puts_the_noun_in_the_plural(number: int, noun: str, text: str) -> None:
+    assert counted(number, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "separator", "text"),
+    [
+        ([], ", ", "none"),
+        ([TopicPartition("t", 0), "u"], ", ", "t/0, u"),
+        ([*"abcdefghij"], ", ", "a, b, c, d, e, f, g, h, i, j"),
+        ([*range(12)], "; ", "0; 1; 2; 3; 4; 5; 6; 7; 8; 9; and 2 more"),
+    ],
+)
+def test_some_of_counts_the_names_beyond_ten(
+    names: list[object], separator: str, text: str
+) -> None:
+    assert some_of(names, separator=separator) == text

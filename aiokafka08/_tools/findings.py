@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from aiokafka08._tools.text_columns import wrap
-from aiokafka08.telemetry import count_text
+from aiokafka08._wording import counted
 
 
 class Severity(enum.StrEnum):
@@ -141,7 +141,7 @@ def summary(findings: Sequence[CodedFinding]) -> str:
     listed = ", ".join(
         f"{counts[severity]} critical"
         if severity is Severity.CRITICAL
-        else count_text(counts[severity], severity)
+        else counted(counts[severity], severity)
         for severity in Severity
         if counts[severity]
     )

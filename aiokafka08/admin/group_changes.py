@@ -21,6 +21,7 @@ from aiokafka08._core.offset_store.group_offsets import fetch_group_offsets
 from aiokafka08._core.offset_store.kafka_store import KafkaOffsetStore
 from aiokafka08._core.offset_store.responses import with_text
 from aiokafka08._core.zookeeper.session import how_to_install, is_node_name
+from aiokafka08._wording import some_of
 from aiokafka08.admin.arguments import check_mapping
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_lag import (
@@ -58,7 +59,6 @@ DeletionOutcome = Literal["deleted", "expiring", "missing"]
 check, within `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
 
 # How many groups one error names
-_SHOWN: Final = 20
 # How many groups in Kafka are deleted at a time
 _AT_ONCE: Final = 32
 
@@ -254,7 +254,7 @@ class GroupChanges:
         if len(errors) > 1:
             # Each reason once: with ZooKeeper away, it is the same for all groups.
             texts = list(dict.fromkeys(error.text for error in errors))
-            raise with_text(errors[0], "; ".join(texts[:_SHOWN]) + _and_more(len(texts) - _SHOWN))
+            raise with_text(errors[0], some_of(texts, separator="; "))
         if errors:
             raise errors[0]
 
@@ -279,10 +279,6 @@ class GroupChanges:
 
 def _checked(groups: Iterable[StoredGroup]) -> list[StoredGroup]:
     return list(dict.fromkeys(check_stored_groups(groups)))
-
-
-def _and_more(number: int) -> str:
-    return f"; and {number} more" if number > 0 else ""
 
 
 def _live_error(group: str, members: list[str] | KafkaError) -> KafkaError | None:

@@ -19,6 +19,7 @@ from aiokafka08._core.net.config import check_positive
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.topic_names import NewTopicNames, check_topic_name, check_topic_names
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
+from aiokafka08._wording import counted, some_of
 from aiokafka08.admin.arguments import check_items, check_mapping
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.new_topic import (
@@ -43,7 +44,6 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import count_text, join_names
 
 CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 """The lines whose brokers can't delete topics safely."""
@@ -112,7 +112,7 @@ class TopicChanges:
             if not added:
                 raise InvalidPartitionsError(
                     f"topic {topic!r}: total_count={wanted.total_count}; expected more than its "
-                    f"{count_text(len(known), 'partition')}"
+                    f"{counted(len(known), 'partition')}"
                 )
             if wanted.new_assignments is None:
                 factor = len(next(iter(known.values())))
@@ -226,7 +226,7 @@ class TopicChanges:
         except TimeoutError:
             leaderless = [tp for tp in wanted if metadata.snapshot.leader(tp) is None]
             raise KafkaTimeoutError(
-                f"topic {topic!r} {done}, but has no leaders of {join_names(leaderless)} after "
+                f"topic {topic!r} {done}, but has no leaders of {some_of(leaderless)} after "
                 f"{limit_ms} ms. A partition gets one when a broker of its replicas is alive"
             ) from None
 

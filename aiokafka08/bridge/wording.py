@@ -6,18 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from aiokafka08._core.names import did_you_mean, glob_hint
+from aiokafka08._wording import counted, some_of
 
 # The guarantee of a copy, for logs and pages.
 GUARANTEE: Final = "exactly once: records, exact offsets and positions are in one transaction"
-# The most names in a text.
-NAMES: Final = 5
 # The most names in a text from which the user chooses one.
 _FOUND_NAMES: Final = 30
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun, such as "1 group" or "2 groups"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def duration_text(seconds: float) -> str:
@@ -41,18 +35,6 @@ def size_text(size: float) -> str:
     return f"{size:.1f} TB"
 
 
-def some_of(names: Sequence[str], most: int = NAMES, separator: str = ", ") -> str:
-    """Return names with commas, and how many more there are.
-
-    Args:
-        names: in the order in which they are shown.
-        most: how many are shown.
-        separator: another one for names with commas.
-    """
-    more = f"{separator}and {len(names) - most} more" if len(names) > most else ""
-    return separator.join(names[:most]) + more
-
-
 def nothing_matches(noun: str, patterns: Sequence[str], names: Iterable[str]) -> str:
     """Return the patterns of `[topics]` or `[groups]` that match nothing, with similar names.
 
@@ -63,7 +45,7 @@ def nothing_matches(noun: str, patterns: Sequence[str], names: Iterable[str]) ->
     """
     known = sorted(names)
     hints = [glob_hint(pattern) or did_you_mean(pattern, known) for pattern in patterns]
-    shown = some_of(known, _FOUND_NAMES) or "none"
+    shown = some_of(known, _FOUND_NAMES)
     return (
         f"{noun}s.include: {', '.join(map(repr, patterns))} matches no {noun} of the source. A "
         f"pattern must match the whole name. The {noun}s found: {shown}"

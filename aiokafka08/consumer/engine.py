@@ -24,6 +24,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.offset_store.choose import choose_offset_store
 from aiokafka08._core.offset_store.no_store import no_group_error
+from aiokafka08._wording import some_of
 from aiokafka08.consumer.collector import Collector
 from aiokafka08.consumer.commits import Committer
 from aiokafka08.consumer.config import ConsumerConfig
@@ -43,7 +44,7 @@ from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
 from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import Event, PartitionFailed, Rebalanced, join_names
+from aiokafka08.telemetry import Event, PartitionFailed, Rebalanced
 
 _log: Final = logging.getLogger("aiokafka08.consumer")
 _LOGGERS: Final = ("net", "consumer")
@@ -606,5 +607,5 @@ class ConsumerEngine:
             _log.exception(
                 "%s: rebalance listener failed for partitions %s",
                 self._router.config.client_id,
-                join_names(sorted(partitions)),
+                some_of(sorted(partitions)),
             )

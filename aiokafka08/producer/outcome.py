@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from aiokafka08._core.net.backoff import delay_s
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_cache import Metadata
+from aiokafka08._wording import counted
 from aiokafka08.errors import (
     BROKER_ERRORS,
     Action,
@@ -38,7 +39,7 @@ from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.protocol.requests.produce import ProducedPartition
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry, count_text
+from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry
 
 MAX_UNEXPLAINED_RETRIES: Final = 5
 """How often a batch is retried for a reason that the client doesn't know."""
@@ -137,7 +138,7 @@ def _decide_refused(
         return BatchDecision(outcome, error)
     if shortest_key > 0:  # each message has a key, so halves would be refused too
         return BatchDecision(Outcome.FAILED, error)
-    refused = f"{where}: the broker refused {count_text(messages, 'message')}"
+    refused = f"{where}: the broker refused {counted(messages, 'message')}"
     if messages > 1 and longest_key >= 0:  # 0.9 takes an empty key for none
         error = type(error)(f"{refused}, of which at least one has no key or an empty one")
         return BatchDecision(Outcome.SPLIT, error)

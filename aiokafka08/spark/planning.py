@@ -15,13 +15,13 @@ from typing import Final
 
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.topic_names import is_topic_name, missing_topics_text
+from aiokafka08._wording import counted, some_of
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
 from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.structs import TopicPartition
 
-_MAX_SHOWN_PARTITIONS: Final = 20
 _MAX_SHOWN_OFFSETS: Final = 500
 
 # Offsets of messages. The placeholders -2 (earliest) and -1 (latest) are resolved.
@@ -136,11 +136,7 @@ def check_bound_partitions(
         (entries.keys() - read, "entries for partitions that the query doesn't read:"),
     ):
         if differing:
-            shown = ", ".join(
-                f"{topic}/{number}" for topic, number in sorted(differing)[:_MAX_SHOWN_PARTITIONS]
-            )
-            rest = len(differing) - _MAX_SHOWN_PARTITIONS
-            details.append(f"{detail} {shown}" + (f" and {rest} more" if rest > 0 else ""))
+            details.append(f"{detail} {some_of(sorted(differing))}")
     if details:
         raise IllegalArgumentError(
             f"{bound.option}: {'; '.join(details)}; expected {expected} for each partition of the "
@@ -386,21 +382,17 @@ def describe_losses(losses: Iterable[str], fail: bool) -> str:
 
 def describe_deleted_partitions(partitions: Collection[TopicPartition]) -> list[str]:
     """Return one text that names the deleted partitions; no text if there are none."""
-    names = _name_partitions(partitions)
+    names = some_of(sorted(partitions))
     text = f"the partitions {names} were deleted, or not selected at an earlier start"
-    return [text] if names else []
+    return [text] if partitions else []
 
 
 def describe_deselected_partitions(
     partitions: Collection[TopicPartition], topics: TopicSelection
 ) -> list[str]:
     """Return one text that names partitions of a checkpoint that the query doesn't select now."""
-    names = _name_partitions(partitions)
-    return [f"{topics} doesn't select {names} of the checkpoint any more"] if names else []
-
-
-def _name_partitions(partitions: Collection[TopicPartition]) -> str:
-    return ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions))
+    names = some_of(sorted(partitions))
+    return [f"{topics} doesn't select {names} of the checkpoint any more"] if partitions else []
 
 
 def describe_unread_range(tp: TopicPartition, start: int, end: int) -> list[str]:
@@ -424,15 +416,14 @@ def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
 def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
     """Return a log line: the lag of a query in total, and the largest lag of a partition."""
     # This imports asyncio, which planning does without.
-    from aiokafka08.telemetry import count_text
 
     lags = {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
     if not lags:
         return "no partitions"
     largest = max(lags, key=lambda tp: lags[tp])
     return (
-        f"{count_text(sum(lags.values()), 'offset')} behind in "
-        f"{count_text(len(lags), 'partition')}, most in "
+        f"{counted(sum(lags.values()), 'offset')} behind in "
+        f"{counted(len(lags), 'partition')}, most in "
         f"{largest.topic}/{largest.partition}: {lags[largest]}; at "
         f"{to_json(consumed)[:_MAX_SHOWN_OFFSETS]}"
     )

@@ -101,12 +101,12 @@ def test_status_without_any_position_says_so(
 def test_status_by_another_rename_names_the_copies(
     cli: RunCommand, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    use(monkeypatch, [[at(0, None)]], [f"old.{number}" for number in range(7)])
+    use(monkeypatch, [[at(0, None)]], [f"old.{number:02}" for number in range(12)])
     _, text = status(cli, tmp_path)
     assert (
         "nothing is copied of orders, but bridge 'b' has positions in other topics of the target: "
-        "old.0, old.1, old.2, old.3, old.4, and 2 more. Give the same rules of topics.rename and "
-        "--rename as to its 'bridge run'"
+        "old.00, old.01, old.02, old.03, old.04, old.05, old.06, old.07, old.08, old.09, and 2 "
+        "more. Give the same rules of topics.rename and --rename as to its 'bridge run'"
     ) in text
     assert "start 'bridge run'" not in text
 

@@ -19,6 +19,7 @@ from aiokafka08._core.concurrency.loop_yield import in_chunks
 from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.net.watchdog import ResponseWatchdog
+from aiokafka08._wording import some_of
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaError,
@@ -39,7 +40,6 @@ from aiokafka08.protocol.requests.list_offsets import (
     ListOffsetsResponse,
 )
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
-from aiokafka08.telemetry import join_names
 
 T = TypeVar("T")
 
@@ -198,7 +198,7 @@ async def _request_until_complete(
             if tp not in results
         ]
         return KafkaTimeoutError(
-            f"no offsets within {limit_s * 1000:.0f} ms for {join_names(reasons)}"
+            f"no offsets within {limit_s * 1000:.0f} ms for {some_of(reasons)}"
         )
 
     await _ensure_known(router, tps, deadline)

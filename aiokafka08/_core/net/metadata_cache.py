@@ -28,6 +28,7 @@ from aiokafka08._core.net.retry import is_final, retry
 from aiokafka08._core.net.staggered_race import Stagger
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.topic_names import check_topic_name, missing_topics_text
+from aiokafka08._wording import some_of
 from aiokafka08.errors import (
     IllegalStateError,
     InvalidTopicError,
@@ -38,7 +39,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.requests.metadata import MetadataResponse, TopicState
-from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry, join_names
+from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
 
 _log: Final = logging.getLogger("aiokafka08.net")
 
@@ -258,7 +259,7 @@ class Metadata:
                 "%s: %s; waiting for it. %s",
                 self._config.client_id,
                 missing_topics_text([topic]),
-                f"Similar topics: {join_names(similar)}" if similar else "No topic is similar",
+                f"Similar topics: {some_of(similar)}" if similar else "No topic is similar",
             )
 
     def timed_out(self, topic: str, timeout_s: float, last: KafkaError | None = None) -> KafkaError:

@@ -13,6 +13,7 @@ from typing import Final
 
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store import CommitIdentity
+from aiokafka08._wording import some_of
 from aiokafka08.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -34,7 +35,6 @@ from aiokafka08.protocol.requests.committed_offsets import (
     OffsetFetchResponse,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
-from aiokafka08.telemetry import join_names
 
 FENCED: Final = (IllegalGenerationError, UnknownMemberIdError, RebalanceInProgressError)
 """The errors of a commit whose generation has ended."""
@@ -184,7 +184,7 @@ def group_by_reason(errors: Mapping[TopicPartition, KafkaError], outer: type[Kaf
     reasons: dict[str, list[str]] = {}
     for tp, error in errors.items():
         reasons.setdefault(error.nested_text(outer), []).append(f"{tp.topic}/{tp.partition}")
-    return "; ".join(f"{join_names(tps)}: {reason}" for reason, tps in reasons.items())
+    return "; ".join(f"{some_of(tps)}: {reason}" for reason, tps in reasons.items())
 
 
 def _left_out() -> KafkaError:

@@ -22,6 +22,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08._core.zookeeper.nodes import NUMBER, decode_node, json_object
 from aiokafka08._core.zookeeper.results import results_of
 from aiokafka08._core.zookeeper.security import OPEN, ZookeeperSecurity
+from aiokafka08._wording import some_of
 from aiokafka08.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -40,8 +41,6 @@ _BROKERS: Final = "/brokers/ids"
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
 BROKER: Final = 'a broker such as {"version":1,"host":"kafka1","port":9092}'
 """What the node of a broker holds, for errors."""
-# How many brokers an error names
-_SHOWN: Final = 10
 
 Resolve = Callable[[str], Iterable[str]]
 """Returns the addresses of a host's name."""
@@ -70,10 +69,8 @@ class ClusterIdentity:
         if not (self.brokers or self.bootstrap):
             text = "no broker"
         elif self.brokers:
-            shown = sorted(self.brokers.items())[:_SHOWN]
-            text = ", ".join(f"{node_id} at {_endpoints(where)}" for node_id, where in shown)
-            if (more := len(self.brokers) - len(shown)) > 0:
-                text = f"{text} and {more} more"
+            brokers = sorted(self.brokers.items())
+            text = some_of([f"{node_id} at {_endpoints(where)}" for node_id, where in brokers])
         else:
             text = f"a broker at {_endpoints(self.bootstrap)}"
         return text if self.cluster_id is None else f"{text} (cluster id {self.cluster_id})"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from aiokafka08._core.zookeeper.nodes import shown_path
 from aiokafka08._tools.cli.group_files import GroupOffset, NodeText, format_backup
 from aiokafka08._tools.cli.notes import note
-from aiokafka08._wording import shorten
+from aiokafka08._wording import counted, shorten, some_of
 from aiokafka08.errors import (
     GroupAuthorizationFailedError,
     IllegalArgumentError,
@@ -26,7 +26,6 @@ from aiokafka08.errors import (
     KafkaError,
 )
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import join_names
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.settings import Settings
@@ -153,7 +152,7 @@ def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) 
     words = ["zkCli.sh", "-server", zookeeper or "HOST:2181", change]
     words += [texts[0].path, texts[0].text]
     return (
-        f"{join_names(nodes)}, which is no offset; import doesn't write it. To have it again: "
+        f"{some_of(nodes)}, which is no offset; import doesn't write it. To have it again: "
         f"{' '.join(map(_shell_word, words))}"
     )
 
@@ -172,12 +171,6 @@ def _shell_word(text: str) -> str:
         )
         + "'"
     )
-
-
-def counted(number: int, noun: str) -> str:
-    """Return a number and a noun, in the plural unless it is 1."""
-    head, of, rest = noun.partition(" of ")
-    return f"{number} {head}{'s' * (number != 1)}{of}{rest}"
 
 
 def save_offsets(offsets: Collection[Saved], path: str | None) -> Path:

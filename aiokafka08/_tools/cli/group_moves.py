@@ -17,6 +17,7 @@ from aiokafka08._tools.cli.group_backup import Saved, offsets_to_save
 from aiokafka08._tools.cli.group_files import GroupOffset
 from aiokafka08._tools.cli.settings import Settings
 from aiokafka08._tools.cli.similar_names import similar_groups
+from aiokafka08._wording import some_of
 from aiokafka08.errors import (
     GroupIdNotFound,
     IllegalArgumentError,
@@ -25,7 +26,6 @@ from aiokafka08.errors import (
     UnsupportedVersionError,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
-from aiokafka08.telemetry import join_names
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.output import Row
@@ -252,7 +252,7 @@ async def _refuse_outside(
             )
         )
     raise OffsetOutOfRangeError(
-        f"nothing is committed, offsets are outside the log: {join_names(texts)}. Are they of this "
+        f"nothing is committed, offsets are outside the log: {some_of(texts)}. Are they of this "
         "cluster? --to-nearest takes the nearest offset inside"
     )
 

@@ -29,6 +29,7 @@ from aiokafka08._tools.reading.read_records import read_bounded
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.selection import RecordFilter, linear_pattern, text_filter
 from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08._wording import counted, some_of
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
@@ -37,7 +38,6 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import count_text, join_names
 
 NO_MASKS: Final = Masks()
 DEFAULT_COUNT: Final = 50
@@ -175,7 +175,7 @@ async def search_messages(
     page.elapsed_s = time.monotonic() - began
     unread = [one for one in ranges if scan.next_offset(one) < (one.stop or 0)]
     if unread:
-        found = f"{count_text(len(page.messages), 'message')} found"
+        found = f"{counted(len(page.messages), 'message')} found"
         page.stopped = page.stopped or ("not all could be read" if scan.errors else found)
         if len(ranges) <= _MAX_NAMED:
             page.next_start = ",".join(
@@ -203,7 +203,7 @@ async def _partitions(
     tps = select_partitions([query.topic], wanted, snapshot)
     leaderless = [tp for tp in tps if snapshot.leader(tp) is None]
     if leaderless:
-        names = join_names([str(tp.partition) for tp in leaderless])
+        names = some_of([str(tp.partition) for tp in leaderless])
         page.notes.append(f"Not read, because they have no leader: partitions {names}")
     return [tp for tp in tps if tp not in leaderless]
 

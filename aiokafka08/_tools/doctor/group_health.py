@@ -15,11 +15,11 @@ from typing import Final
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._tools.doctor.compaction import is_compacted, own_policy
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
-from aiokafka08._tools.doctor.places import duration, name_list, place
+from aiokafka08._tools.doctor.places import duration, place
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
+from aiokafka08._wording import counted, some_of
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import count_text
 
 # A group that retention overtakes within this time is a finding.
 HORIZON_S: Final = 24 * 3600.0
@@ -70,7 +70,7 @@ def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
         if not behind:
             continue
         topics = {tp.topic for tp in behind}
-        why = f"no members, and {lag:,} offsets behind in {name_list(topics)}. "
+        why = f"no members, and {lag:,} offsets behind in {some_of(sorted(topics))}. "
         if lost:
             why += f"{lost:,} of them are deleted already. "
         if first is last:
@@ -108,8 +108,8 @@ def unknown_members(
     have = "it has" if len(names) == 1 else "they have"
     yield Finding(
         FindingCode.UNCHECKED,
-        count_text(len(names), "group"),
-        f"behind, and whether {have} members isn't known: {name_list(names)}",
+        counted(len(names), "group"),
+        f"behind, and whether {have} members isn't known: {some_of(sorted(names))}",
         action,
     )
 
@@ -123,11 +123,11 @@ def _losses(cluster: ClusterSample, topics: Collection[str]) -> str:
     unknown = any(not policies[name] for name in deleted)
     texts = []
     if deleted:
-        where = f" of {name_list(deleted)}" if compacted else ""
+        where = f" of {some_of(sorted(deleted))}" if compacted else ""
         unless = " (unless the brokers' cleanup.policy is compact)" if unknown else ""
         texts.append(f"Retention deletes what it hasn't read{where}{unless}")
     if compacted:
-        where = f" of {name_list(compacted)}" if compacted != set(topics) else ""
+        where = f" of {some_of(sorted(compacted))}" if compacted != set(topics) else ""
         texts.append(
             f"Compaction removes what it hasn't read{where} where a newer message has the same key"
         )

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
-from aiokafka08._tools.doctor.places import name_list, place
+from aiokafka08._tools.doctor.places import place
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
+from aiokafka08._wording import some_of
 from aiokafka08.structs import TopicPartition
 
 # A search that takes less doesn't matter.
@@ -79,7 +80,8 @@ def formats(
         if partition.start != partition.end and release is not None and not shows_formats(release):
             topics.setdefault("unknown", set()).add(tp.topic)
     if topics:
-        listed = "; ".join(f"{key}: {name_list(names)}" for key, names in sorted(topics.items()))
+        shown = {key: some_of(sorted(names)) for key, names in sorted(topics.items())}
+        listed = "; ".join(f"{key}: {names}" for key, names in shown.items())
         yield Finding(
             FindingCode.MESSAGE_FORMATS,
             "cluster",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import TypeVar
 
+from aiokafka08._wording import some_of
 from aiokafka08.structs import TopicPartition
 
 K = TypeVar("K")
@@ -30,7 +31,7 @@ def topic_list(names: Collection[str]) -> str:
     """Return "topic 'orders'" or "3 topics: a, b, c"."""
     if len(names) == 1:
         return f"topic {next(iter(names))!r}"
-    return f"{len(names)} topics: {name_list(names)}"
+    return f"{len(names)} topics: {some_of(sorted(names))}"
 
 
 def ranges(numbers: Iterable[int]) -> str:
@@ -48,14 +49,6 @@ def node_list(node_ids: Iterable[int]) -> str:
     """Return "broker 1" or "brokers 1, 2"."""
     ids = sorted(node_ids)
     return f"{'broker' if len(ids) == 1 else 'brokers'} {', '.join(map(str, ids))}"
-
-
-def name_list(names: Iterable[str]) -> str:
-    """Return the first five names, sorted, and how many more there are."""
-    ordered = sorted(names)
-    more = len(ordered) - 5
-    shown = ", ".join(ordered[:5])
-    return shown if more <= 0 else f"{shown} and {more} more"
 
 
 def duration(seconds: float) -> str:

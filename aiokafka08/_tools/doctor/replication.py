@@ -11,10 +11,10 @@ from typing import Final
 
 from aiokafka08._core.topic_names import MAX_NEW_NAME, may_be_new
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
-from aiokafka08._tools.doctor.places import grouped, name_list, node_list, topic_list
+from aiokafka08._tools.doctor.places import grouped, node_list, topic_list
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
+from aiokafka08._wording import counted, some_of
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import count_text
 
 # How many bytes the name of a file or folder may have.
 _MAX_FOLDER_NAME: Final = 255
@@ -121,12 +121,12 @@ def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
         if not names:
             continue
         led = sum(partition.leader == node_id for _, partition in last.partitions())
-        shown = name_list(f"{tp.topic}/{tp.partition}" for tp in names)
+        shown = some_of(sorted(f"{tp.topic}/{tp.partition}" for tp in names))
         extent = "none" if len(names) == led else f"{led - len(names)} of them"
         yield Finding(
             FindingCode.NOT_LEADING,
             f"broker {node_id} at {last.brokers[node_id].address}",
-            f"the cluster names it as the leader of {count_text(led, 'partition')}, and it leads "
+            f"the cluster names it as the leader of {counted(led, 'partition')}, and it leads "
             f"{extent}: it responds that it isn't the leader of {shown}. They can't be written or "
             "read, though no broker reports an error",
             "A change of leaders ends within seconds: look again. Else see the first ERROR behind "
@@ -140,7 +140,7 @@ def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
                 FindingCode.NOT_LEADING,
                 f"broker {node_id} at {last.brokers[node_id].address}",
                 f"it responds, but leads nothing and is in sync with nothing, though it has "
-                f"replicas of {count_text(count, 'partition')}",
+                f"replicas of {counted(count, 'partition')}",
                 "A broker that has just started catches up: look again. Else see the first ERROR "
                 "behind the start in its log, and restart it. With a long-topic-name finding, that "
                 "topic is the cause",

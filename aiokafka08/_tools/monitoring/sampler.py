@@ -24,6 +24,7 @@ from aiokafka08._tools.monitoring.cluster_sample import (
     PartitionSample,
     TopicSample,
 )
+from aiokafka08._wording import some_of
 from aiokafka08.admin import AIOKafkaAdminClient, BrokerDescription, TopicDescription
 from aiokafka08.admin.group_lag import (
     GroupStore,
@@ -43,7 +44,6 @@ from aiokafka08.errors import (
     TopicAuthorizationFailedError,
 )
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import join_names
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -198,7 +198,7 @@ class ClusterSampler:
         for why, names in silent.items():
             if names:
                 # A dead or refusing broker is explained by its own sample; a silent log isn't.
-                text = why.format(join_names(names))
+                text = why.format(some_of(names))
                 (gaps.texts if why == _SILENT else explained).append(text)
         return ClusterSample(
             {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, NamedTuple
 
+from aiokafka08._wording import counted
 from aiokafka08.bridge.copy.status import CopyStatus
-from aiokafka08.bridge.wording import counted, duration_text, size_text
+from aiokafka08.bridge.wording import duration_text, size_text
 
 # The rate is that of the last seconds, so that it follows a slower cluster.
 WINDOW_S: Final = 10.0

@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.concurrency.rate import RateLimit
+from aiokafka08._wording import counted
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import StoredRuns, read_stored_runs
 from aiokafka08.bridge.copy.copy_starts import CopyStarts, LeftOut
@@ -42,7 +43,6 @@ from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.topic_creation import TargetTopics
 from aiokafka08.bridge.target.topic_plan import LEAST_MESSAGE_BYTES
 from aiokafka08.bridge.target.when_available import when_available
-from aiokafka08.bridge.wording import counted
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 

@@ -12,9 +12,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from aiokafka08._wording import counted, some_of
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.status import CopyStatus, RepeatedError
-from aiokafka08.bridge.wording import counted, duration_text, some_of
+from aiokafka08.bridge.wording import duration_text
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")

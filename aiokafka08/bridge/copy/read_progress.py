@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from aiokafka08._wording import counted, some_of
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.source.source_reader import SourceReader
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.target_release import refuse_old_target
-from aiokafka08.bridge.wording import counted, some_of
 from aiokafka08.structs import TopicPartition
 
 

@@ -14,13 +14,13 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
+from aiokafka08._wording import some_of
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError
 from aiokafka08.bridge.sink.sink import TransactionSink
 from aiokafka08.bridge.source.source_reader import SourceReader
 from aiokafka08.bridge.source.topic_identity import TopicIdentities, TopicRecreatedError
-from aiokafka08.bridge.wording import some_of
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 

@@ -13,6 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
+from aiokafka08._wording import counted, some_of
 from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups.carry_over import (
@@ -42,7 +43,7 @@ from aiokafka08.bridge.target.topic_plan import plan_topics, refused_by_target
 from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.bridge.verify.verification import PartitionVerdict
 from aiokafka08.bridge.verify.verify_state import last_verification, state_path
-from aiokafka08.bridge.wording import GUARANTEE, counted, equal_text, some_of
+from aiokafka08.bridge.wording import GUARANTEE, equal_text
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
 # How many messages are read at either end of a partition, without `scan`.

@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Final
 
 from aiokafka08 import environment
+from aiokafka08._wording import counted, some_of
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.admin.group_lag import (
     LogBounds,
@@ -55,7 +56,7 @@ from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.bridge.topic_map import unmatched
-from aiokafka08.bridge.wording import counted, nothing_matches, some_of
+from aiokafka08.bridge.wording import nothing_matches
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from aiokafka08._wording import some_of
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.sink.sink import BridgeRun, read_claims
 from aiokafka08.bridge.target.target_cluster import Target
-from aiokafka08.bridge.wording import some_of
 from aiokafka08.structs import TopicPartition
 
 

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from aiokafka08._wording import some_of
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import StoredRuns, owned_topics
 from aiokafka08.bridge.copy.status import CopyStatus
@@ -27,7 +28,6 @@ from aiokafka08.bridge.target.topic_plan import (
     refused_by_target,
     refuses_settings_of_file,
 )
-from aiokafka08.bridge.wording import some_of
 from aiokafka08.errors import KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 

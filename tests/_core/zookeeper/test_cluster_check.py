@@ -201,7 +201,7 @@ def test_text_names_brokers_and_cluster_id() -> None:
     both = cluster((1, "b:2"), (0, "a:1 a:2"), cluster_id="X")
     assert str(both) == "0 at a:1/a:2, 1 at b:2 (cluster id X)"
     many = cluster(*((number, "k:1") for number in range(12)))
-    assert str(many).endswith("9 at k:1 and 2 more")
+    assert str(many).endswith("9 at k:1, and 2 more")
 
 
 # --- the users of a session -----------------------------------------------------------------------

@@ -97,6 +97,7 @@ def test_help_imports_neither_client_nor_asyncio(name: str) -> None:
         "cli",
         "_tools.cli",
         "_tools.text_columns",
+        "_wording",
         "_core.lazy",
         *(
             ("_tools.gateway", "_core.config_file", "_core.concurrency")

@@ -8,7 +8,7 @@ import re
 from aiokafka08._tools.doctor.brokers import mixed_lines, unreachable
 from aiokafka08._tools.doctor.examination import Examination, examine
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
-from aiokafka08._tools.doctor.places import duration, name_list, ranges, topic_list
+from aiokafka08._tools.doctor.places import duration, ranges, topic_list
 from aiokafka08._tools.doctor.replication import under_replicated
 from aiokafka08._tools.findings import Severity, in_order, is_healthy, report, summary
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample
@@ -171,6 +171,5 @@ def test_replica_that_lags_on_a_live_broker_has_no_such_cause() -> None:
 
 def test_places_are_short() -> None:
     assert ranges([7, 0, 3, 4, 5]) == "0, 3-5, 7"
-    assert name_list("gfedcba") == "a, b, c, d, e and 2 more"
     assert (topic_list(["a"]), topic_list(["b", "a"])) == ("topic 'a'", "2 topics: a, b")
     assert [duration(one) for one in (45.2, 600, 9000)] == ["45 s", "10 min", "2.5 h"]

@@ -145,11 +145,11 @@ def test_groups_whose_members_are_unknown_are_named() -> None:
         "1 group",
         "behind, and whether it has members isn't known: 'g' (1 offset)",
     )
-    many = [group(250, None, name=f"g{number}") for number in range(9)]
+    many = [group(250, None, name=f"g{number}") for number in range(12)]
     seen = cluster(log(0, 1500), groups=many)
     [found] = unknown_members(seen, seen, asks_zookeeper=False)
-    assert found.where == "9 groups"
-    assert found.why.endswith("'g4' (1,250 offsets) and 4 more")
+    assert found.where == "12 groups"
+    assert found.why.endswith("'g7' (1,250 offsets), and 2 more")
     moved = cluster(log(0, 1500), groups=[group(260, None, name=one.group) for one in many])
     assert not list(unknown_members(seen, moved, asks_zookeeper=False))
 

@@ -10,6 +10,7 @@ import click
 
 from aiokafka08._tools.cli.commands.bridge_groups import file_offsets
 from aiokafka08._tools.cli.declare import Example, command, format_option
+from aiokafka08._wording import counted
 
 if TYPE_CHECKING:
     from aiokafka08.bridge.config import BridgeConfig
@@ -189,7 +190,7 @@ def _roll_back(
     from aiokafka08._tools.cli.output import write_rows
     from aiokafka08._tools.cli.table import Grouping
     from aiokafka08.bridge.groups.rollback import roll_back
-    from aiokafka08.bridge.wording import committed_text, counted
+    from aiokafka08.bridge.wording import committed_text
 
     moves, unmatched = run(
         roll_back(

@@ -13,6 +13,7 @@ from aiokafka08._tools.cli.declare import LOG_LEVELS, Example, command, format_o
 from aiokafka08._tools.cli.main import DONE, FAILED, FENCED, fail
 from aiokafka08._tools.cli.notes import erase_status, note, show_status
 from aiokafka08._tools.cli.signals import Terminated
+from aiokafka08._wording import some_of
 
 if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import Page
@@ -291,7 +292,6 @@ async def _status(
         standstill_text,
         uncopied_topics,
     )
-    from aiokafka08.bridge.wording import some_of
 
     texts: list[str] = []
     progress = await read_progress(config, problems.append)

@@ -10,6 +10,7 @@ import click
 
 from aiokafka08._tools.cli.declare import Example, command
 from aiokafka08._tools.cli.output import FORMATS
+from aiokafka08._wording import counted, some_of
 
 if TYPE_CHECKING:
     from aiokafka08.bridge.config import BridgeConfig
@@ -76,7 +77,6 @@ def verify(
     from aiokafka08._tools.cli.output import write_json, write_rows
     from aiokafka08.bridge.config import read_config
     from aiokafka08.bridge.verify.verify_state import VerifyState, state_path
-    from aiokafka08.bridge.wording import counted, some_of
 
     config = read_config(file)
     if timestamps and config.copy.timestamps == "now":

@@ -25,6 +25,7 @@ from aiokafka08._tools.cli.declare import (
     format_option,
 )
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._wording import some_of
 from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
@@ -260,7 +261,6 @@ async def _describe(
 def _note_uncommitted(rows: Iterable[Row]) -> None:
     """Note the partitions without a committed offset in rows of lag, except empty ones."""
     from aiokafka08._tools.cli.notes import note
-    from aiokafka08.telemetry import join_names
 
     unread = [
         f"{row['topic']}/{row['partition']} ({row['group']})"
@@ -269,7 +269,7 @@ def _note_uncommitted(rows: Iterable[Row]) -> None:
     ]
     if unread:
         note(
-            f"lag unknown: nothing is committed of {join_names(unread)}. There the group begins as "
+            f"lag unknown: nothing is committed of {some_of(unread)}. There the group begins as "
             "its auto_offset_reset says"
         )
 
@@ -345,10 +345,8 @@ def lag(
         f"{row['topic']}/{row['partition']} ({row['group']})" for row in wanted if _is_beyond(row)
     ]
     if beyond:
-        from aiokafka08.telemetry import join_names
-
         note(
-            f"negative lag: committed beyond the end of {join_names(beyond)}. The log has lost "
+            f"negative lag: committed beyond the end of {some_of(beyond)}. The log has lost "
             "messages, or the topic was made anew; the group goes on as its auto_offset_reset "
             "says. Just after a change of leader it may pass: look again"
         )
@@ -592,7 +590,6 @@ def delete(
     from aiokafka08._tools.cli.group_backup import Backup
     from aiokafka08._tools.cli.notes import note, note_each
     from aiokafka08._tools.cli.output import rows_so_far
-    from aiokafka08.telemetry import join_names
 
     if not yes:
         if sys.stdin is None or not sys.stdin.isatty():
@@ -611,7 +608,7 @@ def delete(
     for row in rows:
         if row["error"] is not None:
             kept.setdefault(row["error"], []).append(f"{row['group']!r} ({row['store']})")
-    failed = note_each([f"not deleted: {join_names(kept[text])}: {text}" for text in kept])
+    failed = note_each([f"not deleted: {some_of(kept[text])}: {text}" for text in kept])
     if rows:
         note(f"{_outcomes_text(rows)}, on {settings.cluster}")
     saved.note_way_back(settings)

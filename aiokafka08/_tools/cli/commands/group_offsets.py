@@ -25,6 +25,7 @@ from aiokafka08._tools.cli.declare import (
     format_option,
 )
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._wording import counted, some_of
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.group_files import GroupOffset, NodeText, OffsetFileFormat
@@ -341,7 +342,6 @@ def import_(
     from aiokafka08._tools.cli.group_moves import FileMoves
     from aiokafka08._tools.cli.notes import note
     from aiokafka08.errors import UnknownTopicOrPartitionError
-    from aiokafka08.telemetry import join_names
 
     read, texts = _read_offsets(file)
     offsets = [
@@ -357,7 +357,7 @@ def import_(
             error.args = (f"{error.text}. --skip-missing leaves such offsets out",)
             raise
         if moves.skipped:
-            names = join_names([f"{one.topic}/{one.partition}" for one in moves.skipped])
+            names = some_of([f"{one.topic}/{one.partition}" for one in moves.skipped])
             note(f"left out, since these partitions don't exist: {names}")
     return _note_texts(settings, texts)
 
@@ -384,7 +384,7 @@ def _move(
 ) -> None:
     """Print the plan, carry it out with `execute`, and note the changes and the way back."""
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.group_backup import Backup, counted
+    from aiokafka08._tools.cli.group_backup import Backup
     from aiokafka08._tools.cli.group_moves import plan_and_move
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far

@@ -17,6 +17,7 @@ from aiokafka08._tools.cli.declare import (
     name_value,
 )
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._wording import counted
 
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient, TopicErrors
@@ -82,8 +83,8 @@ def create(
         partitions, replicas = len(placed), len(placed[0])
     created = ", ".join(
         [
-            f"{partitions} partition{'s' * (partitions != 1)}",
-            f"{replicas} replica{'s' * (replicas != 1)} of each",
+            counted(partitions, "partition"),
+            counted(replicas, "replica of each"),
             *(f"{key}={value}" for key, value in values.items()),
         ]
     )
@@ -130,14 +131,13 @@ def grow(settings: Settings, name: str, partitions: int, dry_run: bool) -> None:
     New messages of a key may go to another partition than the old ones.
     """
     from aiokafka08.admin import NewPartitions
-    from aiokafka08.telemetry import count_text
 
     change = {name: NewPartitions(partitions)}
     _change(
         settings,
         lambda admin: admin.create_partitions(change, validate_only=dry_run),
         "can be grown" if dry_run else "was grown",
-        f" to {count_text(partitions, 'partition')}",
+        f" to {counted(partitions, 'partition')}",
         dry_run=dry_run,
     )
 

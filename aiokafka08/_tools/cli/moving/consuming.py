@@ -40,6 +40,7 @@ from aiokafka08._tools.records.types import (
     RecordEncoder,
     RecordFormatError,
 )
+from aiokafka08._wording import some_of
 from aiokafka08.consumer.config import AutoOffsetReset
 from aiokafka08.errors import (
     CorruptRecordException,
@@ -50,7 +51,6 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.message_format import way_out
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import join_names
 
 # The default of fetch.max.bytes here.
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
@@ -162,7 +162,7 @@ async def consume(
                 raise await _with_way_out(error, router, job) from error
         if leaderless:
             raise LeaderNotAvailableError(
-                f"no leader within {_LEADER_S:g} s for {join_names(leaderless)}: not read. The "
+                f"no leader within {_LEADER_S:g} s for {some_of(leaderless)}: not read. The "
                 "other partitions were read"
             )
 

@@ -35,6 +35,7 @@ from aiokafka08._tools.records.formats import InputOptions, record_decoder
 from aiokafka08._tools.records.headers import refused_headers
 from aiokafka08._tools.records.raw import with_fixed_key
 from aiokafka08._tools.records.types import InputMessages, RecordFormatError
+from aiokafka08._wording import counted
 from aiokafka08.embedded_headers import Headers
 from aiokafka08.errors import (
     KafkaError,
@@ -42,7 +43,6 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
-from aiokafka08.telemetry import count_text
 
 # The default of buffer.memory here.
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
@@ -171,7 +171,7 @@ async def produce(
             if unknown := int(sending.metrics()["acks0_unknown"]):
                 note(
                     "acks=0: a broker closed the connection after "
-                    f"{count_text(unknown, 'message')}, which may "
+                    f"{counted(unknown, 'message')}, which may "
                     "be stored or lost; use acks=1 or acks=all to know"
                 )
     return counts
@@ -189,7 +189,7 @@ def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
 
 def _describe(counts: ProduceCounts) -> str:
     were = "was" if counts.read == 1 else "were"
-    return f"{counts.acknowledged} of {count_text(counts.read, 'message')} {were} {counts.done}"
+    return f"{counts.acknowledged} of {counted(counts.read, 'message')} {were} {counts.done}"
 
 
 async def send_all(
