@@ -1,4 +1,4 @@
-"""How texts show values, counts and lists of names. Pure.
+"""How texts show values, counts, partitions and lists of names. Pure.
 
 Invariant: a text has a bounded length, whatever the values are: `shorten` cuts one value, `some_of`
 a list.
@@ -8,13 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from itertools import islice
-from typing import Final
+from typing import Final, Protocol
 
 from aiokafka08.structs import TopicPartition
 
 _MAX_SHOWN: Final = 200
 # The most names in a text.
 _NAMES: Final = 10
+
+
+class InPartition(Protocol):
+    """A partition, or a value that is in one, such as a record."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def partition(self) -> int: ...
 
 
 def shorten(value: object) -> str:
@@ -34,17 +44,27 @@ def counted(number: int, noun: str) -> str:
 
 
 def some_of(names: Collection[object], most: int = _NAMES, separator: str = ", ") -> str:
-    """Return names, a partition's as "orders/3", and how many more there are; "none" without names.
+    """Return names, and how many more there are; "none" if there are no names.
 
     Args:
-        names: in the order in which they are shown.
+        names: in the order in which they are shown; a partition's is its `partition_name`.
         most: how many are shown.
         separator: another one for names with commas.
     """
     texts = [
-        f"{name.topic}/{name.partition}" if isinstance(name, TopicPartition) else str(name)
+        partition_name(name) if isinstance(name, TopicPartition) else str(name)
         for name in islice(names, most)
     ]
     if len(names) > most:
         texts.append(f"and {len(names) - most} more")
     return separator.join(texts) or "none"
+
+
+def partition_text(place: InPartition) -> str:
+    """Return "topic 'orders', partition 3": for the beginning of a text."""
+    return f"topic {place.topic!r}, partition {place.partition}"
+
+
+def partition_name(place: InPartition) -> str:
+    """Return "orders/3": for lists, and inside a sentence."""
+    return f"{place.topic}/{place.partition}"

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Literal
 
-from aiokafka08._wording import shorten
+from aiokafka08._wording import partition_text, shorten
 from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError
 from aiokafka08.structs import TopicPartition
 
@@ -144,7 +144,7 @@ def extract(value: bytes) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
 def locate(error: EmbeddedHeadersError, tp: TopicPartition, offset: int) -> EmbeddedHeadersError:
     """Return the error of `extract` with the partition and the offset of the message."""
     return EmbeddedHeadersError(
-        f"topic {tp.topic!r}, partition {tp.partition}, offset {offset}: the value begins with "
+        f"{partition_text(tp)}, offset {offset}: the value begins with "
         f"0xff, but isn't a whole envelope: {error.text}. seek() to {offset + 1} to skip the "
         "message, or read values as they are with headers='refuse'",
         partition=tp,

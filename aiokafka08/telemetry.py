@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from aiokafka08 import environment
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, partition_name, partition_text, some_of
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS: Final = 30.0
@@ -145,7 +145,7 @@ class BatchRetried(Event):
     def __str__(self) -> str:
         doubt = "; the broker may have stored them" if self.may_be_stored else ""
         messages = counted(self.messages, "message")
-        return f"{_name(self.partition)}: {messages} retried{doubt}: {self.reason}"
+        return f"{partition_text(self.partition)}: {messages} retried{doubt}: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class BatchFailed(Event):
 
     def __str__(self) -> str:
         messages = counted(self.messages, "message")
-        return f"{_name(self.partition)}: {messages} failed: {self.reason}"
+        return f"{partition_text(self.partition)}: {messages} failed: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class PartitionFailed(Event):
     reason: str
 
     def __str__(self) -> str:
-        return f"{_name(self.partition)}: fetch failed: {self.reason}"
+        return f"{partition_text(self.partition)}: fetch failed: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class OffsetReset(Event):
     new_offset: int
 
     def __str__(self) -> str:
-        name = _name(self.partition)
+        name = partition_text(self.partition)
         return f"{name}: auto_offset_reset from offset {self.old_offset} to {self.new_offset}"
 
 
@@ -240,7 +240,7 @@ class StartedAtEnd(Event):
         return len(self.positions)
 
     def __str__(self) -> str:
-        starts = [f"{tp.topic}/{tp.partition} at {offset}" for tp, offset in self.positions]
+        starts = [f"{partition_name(tp)} at {offset}" for tp, offset in self.positions]
         return (
             "no committed offset, auto_offset_reset 'latest' starts at the end, earlier messages "
             f"aren't returned: {some_of(starts)}"
@@ -320,10 +320,6 @@ class Rebalanced(Event):
     def __str__(self) -> str:
         new, revoked = some_of(self.assigned), some_of(self.revoked)
         return f"assignment changed: new {new}; revoked {revoked}"
-
-
-def _name(partition: TopicPartition) -> str:
-    return f"topic {partition.topic!r}, partition {partition.partition}"
 
 
 class Telemetry:

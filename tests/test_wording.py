@@ -1,10 +1,10 @@
-"""How texts show values and lists of names."""
+"""How texts show values, partitions and lists of names."""
 
 from __future__ import annotations
 
 import pytest
 
-from aiokafka08._wording import counted, shorten, some_of
+from aiokafka08._wording import counted, partition_name, partition_text, shorten, some_of
 from aiokafka08.structs import TopicPartition
 
 
@@ -53,3 +53,8 @@ def test_some_of_counts_the_names_beyond_ten(
     names: list[object], separator: str, text: str
 ) -> None:
     assert some_of(names, separator=separator) == text
+
+
+def test_partition_has_a_short_and_a_long_name() -> None:
+    tp = TopicPartition("t", 3)
+    assert (partition_name(tp), partition_text(tp)) == ("t/3", "topic 't', partition 3")

@@ -20,6 +20,7 @@ from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.topic_names import missing_topics_text
+from aiokafka08._wording import partition_name
 from aiokafka08.admin.offset_positions import epoch_ms
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
@@ -109,7 +110,7 @@ async def find_offsets(
     logs = await _read_logs(router, targets)
     plan = [_planned(tp, target, None, logs) for tp, target in targets.items()]
     outside = [
-        f"{planned.topic}/{planned.partition}: {planned.wanted}, expected {_range(logs, planned)}"
+        f"{partition_name(planned)}: {planned.wanted}, expected {_range(logs, planned)}"
         for planned in plan
         if planned.wanted != planned.new
     ]
@@ -141,7 +142,7 @@ async def plan_offsets(
         KafkaError: the leaders didn't report the offsets.
     """
     rootless = [
-        f"{tp.topic}/{tp.partition}"
+        partition_name(tp)
         for tp, target in sorted(targets.items(), key=lambda item: item[0])
         if isinstance(target, ShiftBy) and tp not in committed
     ]

@@ -26,6 +26,7 @@ from aiokafka08._core.offset_store.responses import combined_error, with_text
 from aiokafka08._core.offset_store.zookeeper_v0_store import ZookeeperV0OffsetStore
 from aiokafka08._core.zookeeper.group_nodes import ReadGroup
 from aiokafka08._core.zookeeper.session import is_node_name
+from aiokafka08._wording import partition_name
 from aiokafka08.admin.arguments import check_items
 from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
 from aiokafka08.admin.group_description import GroupDescriptions, assigned_partitions
@@ -315,7 +316,7 @@ class StoredGroupCalls:
             topic = await self.read_offsets_topic()
             errors += [
                 (type(error) if isinstance(error, AUTHORIZATION_ERRORS) else KafkaUnavailableError)(
-                    f"groups of {tp.topic}/{tp.partition} not read: {error.text}"
+                    f"groups of {partition_name(tp)} not read: {error.text}"
                 )
                 for tp, error in topic.errors.items()
             ]
@@ -406,7 +407,7 @@ class StoredGroupCalls:
         errors = {
             tp: with_text(
                 one,
-                f"group {group!r}, {tp.topic}/{tp.partition}: the brokers don't read its offset in "
+                f"group {group!r}, {partition_name(tp)}: the brokers don't read its offset in "
                 f"ZooKeeper: {one.text}. To read the node itself, give "
                 "zookeeper_connect='host:2181/chroot'",
             )

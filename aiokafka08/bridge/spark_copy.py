@@ -19,6 +19,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from aiokafka08._wording import partition_text
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_session import CopySession, PreparedCopy
 from aiokafka08.bridge.copy.status import CopyStatus
@@ -117,7 +118,7 @@ def plan_round(
     for tp, count in left.items():
         if count < 0:
             raise BridgeError(
-                f"topic {tp.topic!r}, partition {tp.partition}: the source's log ends at "
+                f"{partition_text(tp)}: the source's log ends at "
                 f"{ends[tp]}, but offsets up to {positions[tp] - 1} were copied: it was truncated, "
                 "or the topic was recreated. 'bridge run' copies the other partitions"
             )

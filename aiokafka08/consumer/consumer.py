@@ -52,7 +52,7 @@ from aiokafka08._core.net.lifecycle import Lifecycle
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times, wait_for_partitions
 from aiokafka08._core.net.router import Router
-from aiokafka08._wording import shorten
+from aiokafka08._wording import partition_text, shorten
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
@@ -731,7 +731,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             if why is None:
                 why = self._router.metadata.snapshot.no_leader_reason(partition)
             raise KafkaTimeoutError(
-                f"topic {partition.topic!r}, partition {partition.partition}: no position found "
+                f"{partition_text(partition)}: no position found "
                 f"within {self._router.config.request_timeout_s * 1000:.0f} ms"
                 + (f": {why}" if why else "")
             )

@@ -23,6 +23,7 @@ from aiokafka08._core.ranges.next_fetch import (
     too_large,
     unreadable,
 )
+from aiokafka08._wording import partition_name
 from aiokafka08.consumer.limits import CONSUMER_LIMITS
 from aiokafka08.consumer.record_buffer import Decoding, ReceivedFrame, RecordBuffer
 from aiokafka08.errors import (
@@ -196,9 +197,9 @@ class Cursor:
         self._readable_to = 0  # the high watermark of the last response of this leader
 
     def __repr__(self) -> str:
-        topic, partition = self.topic_partition
         return (
-            f"<Cursor {topic}/{partition} position={self.position} fetch={self.next_fetch.offset} "
+            f"<Cursor {partition_name(self.topic_partition)} position={self.position} "
+            f"fetch={self.next_fetch.offset} "
             f"buffered={self.buffer.buffered_bytes}{' paused' if self.paused else ''}>"
         )
 

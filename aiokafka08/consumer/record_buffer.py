@@ -17,6 +17,7 @@ from itertools import islice
 from operator import length_hint
 from typing import Any, Final
 
+from aiokafka08._wording import partition_text
 from aiokafka08.embedded_headers import MARK, embed, extract, locate
 from aiokafka08.errors import CorruptRecordException, EmbeddedHeadersError
 from aiokafka08.protocol.message_set import (
@@ -569,9 +570,8 @@ class RecordBuffer:
                 if for_value is not None:
                     value = for_value(value)
             except Exception as error:
-                topic, partition = self._topic_partition
                 note = (
-                    f"topic {topic!r}, partition {partition}, offset {record.offset}: a "
+                    f"{partition_text(self._topic_partition)}, offset {record.offset}: a "
                     f"deserializer raised this. seek() to {record.offset + 1} to skip the message"
                 )
                 if note not in getattr(error, "__notes__", ()):  # it may raise the same one again

@@ -20,6 +20,7 @@ from aiokafka08._core.net.retry import attempt_timeout, is_final
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.ranges.next_fetch import NextFetch
+from aiokafka08._wording import partition_text
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
 from aiokafka08.errors import (
@@ -213,20 +214,20 @@ class StartOffsets:
                 # A consumer without a group imports nothing of stores.
                 from aiokafka08._core.offset_store.responses import with_text
 
-                topic, partition = cursor.topic_partition
-                where = f"topic {topic!r}, partition {partition}: its committed offset isn't known"
+                where = (
+                    f"{partition_text(cursor.topic_partition)}: its committed offset isn't known"
+                )
                 self._fail(cursor, with_text(committed, f"{where}: {committed}"))
             elif committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
                 cursor.start = self._reset  # it stays in `_waiting`: its leader is asked next
             else:
-                topic, partition = cursor.topic_partition
                 self._fail(
                     cursor,
                     NoOffsetForPartitionError(
                         cursor.topic_partition,
-                        f"topic {topic!r}, partition {partition}: no offset is committed, and "
+                        f"{partition_text(cursor.topic_partition)}: no offset is committed, and "
                         "auto_offset_reset is 'none'. seek() to the offset to begin at",
                     ),
                 )
@@ -296,11 +297,10 @@ class StartOffsets:
                 self._retry_later(cursor, OffsetOutOfRangeError(f"{offset} is beyond {last}"))
                 return
         if self._reset is None:
-            topic, partition = cursor.topic_partition
             error = OffsetOutOfRangeError(
                 {cursor.topic_partition: offset},
-                f"topic {topic!r}, partition {partition}: offset {offset} is out of range, the log "
-                f"goes from {first} to {last}, and auto_offset_reset is 'none'. seek() to an "
+                f"{partition_text(cursor.topic_partition)}: offset {offset} is out of range, the "
+                f"log goes from {first} to {last}, and auto_offset_reset is 'none'. seek() to an "
                 "offset in the log",
             )
             self._beyond_end.pop(cursor, None)

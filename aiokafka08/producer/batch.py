@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from aiokafka08._wording import partition_name
 from aiokafka08.errors import KafkaError
 from aiokafka08.producer.batch_delivery import BatchDelivery
 from aiokafka08.protocol.message_set import MessageSetBuilder
@@ -44,9 +45,9 @@ class Batch:
         return builder.magic == magic and builder.size_bytes + size <= self.limit_bytes
 
     def __repr__(self) -> str:
-        topic, partition = self.queue.topic_partition
+        name = partition_name(self.queue.topic_partition)
         state = "in flight" if self.in_flight else "buffered"
-        return f"<Batch {topic}/{partition} messages={self.count} attempts={self.attempts} {state}>"
+        return f"<Batch {name} messages={self.count} attempts={self.attempts} {state}>"
 
 
 @dataclass(slots=True, eq=False)
@@ -73,5 +74,5 @@ class PartitionQueue:
     on_new_batch: Callable[[int], object] | None = None
 
     def __repr__(self) -> str:
-        topic, partition = self.topic_partition
-        return f"<PartitionQueue {topic}/{partition} leader={self.leader} {len(self.batches)}>"
+        name = partition_name(self.topic_partition)
+        return f"<PartitionQueue {name} leader={self.leader} {len(self.batches)}>"

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from aiokafka08._core.net.backoff import delay_s
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_cache import Metadata
-from aiokafka08._wording import counted
+from aiokafka08._wording import counted, partition_name
 from aiokafka08.errors import (
     BROKER_ERRORS,
     Action,
@@ -91,7 +91,7 @@ def decide(
     """
     if response is not None and response.error_code == 0 and response.offset >= 0:
         return BatchDecision(Outcome.STORED)
-    where = f"produce to {topic_partition.topic}/{topic_partition.partition}"
+    where = f"produce to {partition_name(topic_partition)}"
     if response is None:
         error: KafkaError = KafkaProtocolError(
             f"{where}: the broker left the partition out of its response"
@@ -264,7 +264,6 @@ class BatchResolver:
     def expire(self, now: float, reason: Callable[[], str]) -> None:
         """Fail the batches whose deadline is over; `reason` returns the default reason."""
         for batch in self._accumulator.expire(now):
-            topic, partition = batch.queue.topic_partition
             limit_ms = self._accumulator.delivery_timeout_s * 1000
             if batch.is_written:
                 why = "the broker hasn't responded; the messages may be in the log"
@@ -276,11 +275,10 @@ class BatchResolver:
                 why = "the partition has no leader"
             else:
                 why = reason()
+            name = partition_name(batch.queue.topic_partition)
             self._fail_delivery(
                 batch,
-                KafkaTimeoutError(
-                    f"{topic}/{partition}: not {self._done} within {limit_ms:.0f} ms; {why}"
-                ),
+                KafkaTimeoutError(f"{name}: not {self._done} within {limit_ms:.0f} ms; {why}"),
             )
             batch.delivery.finish()
             # A batch in flight keeps its memory until its request ends.

@@ -22,6 +22,7 @@ from aiokafka08._core.net.send_window import PROBE_BATCHES, PROBE_BYTES, SendWin
 from aiokafka08._core.net.transport import BrokerConnection
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.net.watchdog import ResponseWatchdog
+from aiokafka08._wording import partition_name
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
@@ -391,8 +392,8 @@ class Sink:
         # Cancelled by `stop`, or by a program that cancels all tasks, as asyncio.run() does at its
         # end.
         if task.cancelled() and not self._stopped:
-            topic, partition = batches[0].queue.topic_partition
-            cancelled = KafkaError(f"produce to {topic}/{partition}: compression was cancelled")
+            name = partition_name(batches[0].queue.topic_partition)
+            cancelled = KafkaError(f"produce to {name}: compression was cancelled")
             now = self._loop.time()
             for batch in batches:
                 self._resolver.retry(batch, cancelled, now, may_be_stored=False)
@@ -413,7 +414,8 @@ class Sink:
                 self._resolver.finish(batch, now)
                 continue
             if isinstance(message_set, Exception):
-                text = f"produce to {topic}/{partition}: can't encode the batch: {message_set!r}"
+                name = partition_name(batch.queue.topic_partition)
+                text = f"produce to {name}: can't encode the batch: {message_set!r}"
                 self._resolver.fail(batch, KafkaError(text), now)
                 continue
             partitions.append((topic, ProducePartition(partition, message_set)))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from aiokafka08._wording import partition_text
 from aiokafka08.errors import CorruptRecordException
 from aiokafka08.protocol.types import Buffer
 from aiokafka08.structs import TopicPartition
@@ -52,9 +53,8 @@ def corrupt(
     topic_partition: TopicPartition, offset: int, next_offset: int | None, why: str
 ) -> CorruptRecordException:
     """Make the error for a corrupt message; `next_offset` is None if the bytes don't show it."""
-    topic, partition = topic_partition
     return CorruptRecordException(
-        f"corrupt message in topic {topic!r}, partition {partition}, offset {offset}: "
+        f"corrupt message in {partition_text(topic_partition)}, offset {offset}: "
         f"{why}; {way_out(next_offset)}",
         partition=topic_partition,
         offset=offset,

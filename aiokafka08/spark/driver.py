@@ -31,6 +31,7 @@ from aiokafka08._core.net.tls import ssl_context
 from aiokafka08._core.properties import TlsOptions
 from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import MAX_IN_FLIGHT, RawSet, read_range
+from aiokafka08._wording import partition_text
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
@@ -476,7 +477,7 @@ async def _list_offsets(
         except KafkaError:
             if not find_missing():
                 raise
-    names = ", ".join(f"topic {tp.topic!r}, partition {tp.partition}" for tp in find_missing())
+    names = ", ".join(partition_text(tp) for tp in find_missing())
     raise UnknownTopicOrPartitionError(
         f"brokers don't list {names} any more: deleted, or this principal may not describe it"
     )
@@ -501,7 +502,7 @@ async def _offsets_by_time(
     scans = asyncio.Semaphore(_MAX_CONCURRENT_SCANS)
 
     async def search(tp: TopicPartition) -> int:
-        where = f"{option}={timestamps[tp]}: topic {tp.topic!r}, partition {tp.partition}"
+        where = f"{option}={timestamps[tp]}: {partition_text(tp)}"
         segment = listed[tp]
         # Brokers from 0.10.1 on have an index by time. Older ones only name the segment, which is
         # read from its start up to the message. That needs timestamps, which only 0.10.0 has among

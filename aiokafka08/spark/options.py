@@ -25,6 +25,7 @@ from aiokafka08._core.properties import (
     unknown_option,
     wrong_value,
 )
+from aiokafka08._wording import partition_text, some_of
 from aiokafka08.embedded_headers import HeadersMode, headers_mode
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.spark.java_pattern import compile_java_pattern
@@ -430,7 +431,7 @@ def _check_batch_bounds(start: QueryBound, end: QueryBound) -> None:
         if isinstance(bound, OffsetBound):
             for tp, offset in bound.offsets.items():
                 if offset == number:
-                    where = f"topic {tp.topic!r}, partition {tp.partition}"
+                    where = partition_text(tp)
                     raise IllegalArgumentError(f"{bound.option}: {where} has {offset}: {rule}")
     if isinstance(start, OffsetBound) and isinstance(end, OffsetBound):
         _check_order(start.option, start.offsets, end.option, end.offsets)
@@ -462,7 +463,7 @@ def _check_order(
     start_name: str, starts: PartitionOffsets, end_name: str, ends: PartitionOffsets
 ) -> None:
     if starts.keys() != ends.keys():
-        differing = ", ".join(f"{t}/{p}" for t, p in sorted(starts.keys() ^ ends.keys()))
+        differing = some_of(sorted(starts.keys() ^ ends.keys()))
         raise IllegalArgumentError(
             f"{start_name}, {end_name}: only one of them names {differing}; expected the same "
             "partitions in both"
@@ -470,7 +471,7 @@ def _check_order(
     for tp, start in starts.items():
         if 0 <= ends[tp] < start:
             raise IllegalArgumentError(
-                f"{start_name}, {end_name}: topic {tp.topic!r}, partition {tp.partition} starts at "
+                f"{start_name}, {end_name}: {partition_text(tp)} starts at "
                 f"{start} and ends at {ends[tp]}; expected an end >= the start"
             )
 

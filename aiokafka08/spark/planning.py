@@ -15,7 +15,7 @@ from typing import Final
 
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.topic_names import is_topic_name, missing_topics_text
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, partition_name, partition_text, some_of
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
@@ -172,7 +172,7 @@ def plan_batch_query(
         first, last = start[tp], end[tp]
         if first > last:
             raise IllegalArgumentError(
-                f"{_where(tp)}: the query would start at offset {first} and end at {last}; "
+                f"{partition_text(tp)}: the query would start at offset {first} and end at {last}; "
                 f"expected an end >= the start. The log has the offsets from {earliest[tp]} to "
                 f"{latest[tp]}"
             )
@@ -205,15 +205,15 @@ def plan_micro_batch(
     for tp in sorted(end):
         last = end[tp]
         if tp not in earliest:
-            losses.append(f"{_where(tp)} was deleted; the batch would end at offset {last}")
+            losses.append(f"{partition_text(tp)} was deleted; the batch would end at offset {last}")
             continue
         first = start.get(tp)
         if first is None:
             first = earliest[tp]
             if first > 0:
                 losses.append(
-                    f"{_where(tp)} was added and begins at offset {first} instead of 0: the range "
-                    f"[0, {first}) aged out"
+                    f"{partition_text(tp)} was added and begins at offset {first} instead of 0: "
+                    f"the range [0, {first}) aged out"
                 )
         if last < first:
             if tp in start:
@@ -238,13 +238,13 @@ def clip_to_log(
     begin, end = earliest[tp], latest[tp]
     if first < last and first < begin:
         losses.append(
-            f"{_where(tp)}: the range [{first}, {min(begin, last)}) aged out; the log begins at "
-            f"offset {begin}"
+            f"{partition_text(tp)}: the range [{first}, {min(begin, last)}) aged out; the log "
+            f"begins at offset {begin}"
         )
     if first < last and last > end:
         losses.append(
-            f"{_where(tp)}: the range [{max(first, end)}, {last}) doesn't exist; the log ends at "
-            f"offset {end}"
+            f"{partition_text(tp)}: the range [{max(first, end)}, {last}) doesn't exist; the log "
+            f"ends at offset {end}"
         )
     first, last = max(first, begin), min(last, end)
     return [OffsetRange(*tp, first, last)] if first < last else []
@@ -397,19 +397,19 @@ def describe_deselected_partitions(
 
 def describe_unread_range(tp: TopicPartition, start: int, end: int) -> list[str]:
     """Return the loss of a range whose partition was deleted while a task read it."""
-    return [f"{_where(tp)} was deleted: the range [{start}, {end}) wasn't read"]
+    return [f"{partition_text(tp)} was deleted: the range [{start}, {end}) wasn't read"]
 
 
 def describe_start_beyond_end(tp: TopicPartition, start: int, end: int) -> str:
     """Return the loss of the range between the end of the log and the start of a new query."""
-    return f"{_where(tp)}: the query would start at offset {start}; the log ends at {end}"
+    return f"{partition_text(tp)}: the query would start at offset {start}; the log ends at {end}"
 
 
 def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
     """Return the loss of the messages after the new end of a truncated log."""
     return (
-        f"{_where(tp)}: the end of the log went back from offset {known} to {end}; an unclean "
-        "election truncated it, or the topic was deleted and created again"
+        f"{partition_text(tp)}: the end of the log went back from offset {known} to {end}; an "
+        "unclean election truncated it, or the topic was deleted and created again"
     )
 
 
@@ -424,13 +424,9 @@ def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
     return (
         f"{counted(sum(lags.values()), 'offset')} behind in "
         f"{counted(len(lags), 'partition')}, most in "
-        f"{largest.topic}/{largest.partition}: {lags[largest]}; at "
+        f"{partition_name(largest)}: {lags[largest]}; at "
         f"{to_json(consumed)[:_MAX_SHOWN_OFFSETS]}"
     )
-
-
-def _where(tp: TopicPartition) -> str:
-    return f"topic {tp.topic!r}, partition {tp.partition}"
 
 
 def _advice(missing: Sequence[str], existing: Iterable[str]) -> str:

@@ -19,7 +19,7 @@ from aiokafka08._core.concurrency.loop_yield import in_chunks
 from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.net.watchdog import ResponseWatchdog
-from aiokafka08._wording import some_of
+from aiokafka08._wording import partition_name, some_of
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaError,
@@ -193,7 +193,7 @@ async def _request_until_complete(
 
     def timed_out(last: KafkaError | None) -> KafkaError:
         reasons = [
-            f"{tp.topic}/{tp.partition}: {errors.get(tp, 'no response')}"
+            f"{partition_name(tp)}: {errors.get(tp, 'no response')}"
             for tp in tps
             if tp not in results
         ]

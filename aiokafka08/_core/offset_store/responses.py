@@ -13,7 +13,7 @@ from typing import Final
 
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.offset_store import CommitIdentity
-from aiokafka08._wording import some_of
+from aiokafka08._wording import partition_name, some_of
 from aiokafka08.errors import (
     CommitFailedError,
     IllegalGenerationError,
@@ -131,7 +131,7 @@ def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
         length = len(metadata.encode("utf-16-le", "surrogatepass")) // 2  # as Java counts
         if length > limit:
             raise OffsetMetadataTooLargeError(
-                f"metadata committed with {tp.topic}/{tp.partition}: {length} characters; expected "
+                f"metadata committed with {partition_name(tp)}: {length} characters; expected "
                 f"at most {limit} for brokers of the {line} line"
             )
 
@@ -183,7 +183,7 @@ def group_by_reason(errors: Mapping[TopicPartition, KafkaError], outer: type[Kaf
     """Return a text like "t/0, t/1: reason; t/2: other reason" for the class `outer`."""
     reasons: dict[str, list[str]] = {}
     for tp, error in errors.items():
-        reasons.setdefault(error.nested_text(outer), []).append(f"{tp.topic}/{tp.partition}")
+        reasons.setdefault(error.nested_text(outer), []).append(partition_name(tp))
     return "; ".join(f"{some_of(tps)}: {reason}" for reason, tps in reasons.items())
 
 

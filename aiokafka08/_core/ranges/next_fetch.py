@@ -18,6 +18,7 @@ from itertools import islice, pairwise
 from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
+from aiokafka08._wording import partition_name, partition_text
 from aiokafka08.errors import (
     BrokerResponseError,
     CorruptRecordException,
@@ -365,7 +366,7 @@ def may_hide_large(version: BrokerVersion | None) -> bool:
 
 def fetch_error(topic_partition: TopicPartition, offset: int, code: int) -> BrokerResponseError:
     """Return the error for the error code of a partition in a fetch response."""
-    where = f"fetch of {topic_partition.topic}/{topic_partition.partition} at offset {offset}"
+    where = f"fetch of {partition_name(topic_partition)} at offset {offset}"
     error = broker_error(topic_code(code), where)
     refusal = _REFUSALS.get(code)
     return error if refusal is None else type(error)(f"{where}: {refusal}")
@@ -374,14 +375,13 @@ def fetch_error(topic_partition: TopicPartition, offset: int, code: int) -> Brok
 def too_large(
     topic_partition: TopicPartition, offset: int, message_bytes: int | None, limit_bytes: int
 ) -> RecordTooLargeError:
-    topic, partition = topic_partition
     size = (
         f"takes {message_bytes} bytes"
         if message_bytes is not None
         else "has a size that the broker doesn't show"  # docs/brokers.md 7.11
     )
     return RecordTooLargeError(
-        f"topic {topic!r}, partition {partition}: the message (or compressed set) at offset "
+        f"{partition_text(topic_partition)}: the message (or compressed set) at offset "
         f"{offset} {size}; at most {limit_bytes} bytes are fetched at once. Raise "
         "fetch_max_bytes, or seek() past it",
         topic_partition,

@@ -16,6 +16,7 @@ from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.quota import fetch_within_quota
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.ranges.next_fetch import READ_TRIES, fetch_error
+from aiokafka08._wording import partition_name
 from aiokafka08.errors import (
     CorruptRecordException,
     KafkaProtocolError,
@@ -92,7 +93,7 @@ async def _is_readable(router: Router, tp: TopicPartition, offset: int, end: int
 async def _fetch(router: Router, tp: TopicPartition, offset: int) -> FetchedPartition:
     leader = router.metadata.snapshot.leader(tp)
     if leader is None:
-        raise LeaderNotAvailableError(f"{tp.topic}/{tp.partition} has no known leader")
+        raise LeaderNotAvailableError(f"{partition_name(tp)} has no known leader")
     wanted = FetchPartition(tp.partition, offset, _FETCH_BYTES)
     request = FetchRequest(-1, 0, 1, [Topic(tp.topic, [wanted])])
     response = await fetch_within_quota(
@@ -106,4 +107,4 @@ async def _fetch(router: Router, tp: TopicPartition, offset: int) -> FetchedPart
         for fetched in topic.partitions:
             if (topic.topic, fetched.partition) == tp:
                 return fetched
-    raise KafkaProtocolError(f"{tp.topic}/{tp.partition}: left out of the response to a fetch")
+    raise KafkaProtocolError(f"{partition_name(tp)}: left out of the response to a fetch")

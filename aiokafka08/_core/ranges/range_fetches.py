@@ -17,6 +17,7 @@ from typing import Final
 from aiokafka08 import environment
 from aiokafka08._core.net.quota import log_withheld, quota_exceeded
 from aiokafka08._core.net.router import Lane, Router
+from aiokafka08._wording import partition_name
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
@@ -144,7 +145,7 @@ class _LeaderFetches:
             if fetch.response.done():
                 continue  # the caller is gone
             if fetched is None:
-                where = f"{fetch.tp.topic}/{fetch.tp.partition}"
+                where = partition_name(fetch.tp)
                 error = f"node {self._node_id} left {where} out of its response"
                 fetch.response.set_exception(KafkaProtocolError(error))
             else:

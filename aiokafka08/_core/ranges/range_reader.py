@@ -31,6 +31,7 @@ from aiokafka08._core.ranges.next_fetch import (
 )
 from aiokafka08._core.ranges.next_readable import find_readable
 from aiokafka08._core.ranges.range_fetches import WAIT_S, RangeFetches
+from aiokafka08._wording import partition_name, partition_text
 from aiokafka08.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -379,12 +380,13 @@ class _RangeReader:
         self, leader: int | None, offset: int, max_bytes: int, alone: bool
     ) -> tuple[FetchedPartition, float]:
         """Send one fetch; return the partition's response, and the seconds that it took."""
-        topic, partition = self._tp
         if leader is None:
-            await self._router.metadata.wait_for_topic(topic, timeout_s=self._missing_s / 4)
+            await self._router.metadata.wait_for_topic(
+                self._tp.topic, timeout_s=self._missing_s / 4
+            )
             leader = self._router.metadata.snapshot.leader(self._tp)
         if leader is None:
-            raise LeaderNotAvailableError(f"{topic}/{partition} has no known leader")
+            raise LeaderNotAvailableError(f"{partition_name(self._tp)} has no known leader")
         # A leader that hangs must leave time to find and use the next one.
         attempt_s = min(self._router.config.request_timeout_s, self._limit_s / 2)
         return await self._shared.fetch(
@@ -415,15 +417,14 @@ class _RangeReader:
         except (KafkaError, TimeoutError):
             self._missing_since = None
             return  # the refresh logs it; the next request shows what is wrong
-        topic, partition = self._tp
         now = asyncio.get_running_loop().time()
-        if partition in snapshot.partitions(topic):
+        if self._tp.partition in snapshot.partitions(self._tp.topic):
             self._missing_since = None
         elif self._missing_since is None:
             self._missing_since = now
         elif now - self._missing_since >= self._missing_s:
             raise UnknownTopicOrPartitionError(
-                f"topic {topic!r}, partition {partition}: no longer in the cluster; the range from "
+                f"{partition_text(self._tp)}: no longer in the cluster; the range from "
                 f"{self._next_fetch.offset} to {self._end} wasn't read"
             )
 
@@ -438,9 +439,8 @@ class _RangeReader:
         if not first or not last:
             return
         if offset < first[0] or (last[0] < refused and self._refusals > 1):
-            topic, partition = self._tp
             raise OffsetOutOfRangeError(
-                f"topic {topic!r}, partition {partition}: offset {offset} of the range up to "
+                f"{partition_text(self._tp)}: offset {offset} of the range up to "
                 f"{self._end} isn't there any more; the log goes from {first[0]} to {last[0]}"
             )
 
@@ -469,11 +469,10 @@ class _RangeReader:
             return None
 
     def _timed_out(self, reason: KafkaError) -> KafkaError:
-        topic, partition = self._tp
         if isinstance(reason, OffsetOutOfRangeError):
             return reason
         return KafkaTimeoutError(
-            f"topic {topic!r}, partition {partition}: no progress at offset "
+            f"{partition_text(self._tp)}: no progress at offset "
             f"{self._next_fetch.offset} of the range up to {self._end} within "
             f"{self._limit_s * 1000:.0f} ms; last error: {reason.nested_text(KafkaTimeoutError)}"
         )

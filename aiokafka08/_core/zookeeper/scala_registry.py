@@ -24,6 +24,7 @@ from aiokafka08._core.zookeeper.scala_format import (
     new_member_id,
 )
 from aiokafka08._core.zookeeper.session import translate_errors
+from aiokafka08._wording import partition_name
 from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ class ScalaRegistry:
                     owner, is_own = self._read_owner(path, deadline)
                     if not is_own:
                         self._delete_owned(wanted, deadline)
-                        return f"{tp.topic}/{tp.partition} is owned by {owner!r}"
+                        return f"{partition_name(tp)} is owned by {owner!r}"
         return None
 
     def release(self, owned: Collection[TopicPartition]) -> None:

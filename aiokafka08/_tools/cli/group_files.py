@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, NamedTuple
 
 from aiokafka08._core.zookeeper.session import check_node_name
-from aiokafka08._wording import shorten
+from aiokafka08._wording import partition_name, shorten
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import LAST_OFFSET
 
@@ -130,7 +130,7 @@ def parse_offsets(text: str, origin: str, texts: list[NodeText] | None = None) -
         _check_numbers(where, offset)
         if offsets.setdefault(offset[:4], offset) is not offset:
             raise IllegalArgumentError(
-                f"{where}: a second offset for {offset.topic}/{offset.partition}"
+                f"{where}: a second offset for {partition_name(offset)}"
                 + ("" if offset.group is None else f" of group {offset.group!r}")
             )
     if not offsets and not texts:

@@ -17,7 +17,7 @@ from aiokafka08._tools.cli.group_backup import Saved, offsets_to_save
 from aiokafka08._tools.cli.group_files import GroupOffset
 from aiokafka08._tools.cli.settings import Settings
 from aiokafka08._tools.cli.similar_names import similar_groups
-from aiokafka08._wording import some_of
+from aiokafka08._wording import partition_name, some_of
 from aiokafka08.errors import (
     GroupIdNotFound,
     IllegalArgumentError,
@@ -112,7 +112,7 @@ class FileMoves:
                 targets = moves.setdefault(group, {})
                 if tp in targets:
                     raise IllegalArgumentError(
-                        f"two offsets for {tp.topic}/{tp.partition} of group {group.group!r} in "
+                        f"two offsets for {partition_name(tp)} of group {group.group!r} in "
                         f"{group.store}: the file has both stores, and --store names one"
                     )
                 targets[tp] = OffsetAndMetadata(offset.offset, offset.metadata)
@@ -244,7 +244,7 @@ async def _refuse_outside(
     for group, offset in outside:
         log = logs[TopicPartition(offset.topic, offset.partition)]
         texts.append(
-            f"{offset.topic}/{offset.partition} of group {group.group!r}: offset {offset.wanted}, "
+            f"{partition_name(offset)} of group {group.group!r}: offset {offset.wanted}, "
             + (
                 "the log's bounds aren't known, its leader is away"
                 if log.start is None or log.end is None

@@ -13,7 +13,7 @@ from aiokafka08._core.topic_names import MAX_NEW_NAME, may_be_new
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import grouped, node_list, topic_list
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, partition_name, some_of
 from aiokafka08.structs import TopicPartition
 
 # How many bytes the name of a file or folder may have.
@@ -121,7 +121,7 @@ def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
         if not names:
             continue
         led = sum(partition.leader == node_id for _, partition in last.partitions())
-        shown = some_of(sorted(f"{tp.topic}/{tp.partition}" for tp in names))
+        shown = some_of(sorted(map(partition_name, names)))
         extent = "none" if len(names) == led else f"{led - len(names)} of them"
         yield Finding(
             FindingCode.NOT_LEADING,

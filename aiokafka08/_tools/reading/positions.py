@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from aiokafka08._tools.times import is_time, parse_time, show_time
+from aiokafka08._wording import partition_text
 from aiokafka08.errors import IllegalArgumentError, OffsetOutOfRangeError
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
@@ -229,7 +230,7 @@ def resolve(
     if not is_end and not log.first <= number <= log.end:
         hint = f". For a time in milliseconds write @{number}" if number >= _LIKELY_TIME else ""
         raise OffsetOutOfRangeError(
-            f"topic {tp.topic!r}, partition {tp.partition}: offset {number} is out of range; the "
+            f"{partition_text(tp)}: offset {number} is out of range; the "
             f"log goes from {log.first} to {log.end}{hint}"
         )
     return number
@@ -238,7 +239,7 @@ def resolve(
 def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str:
     """Return the note for a time of which the broker knows only the segment."""
     return (
-        f"topic {tp.topic!r}, partition {tp.partition}: {show_time(position.number)} ≈ offset "
+        f"{partition_text(tp)}: {show_time(position.number)} ≈ offset "
         f"{offset}, by segment (the broker has no index by time)"
     )
 
@@ -247,7 +248,7 @@ def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentErr
     """Return the error for an end by time of which the broker knows only the segment."""
     # The segment may hold older messages, too: an end at its beginning would leave them out.
     return IllegalArgumentError(
-        f"topic {tp.topic!r}, partition {tp.partition}: the broker has no index by time, so it "
+        f"{partition_text(tp)}: the broker has no index by time, so it "
         f"doesn't know where to stop at {show_time(position.number)}; expected another end: stop "
         "at an offset, or at the end of the log"
     )

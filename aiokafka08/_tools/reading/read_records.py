@@ -19,6 +19,7 @@ from aiokafka08._core.ranges.range_fetches import RangeFetches
 from aiokafka08._core.ranges.range_reader import MAX_IN_FLIGHT, RawSet, read_range
 from aiokafka08._tools.reading.read_plan import PartitionRange
 from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08._wording import partition_text
 from aiokafka08.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
@@ -161,7 +162,7 @@ async def follow(
         except OffsetOutOfRangeError as error:
             ((tp, offset),) = error.args[0].items()
             raise OffsetOutOfRangeError(
-                f"topic {tp.topic!r}, partition {tp.partition}: the log has lost offset {offset} "
+                f"{partition_text(tp)}: the log has lost offset {offset} "
                 "before it was read, by retention or because a leader failed. 'aiokafka08 offsets' "
                 "shows what it has; go on with --from"
             ) from error

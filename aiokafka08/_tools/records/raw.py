@@ -21,7 +21,7 @@ from aiokafka08._tools.records.types import (
     RecordFormatError,
     TextDecoder,
 )
-from aiokafka08._wording import shorten
+from aiokafka08._wording import partition_text, shorten
 from aiokafka08.protocol.message_set import Columns
 
 
@@ -148,7 +148,7 @@ def field_writer(
 
 def where(record: BytesRecord) -> str:
     """Return the place of a record, for an error."""
-    return f"topic {record.topic!r}, partition {record.partition}, offset {record.offset}"
+    return f"{partition_text(record)}, offset {record.offset}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from itertools import chain
 from typing import Final, Literal
 
 from aiokafka08 import environment
-from aiokafka08._wording import shorten
+from aiokafka08._wording import partition_text, shorten
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.offset_runs import (
     PAGE_RUNS,
@@ -214,7 +214,7 @@ def choose_position(
 def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
     """Return the text about a partition whose position is lost."""
     return (
-        f"topic {tp.topic!r}, partition {tp.partition}: the position of bridge {config.name!r} is "
+        f"{partition_text(tp)}: the position of bridge {config.name!r} is "
         f"lost: group {config.position_group!r} has no offset (expired, or deleted), topic "
         f"{config.offsets_topic!r} has no runs, and the source doesn't have the target's last "
         "records exactly once. Commit the next source offset for that group and target "
@@ -226,7 +226,7 @@ def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
 def copied_elsewhere(config: BridgeConfig, tp: TopicPartition, copy: TopicPartition) -> str:
     """Return the text about a partition whose runs lead behind the end of its copy."""
     return (
-        f"topic {tp.topic!r}, partition {tp.partition}: it was copied to another topic than "
+        f"{partition_text(tp)}: it was copied to another topic than "
         f"{copy.topic!r}, or {copy.topic!r} has lost its end: the offsets stored in topic "
         f"{config.offsets_topic!r} lead behind that end. Give the same rules of topics.rename and "
         "--rename as before, or another name to a bridge that copies to another topic"

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.concurrency.rate import RateLimit
-from aiokafka08._wording import counted
+from aiokafka08._wording import counted, partition_text
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import StoredRuns, read_stored_runs
 from aiokafka08.bridge.copy.copy_starts import CopyStarts, LeftOut
@@ -300,7 +300,7 @@ class CopySession:
     def _wait_leader(self, tp: TopicPartition) -> None:
         """Leave out a partition that was never copied; the watch finds it again."""
         reason = (
-            f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for it; "
+            f"{partition_text(tp)}: the source has no leader for it; "
             f"looked for again every {self._config.copy.look_s:g} s"
         )
         if tp not in self._status.stopped:
@@ -429,7 +429,7 @@ class CopySession:
                     self._rewind(event.worker, event.epoch)
                     self._note_stop(
                         tp,
-                        f"topic {tp.topic!r}, partition {tp.partition}: the target refuses the "
+                        f"{partition_text(tp)}: the target refuses the "
                         f"record at offset {event.offset} of the source: {event.reason}",
                     )
                 case WorkerFailed():
@@ -533,7 +533,7 @@ class CopySession:
 
     def _stop_leaderless(self, tp: TopicPartition, detail: str) -> None:
         if self._status.partitions[tp].stopped is None:
-            text = f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for it"
+            text = f"{partition_text(tp)}: the source has no leader for it"
             self._stop_partition(tp, f"{text}, {detail}")
 
     def _note_stop(self, tp: TopicPartition, reason: str) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from aiokafka08._wording import partition_text
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import (
     FoundPosition,
@@ -146,8 +147,8 @@ class CopyStarts:
     def _known(self, tp: TopicPartition, offset: int, position: FoundPosition) -> CopyStart:
         if position.origin in ("offsets topic", "tail"):
             _log.warning(
-                "%s: topic %r, partition %d: the committed position has expired; going on at "
-                "offset %d, by the %s", self._config.client_id, *tp, offset,
+                "%s: %s: the committed position has expired; going on at "
+                "offset %d, by the %s", self._config.client_id, partition_text(tp), offset,
                 "offsets topic" if position.origin != "tail" else "last records of the target",
             )  # fmt: skip
         is_chosen = offset > 0 or self._config.copy.start == "latest"
@@ -172,16 +173,16 @@ class CopyStarts:
             return self._run.first_ends[tp]
         if has_begun:
             _log.warning(
-                "%s: topic %r, partition %d: the bridge has no position of it, and begins at its "
+                "%s: %s: the bridge has no position of it, and begins at its "
                 'earliest offset, %d: copy.start = "latest" counts only for what its first session '
-                "finds", self._config.client_id, *tp, first,
+                "finds", self._config.client_id, partition_text(tp), first,
             )  # fmt: skip
             return first
         if has_run:
             _log.warning(
-                "%s: topic %r, partition %d: the bridge was started before, but has no position of "
+                "%s: %s: the bridge was started before, but has no position of "
                 'any partition; it begins at the latest offset, %d (copy.start = "latest")',
-                self._config.client_id, *tp, end,
+                self._config.client_id, partition_text(tp), end,
             )  # fmt: skip
         self._run.first_ends[tp] = end
         return end

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, partition_name, some_of
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.source.source_reader import SourceReader
@@ -124,7 +124,7 @@ def standstill_text(
     still = [one for one in after if one.lag and one not in moved]
     if not still:
         return ""
-    names = some_of([f"{one.topic}/{one.partition} ({one.lag} behind)" for one in still])
+    names = some_of([f"{partition_name(one)} ({one.lag} behind)" for one in still])
     # Only the running bridge knows whether such a partition is stopped or slow.
     is_behind = "is behind and hasn't" if len(still) == 1 else "are behind and haven't"
     named = "name the partitions that are stopped, with the reason"

@@ -139,4 +139,4 @@ class SessionWatch:
             raise BridgeError(
                 f"the source has been away for {self._config.copy.outage_s:g} s: {away.text}"
             ) from away
-        return f"the source has no leader for {some_of([f'{tp[0]}/{tp[1]}' for tp in gone])}"
+        return f"the source has no leader for {some_of(gone)}"

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, partition_name, some_of
 from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.groups.carry_over import (
@@ -412,9 +412,7 @@ def differences_text(wrong: Sequence[PartitionVerdict]) -> str:
         wrong: partitions whose sides aren't equal.
     """
     texts: list[str] = []
-    if some := [
-        f"{verdict.topic}/{verdict.partition}" for verdict in wrong if not verdict.is_of_another
-    ]:
+    if some := [partition_name(verdict) for verdict in wrong if not verdict.is_of_another]:
         texts.append(f"different: {', '.join(some)}. See 'bridge verify'")
     if others := [
         f"{verdict.target_topic}/{verdict.partition} "
@@ -472,7 +470,7 @@ def _judge(
 ) -> None:
     stamp = record.timestamp if keeps else None
     if (why := refusal(limits, record.key, record.value, stamp, now_ms)) is not None:
-        where = f"{record.topic}/{record.partition}"
+        where = partition_name(record)
         # One text per partition: that of its first refused record, with a count.
         if not any(reason.startswith(f"{where} ") for reason in reasons):
             reasons[f"{where} from offset {record.offset} on: {why}"] += 1

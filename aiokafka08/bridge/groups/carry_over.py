@@ -19,7 +19,7 @@ from operator import attrgetter
 from typing import Final
 
 from aiokafka08 import environment
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, partition_name, some_of
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.admin.group_lag import (
     LogBounds,
@@ -86,7 +86,7 @@ class CopiedCluster:
             tp for tp, part in self.partitions.items() if part.source.start != part.source.end
         )
         names = [
-            f"{tp.topic}/{tp.partition} ({group})"
+            f"{partition_name(tp)} ({group})"
             for group, offsets in sorted(self.offsets.items())
             for tp in uncommitted(offsets, by_topic)
         ]
@@ -105,7 +105,7 @@ class CopiedCluster:
         part: dict[str, str] = {}
         for group, offsets in sorted(self.offsets.items()):
             names = Counter(
-                f"{tp.topic}/{tp.partition} (no such partition)" if tp.topic in copied else tp.topic
+                f"{partition_name(tp)} (no such partition)" if tp.topic in copied else tp.topic
                 for tp in offsets
                 if tp not in self.partitions and tp != UNREAD
             )

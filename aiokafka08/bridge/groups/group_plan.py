@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from aiokafka08._wording import partition_name
 from aiokafka08.admin.group_lag import LogBounds
 from aiokafka08.bridge.copy.offset_runs import OffsetMap
 from aiokafka08.structs import TopicPartition
@@ -116,7 +117,7 @@ class GroupMove:
         """The group and the partition, such as "billing, orders/0"; for `UNREAD` the group."""
         if self.source == UNREAD:
             return self.group
-        return f"{self.group}, {self.source.topic}/{self.source.partition}"
+        return f"{self.group}, {partition_name(self.source)}"
 
 
 def plan_group(
@@ -154,7 +155,7 @@ def plan_group(
         if target is None:
             outcome, reason = "waiting", f"the bridge is at {part.position or 0}"
             if part.target_start is None:
-                reason = f"{part.copy.topic}/{part.copy.partition} isn't at the target yet"
+                reason = f"{partition_name(part.copy)} isn't at the target yet"
         elif part.lacks_copies_from(offset.offset):
             outcome = "missing"
             reason = f"messages {offset.offset} to {part.known.first_source} were never copied"

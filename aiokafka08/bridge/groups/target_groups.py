@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from aiokafka08._wording import partition_name
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetError
 from aiokafka08.bridge.target.target_cluster import Target, TopicSpec
@@ -67,7 +68,7 @@ class TargetGroups:
         done = await self._target.call(action, futures[group].result)
         for place in done.topic_partitions:
             if place.error is not None:
-                raise TargetError(f"{action}, {place.topic}/{place.partition}: {place.error.str()}")
+                raise TargetError(f"{action}, {partition_name(place)}: {place.error.str()}")
 
     async def write(self, topic: str, records: Iterable[tuple[bytes, bytes]]) -> None:
         """Write records to partition 0 of a compacted topic; create the topic if it doesn't exist.

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from aiokafka08._wording import partition_name
 from aiokafka08.structs import TopicPartition
 
 _PIECES: Final = 64
@@ -91,7 +92,7 @@ class RefusalSearch:
         if cause is None:
             self._named = None
             return reason, False
-        refused = f"the target refuses records of {cause.source.topic}/{cause.source.partition}"
+        refused = f"the target refuses records of {partition_name(cause.source)}"
         text = f"{refused} ({cause.reason})"
         is_effect = is_skipped or reason.startswith(cause.reason.partition(":")[0])
         is_known = is_effect and self._named == cause.source

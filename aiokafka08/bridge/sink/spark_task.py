@@ -17,6 +17,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
+from aiokafka08._wording import partition_name, partition_text
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import read_stored_runs
 from aiokafka08.bridge.copy.offset_runs import RunLog
@@ -130,7 +131,7 @@ class PartWriter:
                 at = committed.get(copy, 0)
                 if at < range_.start:
                     raise BridgeError(
-                        f"topic {range_.source.topic!r}, partition {range_.source.partition}: "
+                        f"{partition_text(range_.source)}: "
                         f"group {config.position_group!r} is at {at}, but this job begins at "
                         f"{range_.start}: it was set back meanwhile. Start the job again"
                     )
@@ -161,7 +162,7 @@ class PartWriter:
                 continue  # an earlier attempt has committed it
             if offset < last:
                 raise BridgeError(
-                    f"topic {topic!r}, partition {partition}: offset {offset} came after "
+                    f"{partition_text(tp)}: offset {offset} came after "
                     f"{last}; expected rows in order"
                 )
             last = offset
@@ -170,9 +171,7 @@ class PartWriter:
         self._put_records(tp, held.add(records, last))
         limit = self._part.config.copy.buffer_bytes
         if held.memory > limit:
-            raise BridgeError(
-                f"topic {tp.topic!r}, partition {tp.partition}: {shared_offset(last, limit)}"
-            )
+            raise BridgeError(f"{partition_text(tp)}: {shared_offset(last, limit)}")
 
     def _put_records(self, tp: TopicPartition, records: Sequence[ConsumerRecord[Any, Any]]) -> None:
         for some in split_between_offsets(records, _CHUNK_RECORDS):
@@ -214,7 +213,7 @@ class PartWriter:
         if left:
             range_ = left[0]
             raise TargetError(
-                f"{range_.copy.topic}/{range_.copy.partition}: committed up to "
+                f"{partition_name(range_.copy)}: committed up to "
                 f"{self._committed[range_.source]} within {_COMMIT_S:.0f} s; expected {range_.end}"
             )
 
@@ -226,8 +225,7 @@ class PartWriter:
     def _uncommitted(self) -> str:
         """Return the uncommitted rows, in words."""
         return ", ".join(
-            f"topic {tp.topic!r}, partition {tp.partition}, offsets {self._committed[tp]} to "
-            f"{end - 1}"
+            f"{partition_text(tp)}, offsets {self._committed[tp]} to {end - 1}"
             for tp, end in self._next.items()
             if end > self._committed[tp]
         )
@@ -248,7 +246,7 @@ class PartWriter:
             case RecordRefused():
                 tp = event.source
                 raise BridgeError(
-                    f"topic {tp.topic!r}, partition {tp.partition}: the target refuses the record "
+                    f"{partition_text(tp)}: the target refuses the record "
                     f"at offset {event.offset} of the source: {event.reason}"
                 )
             case WorkerFailed():

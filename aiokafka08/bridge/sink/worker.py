@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from aiokafka08._wording import partition_name
 from aiokafka08.bridge.config import CopyConfig
 from aiokafka08.bridge.copy.offset_runs import RunLog, RunRecord
 from aiokafka08.bridge.copy.run_formats import RunsKey, encode_runs, encode_runs_key
@@ -368,7 +369,7 @@ class TransactionWorker:
                     self._refusals.note(refused(index, error), alone=True)
                 else:  # an earlier record was refused: librdkafka takes no others
                     self._check_open()
-                raise _Abort(f"{chunk.target.topic}/{chunk.target.partition}: {error.str()}")
+                raise _Abort(f"{partition_name(chunk.target)}: {error.str()}")
         if pieces:
             self._flush()
             self._check_open()

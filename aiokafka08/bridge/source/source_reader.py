@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from aiokafka08._core.net.tls import ssl_context
 from aiokafka08._core.ranges.next_readable import find_readable
+from aiokafka08._wording import partition_text
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.sink.events import HeldRecords, shared_offset
@@ -71,7 +72,7 @@ class PartitionLostError(KafkaError):
         if resume is None and not first <= offset <= last:
             resume = first if offset < first else last
         self.resume = resume
-        where = f"topic {partition.topic!r}, partition {partition.partition}"
+        where = partition_text(partition)
         super().__init__(detail or f"{where}: {self._reason()}")
 
     @property
@@ -334,7 +335,7 @@ class SourceReader:
         elif held.memory > limit:
             self.suspend(tp)
             self._forget(tp)
-            where = f"topic {tp.topic!r}, partition {tp.partition}"
+            where = partition_text(tp)
             self._lost[tp] = PartitionLostError(
                 tp,
                 position,

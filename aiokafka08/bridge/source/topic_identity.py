@@ -21,6 +21,7 @@ from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.security import parse_security
 from aiokafka08._core.zookeeper.topic_states import TopicCreations, read_topic_creations
+from aiokafka08._wording import partition_text
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import StoredRuns
 from aiokafka08.bridge.copy.run_formats import RunsKey, encode_runs_key
@@ -140,7 +141,7 @@ class TopicIdentities:
         known = self._known.get(tp.topic)
         if known is None or known.recreated is None:
             return None
-        return f"topic {tp.topic!r}, partition {tp.partition}: {_reason(known)}"
+        return f"{partition_text(tp)}: {_reason(known)}"
 
     async def refresh(self) -> None:
         """Compare the topics with those of the last call, and write new identities.

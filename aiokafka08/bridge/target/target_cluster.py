@@ -15,6 +15,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from aiokafka08._wording import partition_name
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import (
     TargetAuthenticationError,
@@ -456,7 +457,7 @@ class Target:
             if left and loop.time() > deadline:
                 (tp, end), *_ = left.items()
                 raise TargetUnavailableError(
-                    f"{tp.topic}/{tp.partition} of the target: a transaction is still open at "
+                    f"{partition_name(tp)} of the target: a transaction is still open at "
                     f"offset {stable[tp][1]} after {_STABLE_S:.0f} s; expected none in front of "
                     f"{end}. Another producer may have left it open"
                 )
@@ -516,9 +517,7 @@ class Target:
             or (
                 end > 0
                 and bool(
-                    await self.call(
-                        f"read {tp.topic}/{tp.partition}", self._read_range, tp, 0, end, 1
-                    )
+                    await self.call(f"read {partition_name(tp)}", self._read_range, tp, 0, end, 1)
                 )
             )
             for tp, (first, end) in bounds.items()
@@ -550,7 +549,7 @@ class Target:
         Raises:
             TargetError: the target doesn't respond, or the read makes no progress.
         """
-        return await self.call(f"read {tp.topic}/{tp.partition}", self._read_range, tp, first, end)
+        return await self.call(f"read {partition_name(tp)}", self._read_range, tp, first, end)
 
     def _read_range(
         self, tp: TopicPartition, first: int, end: int, most: int | None = None
@@ -589,7 +588,7 @@ class Target:
                 idle = 0 if messages else idle + 1
                 if idle * _POLL_S > self._timeout_s:
                     raise TargetUnavailableError(
-                        f"read {tp.topic}/{tp.partition}: no progress for {self._timeout_s:.0f} s "
+                        f"read {partition_name(tp)}: no progress for {self._timeout_s:.0f} s "
                         f"before offset {end}"
                     )
         finally:

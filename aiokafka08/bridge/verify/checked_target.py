@@ -10,6 +10,7 @@ import time
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
+from aiokafka08._wording import partition_name
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import TargetUnavailableError
 from aiokafka08.bridge.target.target_cluster import Target
@@ -40,7 +41,7 @@ class TargetChecksums:
         Raises:
             TargetError: the target doesn't respond, or no longer has `start`.
         """
-        action = f"read {tp.topic}/{tp.partition} of the target"
+        action = f"read {partition_name(tp)} of the target"
         if start >= end:
             return
         if self._consumer is None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._wording import partition_text
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import read_stored_runs
 from aiokafka08.bridge.copy.offset_runs import OffsetMap
@@ -229,7 +230,7 @@ async def verify(
             log = source_logs.get(tp)
             if log is None or log.start is None or log.end is None:
                 raise KafkaUnavailableError(
-                    f"topic {tp.topic!r}, partition {tp.partition}: the source has no leader for "
+                    f"{partition_text(tp)}: the source has no leader for "
                     "it, so its messages can't be read"
                 )
             target_log = target_logs.get(copy, (0, 0))

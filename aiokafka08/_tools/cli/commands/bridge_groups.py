@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from aiokafka08._tools.cli.declare import Example, command, format_option
+from aiokafka08._wording import partition_name
 
 if TYPE_CHECKING:
     from aiokafka08.bridge.config import BridgeConfig
@@ -154,7 +155,7 @@ def file_offsets(config: BridgeConfig) -> FileOffsets:
     for entry in parse_offsets(text, str(path)):
         if entry.group is None:
             raise IllegalArgumentError(
-                f"{path}: {entry.topic}/{entry.partition} has no group; expected one in each entry"
+                f"{path}: {partition_name(entry)} has no group; expected one in each entry"
             )
         tp = TopicPartition(entry.topic, entry.partition)
         offsets.setdefault(entry.group, {})[tp] = (entry.offset, entry.metadata)

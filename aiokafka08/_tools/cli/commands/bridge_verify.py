@@ -10,7 +10,7 @@ import click
 
 from aiokafka08._tools.cli.declare import Example, command
 from aiokafka08._tools.cli.output import FORMATS
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, partition_name, some_of
 
 if TYPE_CHECKING:
     from aiokafka08.bridge.config import BridgeConfig
@@ -101,11 +101,11 @@ def verify(
         write_rows(rows, FIELDS, format)
         for verdict in verdicts:
             if verdict.first_map is not None or verdict.last_map is not None:
-                note(f"{verdict.topic}/{verdict.partition}: offset map: {_maps_text(verdict)}")
+                note(f"{partition_name(verdict)}: offset map: {_maps_text(verdict)}")
     for verdict in verdicts:
         if (difference := verdict.difference) is not None:
             note(
-                f"{verdict.topic}/{verdict.partition}: {difference.kind}: offset "
+                f"{partition_name(verdict)}: {difference.kind}: offset "
                 f"{difference.source_offset} of the source, {difference.target_offset} of "
                 f"{verdict.target_topic}/{verdict.partition} at the target"
                 + (
@@ -116,7 +116,7 @@ def verify(
             )
         if (wrong := verdict.wrong_map) is not None:
             note(
-                f"{verdict.topic}/{verdict.partition}: wrong offset map: offset "
+                f"{partition_name(verdict)}: wrong offset map: offset "
                 f"{wrong.source_offset} of the source is offset {wrong.target_offset} of "
                 f"{verdict.target_topic}/{verdict.partition} at the target, but the runs in "
                 f"topic {config.offsets_topic} give {wrong.stored_target}. Don't carry over "
@@ -130,10 +130,10 @@ def verify(
         )
     else:
         for verdict in idle:
-            note(f"{verdict.topic}/{verdict.partition}: nothing is copied yet")
+            note(f"{partition_name(verdict)}: nothing is copied yet")
     if waiting := sum(verdict.waiting for verdict in verdicts):
         some = [
-            f"{verdict.topic}/{verdict.partition} ({verdict.waiting})"
+            f"{partition_name(verdict)} ({verdict.waiting})"
             for verdict in verdicts
             if verdict.waiting
         ]
@@ -143,7 +143,7 @@ def verify(
         if verdict.before:
             is_one = verdict.before == 1
             note(
-                f"{verdict.topic}/{verdict.partition}: {counted(verdict.before, 'offset')} of the "
+                f"{partition_name(verdict)}: {counted(verdict.before, 'offset')} of the "
                 f"source {'is' if is_one else 'are'} in front of the first message copied; "
                 f"{'it was' if is_one else 'they were'}n't compared"
             )

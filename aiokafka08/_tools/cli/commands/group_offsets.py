@@ -25,7 +25,7 @@ from aiokafka08._tools.cli.declare import (
     format_option,
 )
 from aiokafka08._tools.cli.settings import Settings
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, partition_name, some_of
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.group_files import GroupOffset, NodeText, OffsetFileFormat
@@ -357,7 +357,7 @@ def import_(
             error.args = (f"{error.text}. --skip-missing leaves such offsets out",)
             raise
         if moves.skipped:
-            names = some_of([f"{one.topic}/{one.partition}" for one in moves.skipped])
+            names = some_of([partition_name(one) for one in moves.skipped])
             note(f"left out, since these partitions don't exist: {names}")
     return _note_texts(settings, texts)
 
@@ -408,7 +408,7 @@ def _move(
         for offset in planned:
             if offset.new != offset.wanted:
                 note(
-                    f"{offset.topic}/{offset.partition} of group {group.group!r}: offset "
+                    f"{partition_name(offset)} of group {group.group!r}: offset "
                     f"{offset.wanted} is outside the log, {offset.new} is the nearest one inside"
                 )
     if not execute:

@@ -25,6 +25,7 @@ from aiokafka08._tools.cli.settings import Settings
 from aiokafka08._tools.reading.positions import Bounds
 from aiokafka08._tools.reading.read_plan import plan_ranges, select_partitions, select_topics
 from aiokafka08._tools.reading.read_records import read_bounded
+from aiokafka08._wording import partition_text
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
@@ -125,7 +126,7 @@ async def measure_latency(
                     await read
             except TimeoutError:
                 raise KafkaTimeoutError(
-                    f"topic {topic!r}, partition {partition}: message {number + 1} wasn't read "
+                    f"{partition_text(tp)}: message {number + 1} wasn't read "
                     f"within {settings.timeout_s:g} s"
                 ) from None
             finally:

@@ -40,7 +40,7 @@ from aiokafka08._tools.records.types import (
     RecordEncoder,
     RecordFormatError,
 )
-from aiokafka08._wording import some_of
+from aiokafka08._wording import partition_text, some_of
 from aiokafka08.consumer.config import AutoOffsetReset
 from aiokafka08.errors import (
     CorruptRecordException,
@@ -390,7 +390,7 @@ class _Copied:
         for record in records:
             if record.key and _ESCAPES.search(record.key) and record.key in data:
                 raise RecordFormatError(
-                    f"topic {tp.topic!r}, partition {tp.partition}, offset {record.offset}: the "
+                    f"{partition_text(tp)}, offset {record.offset}: the "
                     "key has control characters, and stdout is a terminal. Redirect stdout, or "
                     f"use {self._text_options}"
                 )
@@ -404,7 +404,7 @@ class _Copied:
         """
         if self.output.is_terminal and not _is_text(data):
             raise RecordFormatError(
-                f"topic {tp.topic!r}, partition {tp.partition}, {count} records up to offset "
+                f"{partition_text(tp)}, {count} records up to offset "
                 f"{last_offset}: not text, and stdout is a terminal. Redirect stdout, or use "
                 f"{self._text_options}"
             )
