@@ -22,6 +22,7 @@ from aiokafka08.errors import (
     NoError,
     broker_error,
 )
+from aiokafka08.protocol.api import left_out
 from aiokafka08.protocol.requests.groups import (
     DeleteGroupsRequest,
     DescribedGroup,
@@ -65,7 +66,7 @@ async def describe_group(
             if described.group == group:
                 coordinator.invalidate(node_id)
                 return broker_error(described.error_code, f"group {group!r}")
-        return KafkaTimeoutError(f"group {group!r}: node {node_id} left it out of its response")
+        return left_out(f"group {group!r}", node_id)
 
     return await _retry(router, attempt)
 
@@ -92,7 +93,7 @@ async def delete_group(router: Router, coordinator: CoordinatorLookup) -> bool |
             (result.error_code for result in response.groups if result.group == group), None
         )
         if code is None:
-            return KafkaTimeoutError(f"group {group!r}: node {node_id} left it out of its response")
+            return left_out(f"group {group!r}", node_id)
         if code in (NoError.errno, GroupIdNotFound.errno):
             return code == NoError.errno
         coordinator.invalidate(node_id)

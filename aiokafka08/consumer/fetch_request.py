@@ -18,7 +18,6 @@ from aiokafka08.consumer.fetch_plan import FetchPlan
 from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.protocol.api import by_topic
 from aiokafka08.protocol.requests.fetch import (
-    FetchedPartition,
     FetchPartition,
     FetchRequest,
     FetchResponse,
@@ -35,16 +34,6 @@ def make_request(plan: FetchPlan, min_bytes: int) -> FetchRequest:
     return FetchRequest(
         -1, wait_ms, 1 if plan.alone or plan.idle else min_bytes, by_topic(partitions)
     )
-
-
-def by_partition(response: FetchResponse) -> dict[tuple[str, int], FetchedPartition]:
-    """Return the parts of a response by topic and partition."""
-    # Their order isn't that of the request (docs/brokers.md 3.11).
-    return {
-        (topic.topic, fetched.partition): fetched
-        for topic in response.topics
-        for fetched in topic.partitions
-    }
 
 
 class QuotaExceededError(Exception):

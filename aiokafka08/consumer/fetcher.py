@@ -37,12 +37,12 @@ from aiokafka08.consumer.fetch_memory import FetchMemory
 from aiokafka08.consumer.fetch_plan import IDLE_WAIT_S, FetchPlan, FetchQueue
 from aiokafka08.consumer.fetch_request import (
     QuotaExceededError,
-    by_partition,
     exchange,
     make_request,
 )
 from aiokafka08.consumer.observer import ConsumerObserver, report_failure
-from aiokafka08.errors import KafkaError, KafkaProtocolError, KafkaTimeoutError, broker_error
+from aiokafka08.errors import KafkaError, KafkaTimeoutError, broker_error
+from aiokafka08.protocol.api import by_partition, left_out
 from aiokafka08.protocol.frame import held_bytes
 from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.telemetry import PartitionFailed
@@ -367,7 +367,7 @@ class Fetcher:
         if self._has_borrowed(plan):
             broker.patience_s = overdue_s
         began, ended = connection.response_began, loop.time()
-        return by_partition(response), ResponseTime(began - sent, ended - began)
+        return by_partition(response.topics), ResponseTime(began - sent, ended - began)
 
     def _overdue(
         self,
@@ -441,7 +441,7 @@ class Fetcher:
         """Back off from a partition that is missing in the response."""
         cursor = fetch.cursor
         if cursor.abandon_fetch(fetch):
-            error = KafkaProtocolError("the broker left this partition out of its response")
+            error = left_out("the partition")
             cursor.back_off(asyncio.get_running_loop().time())
             self._emit_failure(cursor, error)
         self.update(cursor)

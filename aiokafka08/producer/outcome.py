@@ -25,7 +25,6 @@ from aiokafka08.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     KafkaError,
-    KafkaProtocolError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NotLeaderForPartitionError,
@@ -37,6 +36,7 @@ from aiokafka08.errors import (
 from aiokafka08.producer.accumulator import Accumulator
 from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.memory import BufferMemory
+from aiokafka08.protocol.api import left_out
 from aiokafka08.protocol.requests.produce import ProducedPartition
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry
@@ -93,10 +93,8 @@ def decide(
         return BatchDecision(Outcome.STORED)
     where = f"produce to {partition_name(topic_partition)}"
     if response is None:
-        error: KafkaError = KafkaProtocolError(
-            f"{where}: the broker left the partition out of its response"
-        )
-        return _decide_unexplained(error, unexplained_retries, may_be_stored=True)
+        absent = left_out(partition_name(topic_partition))
+        return _decide_unexplained(absent, unexplained_retries, may_be_stored=True)
     code = topic_code(response.error_code)
     if code == 0:  # docs/brokers.md 5.7, 6.8
         error = KafkaError(f"{where}: the broker reports success, but stored nothing (offset -1)")

@@ -29,7 +29,7 @@ from aiokafka08.producer.batch import Batch
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.outcome import BatchResolver
 from aiokafka08.producer.passes import PassScheduler
-from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.api import by_partition, by_topic
 from aiokafka08.protocol.compression import LONG_COMPRESS_BYTES, Codec
 from aiokafka08.protocol.message_set import MessageSetBuilder
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
@@ -120,12 +120,7 @@ class _ProduceInFlight:
         """
         version = self.connection.version
         assert version.is_exact or required_acks == 1  # see `Sink._connect`
-        # by name, not by index: brokers respond in the order of a hash map (docs/brokers.md 3.11)
-        responses = {
-            (topic.topic, partition.partition): partition
-            for topic in response.topics
-            for partition in topic.partitions
-        }
+        responses = by_partition(response.topics)
         # Brokers below 0.8.2 return the offset after a batch, not that of its first message, if
         # they waited for replicas. They wait if acks isn't 1 and a partition of the request has
         # more than one replica, or doesn't exist on this broker: that one then fails with offset 0,

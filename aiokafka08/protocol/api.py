@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer, Int16, Int32, NullableString, String, compiled
@@ -48,7 +48,14 @@ class ApiKey(enum.IntEnum):
     DELETE_GROUPS = 42
 
 
+class _InPartition(Protocol):
+    """One partition's item of a topic."""
+
+    partition: int
+
+
 P = TypeVar("P")
+PartT = TypeVar("PartT", bound=_InPartition)
 R = TypeVar("R", bound="Response")
 
 
@@ -66,6 +73,18 @@ def by_topic(parts: Iterable[tuple[str, P]]) -> list[Topic[P]]:
     for topic, part in parts:
         topics.setdefault(topic, []).append(part)
     return [Topic(topic, some) for topic, some in topics.items()]
+
+
+def by_partition(topics: Iterable[Topic[PartT]]) -> dict[tuple[str, int], PartT]:
+    """Return the items of a response by topic and partition."""
+    # Brokers respond in the order of a hash map, not of the request (docs/brokers.md 3.11).
+    return {(topic.topic, part.partition): part for topic in topics for part in topic.partitions}
+
+
+def left_out(what: str, node_id: int | None = None) -> KafkaProtocolError:
+    """Return the error for a response without a partition or group of the request."""
+    broker = "the broker" if node_id is None else f"node {node_id}"
+    return KafkaProtocolError(f"{broker} left {what} out of its response")
 
 
 @dataclass(slots=True)

@@ -32,7 +32,7 @@ from aiokafka08.errors import (
     broker_error,
     topic_code,
 )
-from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.api import by_partition, by_topic, left_out
 from aiokafka08.protocol.requests.list_offsets import (
     ListedOffsets,
     ListOffsetsPartition,
@@ -355,16 +355,13 @@ def _request(
 def _results(
     router: Router, leader: int, tps: Collection[TopicPartition], response: ListOffsetsResponse
 ) -> PartitionResults[ListedOffsets]:
-    results: dict[tuple[str, int], ListedOffsets | KafkaError] = {}
-    for topic in response.topics:
-        name = topic.topic
-        for partition in topic.partitions:
-            number = partition.partition
-            where = f"ListOffsets of {name}/{number}"
-            results[name, number] = (
-                router.config.named(broker_error(topic_code(partition.error_code), where))
-                if partition.error_code
-                else partition
-            )
-    missing = KafkaProtocolError(f"node {leader} left the partition out of its response")
-    return {tp: results.get(tp, missing) for tp in tps}
+    missing = left_out("the partition", leader)
+    results: PartitionResults[ListedOffsets] = {}
+    listed = by_partition(response.topics)
+    for tp in tps:
+        results[tp] = found = listed.get(tp, missing)
+        if not isinstance(found, KafkaError) and found.error_code:
+            where = f"ListOffsets of {partition_name(tp)}"
+            error = broker_error(topic_code(found.error_code), where)
+            results[tp] = router.config.named(error)
+    return results

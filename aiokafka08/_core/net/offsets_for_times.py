@@ -25,7 +25,7 @@ from aiokafka08._core.net.quota import fetch_within_quota
 from aiokafka08._core.net.retry import retry
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
-from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.api import by_partition, by_topic
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ALL_SEGMENTS, LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
@@ -134,12 +134,8 @@ async def _partitions_with_timestamps(
             # Left out of the result. Then the start of a segment is returned, which may be too
             # early, but never too late.
             return dict.fromkeys(tps, error)
-        by_partition = {
-            TopicPartition(topic.topic, part.partition): _has_timestamp(part)
-            for topic in response.topics
-            for part in topic.partitions
-        }
-        return {tp: by_partition.get(tp, False) for tp in tps}
+        fetched = by_partition(response.topics)
+        return {tp: tp in fetched and _has_timestamp(fetched[tp]) for tp in tps}
 
     results = await request_from_leaders(router, offsets, send, router.config.request_timeout_s)
     return {tp for tp, has_timestamp in results.items() if has_timestamp is True}

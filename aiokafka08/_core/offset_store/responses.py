@@ -18,7 +18,6 @@ from aiokafka08.errors import (
     CommitFailedError,
     IllegalGenerationError,
     KafkaError,
-    KafkaProtocolError,
     OffsetMetadataTooLargeError,
     RebalanceInProgressError,
     UnknownMemberIdError,
@@ -26,13 +25,15 @@ from aiokafka08.errors import (
     broker_error,
     group_code,
 )
-from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.api import by_partition, by_topic, left_out
 from aiokafka08.protocol.requests.committed_offsets import (
     CommitPartition,
+    CommittedPartition,
     OffsetCommitRequest,
     OffsetCommitResponse,
     OffsetFetchRequest,
     OffsetFetchResponse,
+    PartitionError,
 )
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
@@ -70,12 +71,14 @@ def read_commit_response(
     response: OffsetCommitResponse, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, KafkaError | None]:
     """Return for each partition None if it is committed, otherwise its error."""
-    results: dict[TopicPartition, KafkaError | None] = {}
-    for topic in response.topics:
-        for partition in topic.partitions:
-            error = broker_error(group_code(partition.error_code)) if partition.error_code else None
-            results[TopicPartition(topic.topic, partition.partition)] = error
-    return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
+    committed = by_partition(response.topics)
+    return {tp: _commit_error(committed.get(tp)) for tp in partitions}
+
+
+def _commit_error(committed: PartitionError | None) -> KafkaError | None:
+    if committed is None:
+        return left_out("the partition")
+    return broker_error(group_code(committed.error_code)) if committed.error_code else None
 
 
 def read_fetch_response(
@@ -84,8 +87,11 @@ def read_fetch_response(
     """Return for each partition what is committed, None if nothing is, or its error."""
     if response.error_code:
         return dict.fromkeys(partitions, broker_error(group_code(response.error_code)))
-    results = _fetch_results(response)
-    return {tp: results[tp] if tp in results else _left_out() for tp in partitions}
+    fetched = by_partition(response.topics)
+    return {
+        tp: _fetch_result(fetched[tp]) if tp in fetched else left_out("the partition")
+        for tp in partitions
+    }
 
 
 def read_fetch_all_response(
@@ -95,31 +101,23 @@ def read_fetch_all_response(
     if response.error_code:
         return broker_error(group_code(response.error_code))
     committed: dict[TopicPartition, OffsetAndMetadata] = {}
-    for tp, result in _fetch_results(response).items():
+    for tp, fetched in by_partition(response.topics).items():
+        result = _fetch_result(fetched)
         if isinstance(result, KafkaError):
             return result
         if result is not None:
-            committed[tp] = result
+            committed[TopicPartition(*tp)] = result
     return committed
 
 
-def _fetch_results(
-    response: OffsetFetchResponse,
-) -> dict[TopicPartition, CommittedOffset | KafkaError]:
-    results: dict[TopicPartition, CommittedOffset | KafkaError] = {}
-    for topic in response.topics:
-        for partition in topic.partitions:
-            result: CommittedOffset | KafkaError
-            if partition.error_code not in (0, UnknownTopicOrPartitionError.errno):
-                result = broker_error(group_code(partition.error_code))
-            elif partition.offset < 0:
-                result = None  # no offset is -1; version 0 also stores other negative ones (8.4)
-            elif partition.error_code:
-                result = broker_error(group_code(partition.error_code))
-            else:
-                result = OffsetAndMetadata(partition.offset, partition.metadata or "")
-            results[TopicPartition(topic.topic, partition.partition)] = result
-    return results
+def _fetch_result(fetched: CommittedPartition) -> CommittedOffset | KafkaError:
+    if fetched.error_code not in (0, UnknownTopicOrPartitionError.errno):
+        return broker_error(group_code(fetched.error_code))
+    if fetched.offset < 0:
+        return None  # no offset is -1; version 0 also stores other negative ones (8.4)
+    if fetched.error_code:
+        return broker_error(group_code(fetched.error_code))
+    return OffsetAndMetadata(fetched.offset, fetched.metadata or "")
 
 
 def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
@@ -185,7 +183,3 @@ def group_by_reason(errors: Mapping[TopicPartition, KafkaError], outer: type[Kaf
     for tp, error in errors.items():
         reasons.setdefault(error.nested_text(outer), []).append(partition_name(tp))
     return "; ".join(f"{some_of(tps)}: {reason}" for reason, tps in reasons.items())
-
-
-def _left_out() -> KafkaError:
-    return KafkaProtocolError("the broker left the partition out of its response")

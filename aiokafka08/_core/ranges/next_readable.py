@@ -19,11 +19,10 @@ from aiokafka08._core.ranges.next_fetch import READ_TRIES, fetch_error
 from aiokafka08._wording import partition_name
 from aiokafka08.errors import (
     CorruptRecordException,
-    KafkaProtocolError,
     LeaderNotAvailableError,
     UnknownError,
 )
-from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.api import Topic, by_partition, left_out
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     MessageSetReader,
@@ -103,8 +102,7 @@ async def _fetch(router: Router, tp: TopicPartition, offset: int) -> FetchedPart
         lane=Lane.URGENT_FETCH,
         timeout_s=router.config.request_timeout_s,
     )
-    for topic in response.topics:
-        for fetched in topic.partitions:
-            if (topic.topic, fetched.partition) == tp:
-                return fetched
-    raise KafkaProtocolError(f"{partition_name(tp)}: left out of the response to a fetch")
+    fetched = by_partition(response.topics).get(tp)
+    if fetched is None:
+        raise left_out(partition_name(tp), leader)
+    return fetched

@@ -18,8 +18,7 @@ from aiokafka08 import environment
 from aiokafka08._core.net.quota import log_withheld, quota_exceeded
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._wording import partition_name
-from aiokafka08.errors import KafkaProtocolError
-from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.api import by_partition, by_topic, left_out
 from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
 from aiokafka08.structs import TopicPartition
 
@@ -145,15 +144,13 @@ class _LeaderFetches:
             if fetch.response.done():
                 continue  # the caller is gone
             if fetched is None:
-                where = partition_name(fetch.tp)
-                error = f"node {self._node_id} left {where} out of its response"
-                fetch.response.set_exception(KafkaProtocolError(error))
+                fetch.response.set_exception(left_out(partition_name(fetch.tp), self._node_id))
             else:
                 fetch.response.set_result((fetched, elapsed_s))
 
     async def _exchange(
         self, fetches: Sequence[_DueFetch]
-    ) -> tuple[dict[TopicPartition, FetchedPartition], float]:
+    ) -> tuple[dict[tuple[str, int], FetchedPartition], float]:
         """Send one request; return the response by partition, and the seconds that it took."""
         loop = asyncio.get_running_loop()
         timeout_s = max(fetch.timeout_s for fetch in fetches)
@@ -184,8 +181,4 @@ class _LeaderFetches:
             # If the event loop stood still meanwhile, the time says nothing: send it again.
             if not fetches[0].alone or environment.monotonic() - began - elapsed_s < _PAUSE_S:
                 break
-        return {
-            TopicPartition(topic.topic, partition.partition): partition
-            for topic in response.topics
-            for partition in topic.partitions
-        }, elapsed_s
+        return by_partition(response.topics), elapsed_s

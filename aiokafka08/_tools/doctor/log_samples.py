@@ -22,7 +22,7 @@ from aiokafka08._tools.doctor.group_health import NextReadable
 from aiokafka08._tools.doctor.message_sets import LONG_SEARCH_S, SearchCost, shows_formats
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.errors import KafkaError, TopicAuthorizationFailedError, UnknownError, topic_code
-from aiokafka08.protocol.api import by_topic
+from aiokafka08.protocol.api import by_partition, by_topic
 from aiokafka08.protocol.message_set import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     MessageSetReader,
@@ -319,17 +319,13 @@ class LogSampler:
             )
         except KafkaError:
             return {}
-        fetched = {
-            TopicPartition(topic.topic, partition.partition): partition
-            for topic in response.topics
-            for partition in topic.partitions
-        }
+        fetched = by_partition(response.topics)
         self.refused_topics.update(
-            tp.topic
-            for tp, partition in fetched.items()
+            topic
+            for (topic, _), partition in fetched.items()
             if topic_code(partition.error_code) == TopicAuthorizationFailedError.errno
         )
-        return fetched
+        return {tp: fetched[tp] for tp in offsets if tp in fetched}
 
 
 def _hides_message(fetched: FetchedPartition) -> bool:
