@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, Final, SupportsIndex
 
+from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.router import Router
@@ -23,7 +24,7 @@ from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor
 from aiokafka08.consumer.member_state import MemberState
 from aiokafka08.consumer.membership import Membership
-from aiokafka08.consumer.observer import ConsumerObserver, report_failure
+from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.errors import (
     BrokerResponseError,
     CommitFailedError,
@@ -69,7 +70,8 @@ class Committer:
         self._membership: Membership
         self._lock = asyncio.Lock()
         self._timer: asyncio.Task[None] | None = None
-        self._background: set[asyncio.Task[None]] = set()
+        self._timers = TaskSet(observer.task_failed)
+        self._tasks = TaskSet(observer.task_failed)
         self._cancel_count = 0  # calls of `cancel_pending`
         self._pending: dict[asyncio.Timeout, None] = {}
         self._error: KafkaError | None = None
@@ -82,21 +84,17 @@ class Committer:
         """Commit to `store`, and begin to commit automatically, if that is enabled."""
         self._store, self._membership = store, membership
         if self._is_automatic:
-            self._timer = asyncio.get_running_loop().create_task(
-                self._commit_at_intervals(), name="aiokafka08 auto commit"
-            )
-            report_failure(self._timer, self._observer)
+            self._timer = self._timers.start(self._commit_at_intervals(), "aiokafka08 auto commit")
 
     async def stop(self) -> None:
         """Make the last automatic commit, and make no further one; safe to call twice."""
         task, self._timer = self._timer, None
         try:
             if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                await self._timers.cancel()
                 await self.commit_revoked(self._cursors)
         finally:
-            await asyncio.gather(*self._background, return_exceptions=True)
+            await self._tasks.wait()
 
     def positions(
         self, partitions: Collection[TopicPartition]
@@ -126,7 +124,7 @@ class Committer:
         """As `commit_revoked`, in the background, with the present positions and generation."""
         if self._timer is not None:
             # After assign() or unsubscribe() no other member waits for these partitions.
-            self._spawn(self._try_commit(self.positions(partitions), self._revoke_timeout_s))
+            self._commit_soon(self.positions(partitions))
 
     def level_stores_soon(self, partitions: Collection[TopicPartition]) -> None:
         """With "dual", commit stored offsets to both stores, in the background."""
@@ -134,7 +132,7 @@ class Committer:
             # The offset of a partition without new messages would stay in the store that the group
             # is about to leave. A member that knows only the other one would start where
             # `auto_offset_reset` says.
-            self._spawn(self._try_commit(frozenset(partitions), self._revoke_timeout_s))
+            self._commit_soon(frozenset(partitions))
 
     def revoke_deadline(self) -> float:
         """Return the deadline, as loop time, for the commits of a revocation that begins now."""
@@ -149,8 +147,7 @@ class Committer:
         await asyncio.sleep(0)  # a commit that was called just now gets the lock first
         try:
             async with asyncio.timeout_at(deadline):
-                if self._background:
-                    await asyncio.wait(self._background)
+                await self._tasks.wait()
                 await self._lock.acquire()
                 self._lock.release()
         except TimeoutError:
@@ -179,11 +176,8 @@ class Committer:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name="aiokafka08 commit")
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        report_failure(task, self._observer)
+    def _commit_soon(self, offsets: _ToCommit) -> None:
+        self._tasks.start(self._try_commit(offsets, self._revoke_timeout_s), "aiokafka08 commit")
 
     async def _commit(
         self,

@@ -19,6 +19,7 @@ from typing import Any, Final
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08._core.concurrency.notifier import Notifier
+from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.quota import log_withheld
 from aiokafka08._core.net.router import Lane, Router
@@ -40,7 +41,7 @@ from aiokafka08.consumer.fetch_request import (
     exchange,
     make_request,
 )
-from aiokafka08.consumer.observer import ConsumerObserver, report_failure
+from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.errors import KafkaError, KafkaTimeoutError, broker_error
 from aiokafka08.protocol.api import by_partition, left_out
 from aiokafka08.protocol.frame import held_bytes
@@ -112,24 +113,21 @@ class Fetcher:
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
         self._brokers: dict[int, _Broker] = {}
         self._was_overdrawn = False  # so brokers may wait to plan
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet(observer.task_failed)
         self._leaderless = Notifier()
         self._time: Callable[[], float]
         self._leader_finder: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         self._time = asyncio.get_running_loop().time
-        self._leader_finder = self._spawn(self._find_leaders(), "aiokafka08 leader finder")
+        self._leader_finder = self._tasks.start(self._find_leaders(), "aiokafka08 leader finder")
         self.follow_leaders(self._router.metadata.snapshot)
 
     async def stop(self) -> None:
         """End all tasks; fetches in flight are abandoned."""
         self._leader_finder = None
         self._brokers.clear()
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     def set_cursors(self, cursors: Iterable[Cursor]) -> None:
         """Fetch for these cursors from now on, and for no others."""
@@ -230,7 +228,7 @@ class Fetcher:
             queue = FetchQueue(node_id, self.memory, self._max_wait_s)
             broker = _Broker(queue, self._router.config.limits.overdue_s)
             self._brokers[node_id] = broker
-            self._spawn(self._poll(broker), f"aiokafka08 fetch from node {node_id}", broker.tasks)
+            self._start(broker, self._poll(broker), f"aiokafka08 fetch from node {node_id}")
         return self._brokers[node_id]
 
     async def _poll(self, broker: _Broker) -> None:
@@ -279,7 +277,7 @@ class Fetcher:
         ):
             broker.is_urgent = True
             name = f"aiokafka08 urgent fetch from node {broker.queue.node_id}"
-            self._spawn(self._fetch_urgent(broker), name, broker.tasks)
+            self._start(broker, self._fetch_urgent(broker), name)
 
     async def _fetch_urgent(self, broker: _Broker) -> None:
         """Fetch the urgent partitions while the long poll hangs, until there are none."""
@@ -499,19 +497,11 @@ class Fetcher:
 
     # --- inside -----------------------------------------------------------------------------------
 
-    def _spawn(
-        self,
-        work: Coroutine[Any, Any, None],
-        name: str,
-        group: set[asyncio.Task[None]] | None = None,
-    ) -> asyncio.Task[None]:
-        """Start a task that `stop()` cancels; keep it in `group` too while it runs."""
-        task = asyncio.get_running_loop().create_task(work, name=name)
-        report_failure(task, self._observer)
-        for tasks in (self._tasks, *(() if group is None else (group,))):
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-        return task
+    def _start(self, broker: _Broker, work: Coroutine[Any, Any, None], name: str) -> None:
+        """Start a task that ends when no cursor is led by this broker any more."""
+        task = self._tasks.start(work, name)
+        broker.tasks.add(task)
+        task.add_done_callback(broker.tasks.discard)
 
     def _emit_failure(self, cursor: Cursor, reason: object) -> None:
         self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, str(reason)))

@@ -7,7 +7,6 @@ Invariant: every method returns at once and awaits nothing; only `check` raises.
 
 from __future__ import annotations
 
-import asyncio
 from typing import Protocol
 
 from aiokafka08.consumer.cursor import Cursor
@@ -48,13 +47,3 @@ class ConsumerObserver(Protocol):
 
     def task_failed(self, error: BaseException) -> None:
         """Let every later call raise `error`, which ended a background task."""
-
-
-def report_failure(task: asyncio.Task[None], observer: ConsumerObserver) -> None:
-    """Have `task_failed` called if the task ends with an exception."""
-
-    def ended(task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and (error := task.exception()) is not None:
-            observer.task_failed(error)
-
-    task.add_done_callback(ended)

@@ -15,6 +15,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.concurrency.notifier import Notifier
+from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.net.list_offsets import list_offsets_of_leader
 from aiokafka08._core.net.retry import attempt_timeout, is_final
 from aiokafka08._core.net.router import Router
@@ -22,7 +23,7 @@ from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.ranges.next_fetch import NextFetch
 from aiokafka08._wording import partition_text
 from aiokafka08.consumer.cursor import Cursor, StartPosition
-from aiokafka08.consumer.observer import ConsumerObserver, report_failure
+from aiokafka08.consumer.observer import ConsumerObserver
 from aiokafka08.errors import (
     KafkaError,
     KafkaTimeoutError,
@@ -80,7 +81,7 @@ class StartOffsets:
         self._store_failure: KafkaError | None = None  # of the last request to the store
         self._failures: dict[Cursor, str] = {}  # why the last attempt failed
         self._unreadable: set[Cursor] = set()  # the store answered, but for this commit
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet(observer.task_failed)
         self._changed = Notifier()
 
     def start(self, store: OffsetStore, fetch_s: float | None = None) -> None:
@@ -89,13 +90,10 @@ class StartOffsets:
         `fetch_s`: how many seconds the store may take until `wait_committed` has returned.
         """
         self._store, self._fetch_s = store, fetch_s
-        self._spawn(self._watch())
+        self._tasks.start(self._watch(), "aiokafka08 positions")
 
     async def stop(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.cancel()
 
     def add(self, cursor: Cursor) -> None:
         """Find a position for this cursor, if it has none and no new error; call after changes."""
@@ -142,13 +140,6 @@ class StartOffsets:
 
     # --- which requests ---------------------------------------------------------------------------
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name="aiokafka08 positions")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        report_failure(task, self._observer)
-        return task
-
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -188,7 +179,7 @@ class StartOffsets:
             self._requested.difference_update(cursors)
             self._changed.notify()
 
-        self._spawn(work).add_done_callback(ended)
+        self._tasks.start(work, "aiokafka08 positions").add_done_callback(ended)
 
     # --- the requests -----------------------------------------------------------------------------
 

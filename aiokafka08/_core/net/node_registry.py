@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from aiokafka08 import environment
+from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.config import Address, NetConfig, address_text, advertised_address
 from aiokafka08._core.net.connect import joined_details
@@ -64,7 +65,7 @@ class NodeRegistry:
         self._by_id: dict[int, Node] = {}
         self._in_snapshot: dict[int, Address] = {}  # in the last snapshot
         self._registered: dict[int, Address] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._last_response = -math.inf  # of the nodes that are no longer known
         self._reconnect: Callable[[], object] | None = None
         self._closed = False
@@ -256,7 +257,7 @@ class NodeRegistry:
                 del self._by_id[node_id]
                 reason = "the broker left, or moved to another address"
                 node.close(reason)
-                self._spawn(node.stop(reason))
+                self._tasks.start(node.stop(reason))
         for node_id, address in addresses.items():
             if node_id not in self._by_id:
                 self._by_id[node_id] = self._new(node_id, address)
@@ -269,7 +270,7 @@ class NodeRegistry:
     async def stop(self) -> None:
         self.close()
         await asyncio.gather(*(node.stop() for node in self))
-        await asyncio.gather(*self._tasks)
+        await self._tasks.wait()
 
     def _new(self, node_id: int, address: Address) -> Node:
         """Return the node of a broker: a connected bootstrap node at its address, or a new one."""
@@ -304,11 +305,6 @@ class NodeRegistry:
             return False
         self._reconnect()
         return True
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
     async def _connect_to_broker(
         self, node: Node, deadline: float, failures: dict[Node, KafkaError]
