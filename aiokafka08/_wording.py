@@ -68,3 +68,8 @@ def partition_text(place: InPartition) -> str:
 def partition_name(place: InPartition) -> str:
     """Return "orders/3": for lists, and inside a sentence."""
     return f"{place.topic}/{place.partition}"
+
+
+def newer_protocol(what: str = "message format 2", release: str = "0.11") -> str:
+    """Return what a feature needs that this client lacks, for a text like "headers need …"."""
+    return f"{what} (brokers from {release} on), which this client doesn't speak"

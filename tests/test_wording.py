@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from aiokafka08._wording import counted, partition_name, partition_text, shorten, some_of
+from aiokafka08._wording import (
+    counted,
+    newer_protocol,
+    partition_name,
+    partition_text,
+    shorten,
+    some_of,
+)
 from aiokafka08.structs import TopicPartition
 
 
@@ -58,3 +65,9 @@ def test_some_of_counts_the_names_beyond_ten(
 def test_partition_has_a_short_and_a_long_name() -> None:
     tp = TopicPartition("t", 3)
     assert (partition_name(tp), partition_text(tp)) == ("t/3", "topic 't', partition 3")
+
+
+def test_newer_protocol_names_the_first_release() -> None:
+    assert newer_protocol("Fetch 11", "2.4") == (
+        "Fetch 11 (brokers from 2.4 on), which this client doesn't speak"
+    )

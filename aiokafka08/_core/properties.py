@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka08._core.names import similar_names, visible
-from aiokafka08._wording import shorten
+from aiokafka08._wording import newer_protocol, shorten
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
 ParseProperty = Callable[[str, str], Any]
@@ -147,8 +147,8 @@ def _acks(option: str, text: str) -> int | str:
 def _codec(option: str, text: str) -> str | None:
     if text.strip().lower() == "zstd":
         raise UnsupportedVersionError(
-            f"{show_option(option, text)}: zstd needs message format 2 (brokers from 2.1 on), "
-            "which this client doesn't speak; expected none, gzip, snappy or lz4"
+            f"{show_option(option, text)}: zstd needs {newer_protocol(release='2.1')}; expected "
+            "none, gzip, snappy or lz4"
         )
     codecs = {"none": None, "gzip": "gzip", "snappy": "snappy", "lz4": "lz4"}
     codec: str | None = choice(option, text, codecs)
@@ -159,8 +159,8 @@ def isolation(option: str, text: str) -> str:
     """Accept read_uncommitted only."""
     if text.strip().lower() == "read_committed":
         raise UnsupportedVersionError(
-            f"{show_option(option, text)}: transactions need Fetch 4 and message format 2 (brokers "
-            "from 0.11 on), which this client doesn't speak; expected read_uncommitted"
+            f"{show_option(option, text)}: transactions need "
+            f"{newer_protocol('Fetch 4 and message format 2')}; expected read_uncommitted"
         )
     isolation: str = choice(option, text, {"read_uncommitted": "read_uncommitted"})
     return isolation
@@ -196,9 +196,8 @@ def _partitioner_class(option: str, text: str) -> str:
 def _no_idempotence(option: str, text: str) -> bool:
     if parse_boolean(option, text):
         raise UnsupportedVersionError(
-            f"{show_option(option, text)}: idempotence needs message format 2 (brokers from 0.11 "
-            "on), which this client doesn't speak; expected false. A retried batch may be stored "
-            "twice"
+            f"{show_option(option, text)}: idempotence needs {newer_protocol()}; expected false. A "
+            "retried batch may be stored twice"
         )
     return False
 

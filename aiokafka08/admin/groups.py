@@ -19,7 +19,7 @@ from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.offset_store.choose import choose_offset_store
 from aiokafka08._core.zookeeper.session import check_node_name
-from aiokafka08._wording import shorten
+from aiokafka08._wording import newer_protocol, shorten
 from aiokafka08.admin.arguments import check_node_id, check_node_ids
 from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_description import GroupDescriptions
@@ -43,8 +43,8 @@ class GroupCalls:
         self._connection.check()
         if coordinator_type != 0:
             raise UnsupportedVersionError(
-                f"coordinator_type={shorten(coordinator_type)} needs FindCoordinator 1 (brokers "
-                "from 0.11 on); this client speaks the protocol of 0.8"
+                f"coordinator_type={shorten(coordinator_type)} needs "
+                f"{newer_protocol('FindCoordinator 1')}"
             )
         return await CoordinatorLookup(self._router, check_any_group_id(group_id)).node_id()
 

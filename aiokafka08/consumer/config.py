@@ -17,6 +17,7 @@ from aiokafka08._core.net.config import (
     check_one_of,
     check_positive,
 )
+from aiokafka08._wording import newer_protocol
 from aiokafka08.compat import default_of
 from aiokafka08.consumer.cursor import StartPosition
 from aiokafka08.consumer.record_buffer import Decoding, Deserializer
@@ -106,17 +107,13 @@ def consumer_config(
         (
             "isolation_level",
             isolation_level if isolation_level == "read_committed" else None,
-            "Fetch 4 and message format 2 (brokers from 0.11 on), since older formats don't show "
-            "which messages belong to a transaction",
+            newer_protocol("Fetch 4 and message format 2"),
         ),
-        ("group_instance_id", group_instance_id, "JoinGroup 5 (brokers from 2.3 on)"),
-        ("client_rack", client_rack, "Fetch 11 (brokers from 2.4 on)"),
+        ("group_instance_id", group_instance_id, newer_protocol("JoinGroup 5", "2.3")),
+        ("client_rack", client_rack, newer_protocol("Fetch 11", "2.4")),
     ):
         if value is not None:
-            raise UnsupportedVersionError(
-                f"{option}={value!r}: this needs {needs}, but this client speaks the protocol of "
-                f"0.8. Leave {option} out"
-            )
+            raise UnsupportedVersionError(f"{option}={value!r} needs {needs}. Leave {option} out")
     if group_id is not None:
         from aiokafka08._core.net.coordinator_lookup import check_group_id
 

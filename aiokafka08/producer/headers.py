@@ -12,6 +12,7 @@ from collections.abc import Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from aiokafka08._core.arrow_headers import count_rows_with_headers, embed_rows
+from aiokafka08._wording import newer_protocol
 from aiokafka08.embedded_headers import Headers, HeadersMode, embed
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
@@ -122,9 +123,7 @@ class HeaderPolicy:
 def no_headers(where: str = "") -> UnsupportedVersionError:
     """Return the error for headers; `where` names the message among several."""
     return UnsupportedVersionError(
-        f"{where}: "
-        * bool(where)
-        + "headers need message format 2 (brokers from 0.11 on), which this client doesn't speak. "
+        f"{where}: " * bool(where) + f"headers need {newer_protocol()}. "
         "Choose headers='drop' to send messages without them, or headers='embedded' to put them "
         "into the values, as Spring Cloud Stream does: an option of the producer, or the "
         "environment variable AIOKAFKA08_HEADERS"

@@ -21,7 +21,7 @@ from aiokafka08._core.net.config import (
     check_positive,
 )
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
-from aiokafka08._wording import shorten
+from aiokafka08._wording import newer_protocol, shorten
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaConfigurationError,
@@ -39,6 +39,8 @@ _CODECS: Final = {
     "lz4": Codec.LZ4,
 }
 _MAX_ACKS: Final = 0x7FFF
+_PRODUCER_IDS: Final = newer_protocol("InitProducerId and message format 2")
+NO_TRANSACTIONS: Final = f"transactions need {_PRODUCER_IDS}"
 
 Acks = Literal["all"] | int
 CompressionType = Literal["gzip", "snappy", "lz4"]
@@ -124,21 +126,17 @@ def producer_options(
         UnsupportedVersionError: an option needs a newer protocol than this client speaks.
     """
     if transactional_id is not None:
-        raise UnsupportedVersionError(
-            f"transactional_id={transactional_id!r}: transactions need InitProducerId and message "
-            "format 2 (brokers from 0.11 on), which this client doesn't speak"
-        )
+        raise UnsupportedVersionError(f"transactional_id={transactional_id!r}: {NO_TRANSACTIONS}")
     check_positive("transaction_timeout_ms", transaction_timeout_ms)
     if check_boolean("enable_idempotence", enable_idempotence):
         raise UnsupportedVersionError(
-            "enable_idempotence=True needs InitProducerId and message format 2 (brokers from 0.11 "
-            "on), which this client doesn't speak. Leave it at False; a retried batch may then be "
-            "stored twice"
+            f"enable_idempotence=True needs {_PRODUCER_IDS}. Leave it at False; a retried batch "
+            "may then be stored twice"
         )
     if compression_type == "zstd":
         raise UnsupportedVersionError(
-            "compression_type='zstd' needs message format 2 (brokers from 2.1 on), which this "
-            "client doesn't speak; use 'snappy', 'gzip' or 'lz4'"
+            f"compression_type='zstd' needs {newer_protocol(release='2.1')}; use 'snappy', 'gzip' "
+            "or 'lz4'"
         )
     check_one_of("compression_type", compression_type, list(_CODECS))
     codec = _CODECS[compression_type]  # type: ignore[index]

@@ -50,6 +50,7 @@ from aiokafka08.producer.fast_path import DeliveryFuture, SendNow
 from aiokafka08.producer.headers import HeaderPolicy, no_headers
 from aiokafka08.producer.messages import ArrowMessages, ListedMessages
 from aiokafka08.producer.options import (
+    NO_TRANSACTIONS,
     Acks,
     CompressionType,
     ProducerOptions,
@@ -779,25 +780,25 @@ class AIOKafkaProducer:
 
     async def begin_transaction(self) -> NoReturn:
         """Raise `UnsupportedVersionError`."""
-        raise _no_transactions()
+        raise UnsupportedVersionError(NO_TRANSACTIONS)
 
     async def commit_transaction(self) -> NoReturn:
         """Raise `UnsupportedVersionError`."""
-        raise _no_transactions()
+        raise UnsupportedVersionError(NO_TRANSACTIONS)
 
     async def abort_transaction(self) -> NoReturn:
         """Raise `UnsupportedVersionError`."""
-        raise _no_transactions()
+        raise UnsupportedVersionError(NO_TRANSACTIONS)
 
     def transaction(self) -> NoReturn:
         """Raise `UnsupportedVersionError`."""
-        raise _no_transactions()
+        raise UnsupportedVersionError(NO_TRANSACTIONS)
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, Any], group_id: str
     ) -> NoReturn:
         """Raise `UnsupportedVersionError`."""
-        raise _no_transactions()
+        raise UnsupportedVersionError(NO_TRANSACTIONS)
 
     # --- inside -----------------------------------------------------------------------------------
 
@@ -858,10 +859,3 @@ _SEND: Final = AIOKafkaProducer.send
 
 def _not_now(*arguments: object) -> None:
     """Take the place of the fast path while the producer isn't running."""
-
-
-def _no_transactions() -> UnsupportedVersionError:
-    return UnsupportedVersionError(
-        "transactions need InitProducerId and message format 2 (brokers from 0.11 on), which this "
-        "client doesn't speak"
-    )

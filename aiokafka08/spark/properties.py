@@ -33,6 +33,7 @@ from aiokafka08._core.sasl.java_properties import (
     is_sasl,
     sasl_options,
 )
+from aiokafka08._wording import newer_protocol
 from aiokafka08.errors import IllegalArgumentError
 
 _PREFIX: Final = "kafka."
@@ -123,7 +124,7 @@ REFUSED_WRITING: Final[Mapping[str, str]] = {
     "key.serializer": _SERIALIZER,
     "value.serializer": _SERIALIZER,
     "interceptor.classes": _INTERCEPTORS,
-    "transactional.id": "transactions need brokers from 0.11 on and message format 2",
+    "transactional.id": f"transactions need {newer_protocol()}",
 }
 
 READING: Final = tuple(sorted({*NETWORK, *FETCH, *WITHOUT_EFFECT, *TLS, *SASL}))

@@ -461,7 +461,7 @@ async def test_a_key_that_is_too_large_is_refused_before_it_is_hashed(
         ({"partitioner": 5}, "partitioner=5"),
         ({"request_timeout_ms": 0}, "request_timeout_ms=0"),
         ({"connections_max_idle_ms": 0}, "connections_max_idle_ms=0"),
-        ({"client_id": 0}, "client_id='0'"),
+        ({"client_id": 0}, "client_id=0"),
         ({"key_serializer": "utf-8"}, "key_serializer='utf-8': expected a callable"),
         ({"value_serializer": 5}, "value_serializer=5: expected a callable"),
         ({"on_event": 5}, "on_event=5: expected a callable"),

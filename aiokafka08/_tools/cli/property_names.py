@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from aiokafka08._wording import newer_protocol
+
 # The names by which librdkafka prints properties, where they aren't Java's.
 OF_LIBRDKAFKA: Final[Mapping[str, str]] = {
     "metadata.broker.list": "bootstrap.servers",
@@ -35,7 +37,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "auto.commit.enable": "enable.auto.commit",
 }
 
-_TRANSACTIONS: Final = "transactions need brokers from 0.11 on and message format 2"
+_TRANSACTIONS: Final = f"transactions need {newer_protocol()}"
 _INTERCEPTORS: Final = (
     "interceptors may change messages, and plug-ins of other clients can't run here"
 )
