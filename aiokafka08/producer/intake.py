@@ -27,6 +27,7 @@ from aiokafka08.producer.memory import BufferMemory
 from aiokafka08.producer.messages import Messages
 from aiokafka08.producer.options import ProducerOptions
 from aiokafka08.producer.topics import TopicRoute, TopicRoutes
+from aiokafka08.protocol.message_set import message_size
 
 # Bytes that `append_many` appends in one step
 _APPEND_BYTES: Final = 128 * 1024
@@ -280,15 +281,9 @@ class Intake:
             if timestamp_ms is not None:
                 raise no_timestamps()
             timestamp_ms = -1
-            size = 26
-        else:
-            if timestamp_ms is None:
-                timestamp_ms = environment.wall_time_ms()
-            size = 34
-        if key is not None:
-            size += len(key)
-        if value is not None:
-            size += len(value)
+        elif timestamp_ms is None:
+            timestamp_ms = environment.wall_time_ms()
+        size = message_size(queue.magic, key, value)
         if size > self._options.max_message_bytes:
             raise self._options.too_large(size, "the message")
         return size, timestamp_ms

@@ -33,6 +33,7 @@ from aiokafka08.bridge.sink.events import (
     TransactionAborted,
     TransactionCommitted,
     WorkerFailed,
+    data_bytes,
     split_between_offsets,
 )
 from aiokafka08.bridge.sink.sink import BridgeRun, TransactionSink
@@ -367,8 +368,7 @@ class CopySession:
         next_offset: int,
         epoch: int | None = None,
     ) -> None:
-        size = sum(map(len, filter(None, [record.key for record in records])))
-        size += sum(map(len, filter(None, [record.value for record in records])))
+        size = data_bytes(records)
         if epoch is None:
             epoch = self._epochs.get(self._sink.worker_of(tp), 0)
         while not self._sink.has_room:

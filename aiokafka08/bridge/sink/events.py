@@ -19,6 +19,12 @@ from aiokafka08.structs import ConsumerRecord, TopicPartition
 _RECORD_BYTES: Final = 300
 
 
+def data_bytes(records: Sequence[ConsumerRecord[Any, Any]]) -> int:
+    """Return the bytes of keys and values."""
+    size = sum(map(len, filter(None, [record.key for record in records])))
+    return size + sum(map(len, filter(None, [record.value for record in records])))
+
+
 class Chunk(NamedTuple):
     """Records of one partition, in order, for one worker.
 
@@ -112,8 +118,7 @@ class HeldRecords:
         if cut:
             records = self.records = self.records[cut:]
             self.memory = 0
-        size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
-        self.memory += size + _RECORD_BYTES * len(records)
+        self.memory += data_bytes(records) + _RECORD_BYTES * len(records)
         return below
 
 

@@ -31,6 +31,7 @@ from aiokafka08.bridge.sink.events import (
     TransactionAborted,
     TransactionCommitted,
     WorkerFailed,
+    data_bytes,
     shared_offset,
     split_between_offsets,
 )
@@ -180,7 +181,7 @@ class PartWriter:
     def _put(
         self, tp: TopicPartition, records: Sequence[ConsumerRecord[Any, Any]], next_offset: int
     ) -> None:
-        size = sum(len(record.key or b"") + len(record.value or b"") for record in records)
+        size = data_bytes(records)
         limit = self._part.config.copy.buffer_bytes
         # Events are applied before each chunk: a failed transaction ends the task at once.
         while not self._events.empty() or self._waiting_bytes >= limit:
