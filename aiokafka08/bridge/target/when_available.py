@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
+from aiokafka08._core.net.backoff import Backoff
+from aiokafka08._core.net.retry import retry
 from aiokafka08.bridge.errors import TargetUnavailableError
 
 T = TypeVar("T")
@@ -31,13 +33,10 @@ async def when_available(
         TargetUnavailableError: the target wasn't ready in time.
         KafkaError: other errors of the call, at once.
     """
-    loop = asyncio.get_running_loop()
-    deadline, wait_s = loop.time() + timeout_s, _FIRST_S
-    while True:
-        try:
-            return await call()
-        except only:
-            if loop.time() + wait_s >= deadline:
-                raise
-        await asyncio.sleep(wait_s)
-        wait_s = min(2 * wait_s, _LONGEST_S)
+    return await retry(
+        lambda _: call(),
+        deadline=asyncio.get_running_loop().time() + timeout_s,
+        backoff=Backoff(_FIRST_S, _LONGEST_S),
+        timed_out=lambda last: last or TargetUnavailableError("the target didn't respond in time"),
+        is_final=lambda error: not isinstance(error, only),
+    )
