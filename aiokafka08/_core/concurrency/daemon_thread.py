@@ -13,6 +13,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from aiokafka08._core.concurrency.offload import settle
+
 T = TypeVar("T")
 
 
@@ -46,7 +48,4 @@ class DaemonThread:
                 result, call = self._calls.popleft()
             if not result.set_running_or_notify_cancel():
                 continue
-            try:
-                result.set_result(call())
-            except BaseException as error:
-                result.set_exception(error)
+            settle(result, call)

@@ -23,6 +23,14 @@ T = TypeVar("T")
 _MAX_THREADS: Final = min(4, os.cpu_count() or 1)
 
 
+def settle(result: concurrent.futures.Future[T], call: Callable[[], T]) -> None:
+    """Call it, and give its result or its error to `result`."""
+    try:
+        result.set_result(call())
+    except BaseException as error:
+        result.set_exception(error)
+
+
 class Offload:
     """The threads of one client; they start when there is work. For use in one event loop."""
 
@@ -47,10 +55,7 @@ class Offload:
                 work = todo.pop()
             except IndexError:  # done already
                 return
-            try:
-                result.set_result(work())
-            except BaseException as error:
-                result.set_exception(error)
+            settle(result, work)
 
         try:
             self._executor.submit(do)

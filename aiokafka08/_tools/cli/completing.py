@@ -82,7 +82,9 @@ def _names(
     ask: Callable[[AIOKafkaAdminClient], Awaitable[set[str]]],
 ) -> list[str]:
     import asyncio
-    import threading
+    from concurrent.futures import wait
+
+    from aiokafka08._core.concurrency.daemon_threads import DaemonThreads
 
     found: set[str] = set()
 
@@ -102,9 +104,7 @@ def _names(
 
     # The shell waits, so the process ends at once after the last word, even if a thread is still
     # busy, such as one of kazoo.
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    thread.join(_PATIENCE_S)
+    wait([DaemonThreads("aiokafka08-names").submit(work)], _PATIENCE_S)
     given = context.params.get(parameter.name or "")
     given = given if isinstance(given, tuple) else ()
     return [name for name in _beginning(set(found), typed) if name not in given]

@@ -15,6 +15,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
+from aiokafka08._core.concurrency.daemon_threads import DaemonThreads
 from aiokafka08._wording import partition_name
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.errors import (
@@ -23,7 +24,6 @@ from aiokafka08.bridge.errors import (
     TargetError,
     TargetUnavailableError,
 )
-from aiokafka08.bridge.target.daemon_threads import DaemonThreads
 from aiokafka08.bridge.target.librdkafka_log import LibrdkafkaLog
 from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.errors import KafkaConfigurationError

@@ -170,8 +170,8 @@ async def _show_progress(status: CopyStatus) -> None:
 async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) -> None:
     import asyncio
 
+    from aiokafka08._core.concurrency.daemon_threads import DaemonThreads
     from aiokafka08.bridge.daemon import run_bridge
-    from aiokafka08.bridge.target.daemon_threads import DaemonThreads
 
     # For ZooKeeper's client and name resolution: a stop doesn't wait for a call that hangs.
     asyncio.get_running_loop().set_default_executor(DaemonThreads("aiokafka08-bridge"))

@@ -10,7 +10,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
+
+from aiokafka08._core.concurrency.offload import settle
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,16 +34,8 @@ class DaemonThreads(ThreadPoolExecutor):
         """Start a call; see `concurrent.futures.Executor`."""
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
-
-        def run() -> None:
-            try:
-                result = fn(*args, **kwargs)
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        threading.Thread(target=run, name=self._name, daemon=True).start()
+        call = partial(fn, *args, **kwargs)
+        threading.Thread(target=settle, args=(future, call), name=self._name, daemon=True).start()
         return future
 
     def shutdown(self, *_: Any, **__: Any) -> None:
