@@ -17,6 +17,7 @@ from aiokafka08._tools.monitoring.cluster_sample import (
     PartitionSample,
     TopicSample,
 )
+from aiokafka08.admin.group_lag import GroupStore
 from aiokafka08.structs import TopicPartition
 
 
@@ -79,7 +80,11 @@ def log(start: int | None, end: int | None) -> PartitionSample:
 
 
 def group(
-    committed: int, members: Iterable[str] | None = (), *, name: str = "g", store: GroupStore = "kafka"
+    committed: int,
+    members: Iterable[str] | None = (),
+    *,
+    name: str = "g",
+    store: GroupStore = "kafka",
 ) -> GroupSample:
     """Return a group that has committed an offset of partition 0 of the topic `t`."""
     found = None if members is None else tuple(members)

@@ -25,7 +25,7 @@ from aiokafka08._tools.cli.declare import (
     format_option,
 )
 from aiokafka08._tools.cli.settings import Settings
-from aiokafka08._wording import partition_name, some_of
+from aiokafka08._wording import some_of
 from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError
 
 if TYPE_CHECKING:
