@@ -116,7 +116,11 @@ def check_sections(text: str, known: Sections) -> dict[str, dict[str, Any]]:
         TOMLDecodeError: it isn't TOML.
         IllegalArgumentError: a key or value is wrong; the text doesn't name the file.
     """
-    document = tomllib.loads(text)
+    return check_document(tomllib.loads(text), known)
+
+
+def check_document(document: Mapping[str, Any], known: Sections) -> dict[str, dict[str, Any]]:
+    """Do what `check_sections` does, for a file or a part of it that has been parsed."""
     sections = {name: keys for name, keys in known.items() if name}
     tables: dict[str, Any] = {"": {k: v for k, v in document.items() if k not in sections}}
     for section in sections:
@@ -169,7 +173,7 @@ def read_file(path: Path, expected: str) -> str:
 
 
 @contextmanager
-def named(path: Path) -> Iterator[None]:
+def named(path: Path | str) -> Iterator[None]:
     """Put the file's name in front of errors while the block reads it.
 
     Each error of the block, and of TOML, becomes an IllegalArgumentError.

@@ -60,13 +60,20 @@ class Listener:
             and (self._listening is None or self._listening.is_closed)
         )
 
-    def open(self, host: str, port: int) -> None:
+    def open(self, host: str, port: int, *, is_shared: bool = False) -> None:
         """Listen on a port, or on any free port if that is 0.
+
+        Args:
+            host: the IP address.
+            port: the port.
+            is_shared: whether other processes may listen there too (default: no).
 
         Raises:
             OSError: the port is not available; the text names the server and the address.
         """
-        self._listening = listen(self._new_connection, host, port, self._name, self._tls)
+        self._listening = listen(
+            self._new_connection, host, port, self._name, self._tls, is_shared=is_shared
+        )
         self.port = self._listening.port
 
     def stop_listening(self) -> None:

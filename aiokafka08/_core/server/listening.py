@@ -69,7 +69,13 @@ class ServerTls:
 
 
 def listen(
-    factory: ProtocolFactory, host: str, port: int, name: str, tls: ServerTls | None = None
+    factory: ProtocolFactory,
+    host: str,
+    port: int,
+    name: str,
+    tls: ServerTls | None = None,
+    *,
+    is_shared: bool = False,
 ) -> Listening:
     """Listen on a port of an IP address, or on any free port if that is 0.
 
@@ -79,6 +85,8 @@ def listen(
         port: the port.
         name: the name of the server, for log lines and errors.
         tls: the TLS of the connections (default None: none); simulated networks have none.
+        is_shared: whether other processes of this user may listen there too (default: no). The
+            system spreads connections over them; nothing of that is simulated.
 
     Raises:
         OSError: the port is not available; the text names the server and the address.
@@ -88,7 +96,7 @@ def listen(
         # A simulated network accepts connections itself.
         if isinstance(loop, NetworkLoop):
             return loop.listen(factory, host, port, name)
-        return SocketListening(factory, host, port, name, tls)
+        return SocketListening(factory, host, port, name, tls, is_shared=is_shared)
     except OSError as error:
         raise OSError(
             error.errno, f"{name} can't listen on {host}:{port}: {error.strerror}"
@@ -127,7 +135,14 @@ class SocketListening:
     # the socket, but before it has created the transport.
 
     def __init__(
-        self, factory: ProtocolFactory, host: str, port: int, name: str, tls: ServerTls | None
+        self,
+        factory: ProtocolFactory,
+        host: str,
+        port: int,
+        name: str,
+        tls: ServerTls | None,
+        *,
+        is_shared: bool,
     ) -> None:
         self._factory = factory
         self._tls = tls
@@ -136,6 +151,8 @@ class SocketListening:
         self._accepting: dict[asyncio.Task[Any], None] = {}
         self._socket = _new_socket(host)
         try:
+            if is_shared:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             self._socket.bind((host, port))
             self._socket.listen(_BACKLOG)
             self._socket.setblocking(False)

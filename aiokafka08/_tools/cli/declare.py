@@ -319,12 +319,13 @@ def name_value(option: str, texts: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def log_to_stderr(level: str, others: Mapping[str, str] | None = None) -> None:
+def log_to_stderr(level: str, others: Mapping[str, str] | None = None, *, sender: str = "") -> None:
     """Log to stderr from this level on, until the command ends; each line has its local time.
 
     Args:
         level: of the package's loggers.
         others: levels of single loggers, by their names (default None).
+        sender: stands before each text (default "").
     """
     import logging
 
@@ -338,7 +339,7 @@ def log_to_stderr(level: str, others: Mapping[str, str] | None = None) -> None:
                 self.handleError(record)
 
     handler = NoteHandler()
-    line = "%(asctime)s %(levelname)s %(message)s"
+    line = f"%(asctime)s %(levelname)s {sender}%(message)s"
     handler.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S%z"))
     handler.setLevel(level.upper())
     logger = logging.getLogger()

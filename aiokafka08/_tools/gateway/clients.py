@@ -1,7 +1,8 @@
 """`ClientTable`: which clients use the gateway, and which of them need it.
 
-A client is an id, an address and a principal. Its requests are counted by API, version and what
-became of them: while there is a translated one, the client needs the gateway for the target.
+A client is an id, an address, a principal and a listener. Its requests are counted by API, version
+and what became of them: while there is a translated one, the client needs the gateway for the
+target. A worker counts in a table of its own, which the gateway adds to that of all.
 
 Invariants:
 
@@ -16,11 +17,12 @@ from __future__ import annotations
 import enum
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from aiokafka08 import environment
 from aiokafka08._core.metrics.metric_family import MetricFamily
 
 MAX_CLIENTS: Final = 10_000
@@ -43,6 +45,10 @@ Counted = tuple[str, int, Fate]
 """The name of an API, a version of it, and what became of the request."""
 
 
+Key = tuple[str, str, str, str]
+"""Id, address, principal and listener; see `SeenClient`."""
+
+
 @dataclass(slots=True, eq=False)
 class SeenClient:
     """A client.
@@ -51,74 +57,116 @@ class SeenClient:
         client_id: its id; "" if it has none.
         address: its IP address.
         principal: its user of SASL, or the subject of its certificate; "" without them.
+        listener: the name of the listener that it uses; "" for the unnamed one.
         first_s: when it was seen first, in seconds since the epoch.
         last_s: when it was seen last.
         software: the name and version of its library, if it has sent them.
         needs_gateway: whether a request was translated.
         requests: how many there were.
+        messages: how many its translated requests have stored and fetched.
+        errors: how many partitions and groups of these have failed.
     """
 
     client_id: str
     address: str
     principal: str
+    listener: str
     first_s: float
     last_s: float
     software: str = ""
     needs_gateway: bool = False
     requests: Counter[Counted] = field(default_factory=Counter)
+    messages: int = 0
+    errors: int = 0
+
+    @property
+    def key(self) -> Key:
+        """What it is known by."""
+        return self.client_id, self.address, self.principal, self.listener
+
+    def add(self, counted: Counted, count: int = 1) -> None:
+        """Add requests."""
+        self.needs_gateway |= counted[2] in (Fate.TRANSLATED, Fate.STRANDED)
+        if counted not in self.requests and len(self.requests) >= MAX_COUNTED:
+            counted = ("others", -1, counted[2])
+        self.requests[counted] += count
 
 
 class ClientTable:
     """See the module.
 
     Args:
-        clock: returns seconds since the epoch.
+        clock: returns seconds since the epoch (default: the environment's).
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock or (lambda: environment.wall_time_ms() / 1000)
         self._lock = threading.Lock()
-        self._clients: dict[tuple[str, str, str], SeenClient] = {}  # the oldest first
+        self._clients: dict[Key, SeenClient] = {}  # the oldest first
         self._totals: Counter[Counted] = Counter()
 
     def count(
         self,
         client_id: str | None,
         address: str,
-        counted: Counted,
+        counted: Counted | None,
         *,
         software: str = "",
         principal: str = "",
+        listener: str = "",
+        messages: int = 0,
+        errors: int = 0,
     ) -> None:
-        """Count a request; `software` is the library's name, if the request has it."""
+        """Count a request, or what has become of it; see `SeenClient`."""
         now_s = self._clock()
-        key = (
-            (client_id or "")[:_NAME_CHARACTERS],
-            address,
-            principal[:_NAME_CHARACTERS],
-        )
+        names = (client_id or "")[:_NAME_CHARACTERS], address, principal[:_NAME_CHARACTERS]
         with self._lock:
-            client = self._clients.pop(key, None)
-            if client is None:
-                client = SeenClient(*key, now_s, now_s)
-                while len(self._clients) >= MAX_CLIENTS:
-                    del self._clients[next(iter(self._clients))]
-            self._clients[key] = client
+            client = self._newest((*names, listener), now_s)
             client.last_s = now_s
-            client.needs_gateway |= counted[2] in (Fate.TRANSLATED, Fate.STRANDED)
-            if counted not in client.requests and len(client.requests) >= MAX_COUNTED:
-                client.requests["others", -1, counted[2]] += 1
-            else:
-                client.requests[counted] += 1
+            client.messages += messages
+            client.errors += errors
             if software:
                 client.software = software[:_NAME_CHARACTERS]
-            self._totals[counted] += 1
+            if counted is not None:
+                client.add(counted)
+                self._totals[counted] += 1
+
+    def take(self) -> tuple[list[SeenClient], Counter[Counted]]:
+        """Remove and return the clients, the oldest first, and how many requests there were."""
+        with self._lock:
+            taken = list(self._clients.values()), self._totals
+            self._clients, self._totals = {}, Counter()
+        return taken
+
+    def add(self, clients: Iterable[SeenClient], totals: Counter[Counted]) -> None:
+        """Add what `take` of another table has returned."""
+        with self._lock:
+            for one in clients:
+                client = self._newest(one.key, one.first_s)
+                client.first_s = min(client.first_s, one.first_s)
+                client.last_s = max(client.last_s, one.last_s)
+                client.software = one.software or client.software
+                client.messages += one.messages
+                client.errors += one.errors
+                for counted, count in one.requests.items():
+                    client.add(counted, count)
+            self._totals.update(totals)
+
+    def _newest(self, key: Key, now_s: float) -> SeenClient:
+        """Return a client, and keep it longer than all others."""
+        client = self._clients.pop(key, None)
+        if client is None:
+            client = SeenClient(*key, now_s, now_s)
+            while len(self._clients) >= MAX_CLIENTS:
+                del self._clients[next(iter(self._clients))]
+        self._clients[key] = client
+        return client
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the clients as values of JSON, those that need the gateway first."""
         with self._lock:
             seen = [replace(one, requests=one.requests.copy()) for one in self._clients.values()]
-        seen.sort(key=lambda one: (not one.needs_gateway, one.client_id, one.address))
+        seen.sort(key=lambda one: (not one.needs_gateway, *one.key))
         return [_row(client) for client in seen]
 
     def families(self) -> list[MetricFamily]:
@@ -150,10 +198,13 @@ def _row(client: SeenClient) -> dict[str, Any]:
         "client_id": client.client_id,
         "address": client.address,
         "principal": client.principal,
+        "listener": client.listener,
         "software": client.software,
         "needs_gateway": client.needs_gateway,
         "first_seen": _time(client.first_s),
         "last_seen": _time(client.last_s),
+        "messages": client.messages,
+        "errors": client.errors,
         "requests": requests,
     }
 

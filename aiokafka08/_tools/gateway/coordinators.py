@@ -64,7 +64,7 @@ def ask_coordinator(
     head: RequestHead,
     frame: memoryview,
     request: Values,
-    respond: Callable[[Values], list[Buffer]],
+    respond: Callable[[Values, Budget], list[Buffer]],
     coordinators: Coordinators,
 ) -> Translation:
     """Return the steps of a request; a broker that can't be reached ends the connection.
@@ -85,9 +85,9 @@ def ask_coordinator(
             response = read_answer(head.key, version, answer)
             codes = {one["ErrorCode"] for _, one in partitions(response["Topics"])}
             if not codes & ELSEWHERE:
-                return respond(response)
+                return respond(response, budget)
             coordinators.forget(group)
-            return look_up(tries, after_s) if tries else respond(response)
+            return look_up(tries, after_s) if tries else respond(response, budget)
 
         return Translation(asked, answered, is_exclusive=True, broker=broker)
 
@@ -98,6 +98,7 @@ def ask_coordinator(
             if code == _NOT_YET and tries > 1:
                 return look_up(tries - 1, _RETRY_S)
             if code:
+                budget.errors += 1
                 failed = error_answer(apis()[head.key], head.version, request, code, "")
                 return write_response(head, failed)
             coordinators.note(group, broker)

@@ -18,11 +18,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-from aiokafka08 import environment
 from aiokafka08._core.limited_log import LimitedLog, later_in_loop
 from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._core.net.authentication import renew_credentials
@@ -54,11 +54,51 @@ _log: Final = logging.getLogger("aiokafka08.gateway")
 STOP_S: Final = 5.0
 """How long requests in flight may take when the gateway ends."""
 
+ENTRY: Final = "entry"
+"""What stands for the entry (`peers`) in place of a broker's id."""
+
 _RETRY_S: Final = 1.0
 _SWITCH_S: Final = 0.00005
 """For so long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
 _METADATA_VERSION: Final = 1
+
+
+class ListenerState(NamedTuple):
+    """The state of a port: that of a broker, or the entry (`peers`), at a listener of the options.
+
+    Attributes:
+        listener: the name of the listener.
+        node: the broker's id, or `ENTRY`.
+        connections: how many connections of clients are open.
+        is_open: whether clients can connect.
+    """
+
+    listener: str
+    node: str
+    connections: int
+    is_open: bool
+
+
+def state_families(states: Iterable[ListenerState]) -> list[MetricFamily]:
+    """Return the metrics of ports, which processes may share."""
+    connections = MetricFamily(
+        "aiokafka08_gateway_connections",
+        "Open connections of clients, by broker and listener.",
+        ("node", "listener"),
+    )
+    listening = MetricFamily(
+        "aiokafka08_gateway_listening",
+        "Whether the listener of a broker is open: 0 while the broker can't be reached.",
+        ("node", "listener"),
+    )
+    ports: dict[tuple[str, str], list[ListenerState]] = {}
+    for one in states:
+        ports.setdefault((one.node, one.listener), []).append(one)
+    for labels, same in ports.items():
+        connections.add(sum(one.connections for one in same), *labels)
+        listening.add(int(any(one.is_open for one in same)), *labels)
+    return [connections, listening]
 
 
 class Gateway:
@@ -68,6 +108,8 @@ class Gateway:
         options: the options.
         table: the listeners' indices.
         measurements: what is measured (default: nothing).
+        clients: where clients are counted (default: in a table of its own).
+        shares_ports: whether other processes may listen on the same ports (default: no).
 
     Attributes:
         clients: the clients that were seen.
@@ -78,8 +120,12 @@ class Gateway:
         options: GatewayOptions,
         table: PortTable,
         measurements: Measurements = NO_MEASUREMENTS,
+        clients: ClientTable | None = None,
+        *,
+        shares_ports: bool = False,
     ) -> None:
-        self.clients = ClientTable(lambda: environment.wall_time_ms() / 1000)
+        self.clients = ClientTable() if clients is None else clients
+        self.shares_ports = shares_ports
         self._options = options
         self._table = table
         self._measurements = measurements
@@ -106,20 +152,12 @@ class Gateway:
         """The ports of the listeners, by the ids of their brokers."""
         return {node_id: one.port for node_id, one in self._brokers.items()}
 
-    def families(self) -> list[MetricFamily]:
-        """Return the gateway's metrics; may be called in any thread."""
-        connections = MetricFamily(
-            "aiokafka08_gateway_connections", "Open connections of clients, by broker.", ("node",)
-        )
-        listening = MetricFamily(
-            "aiokafka08_gateway_listening",
-            "Whether the listener of a broker is open: 0 while the broker can't be reached.",
-            ("node",),
-        )
-        for listener in self._listeners():
-            connections.add(listener.connection_count, listener.label)
-            listening.add(int(not listener.is_away), listener.label)
-        return [*self.clients.families(), connections, listening]
+    def states(self) -> list[ListenerState]:
+        """Return the states of the ports; may be called in any thread."""
+        return [
+            ListenerState(self._options.name, one.label, one.connection_count, not one.is_away)
+            for one in self._listeners()
+        ]
 
     async def start(self) -> None:
         """Find the brokers, and listen.
@@ -206,7 +244,7 @@ class Gateway:
 
     def peers(self) -> dict[int, Address]:
         """Return the addresses of the brokers that stand for other gateways, by their ids."""
-        return peer_brokers(self._options, self._table.node_ids) if self._options.peers else {}
+        return peer_brokers(self._options, self._table.indices) if self._options.peers else {}
 
     def _listeners(self) -> list[_GatewayListener]:
         return [*self._brokers.values(), *([] if self._entry is None else [self._entry])]
@@ -241,7 +279,7 @@ class Gateway:
             self._options.max_response_bytes,
             self._options.is_read_committed,
             self._options.is_observing,
-            self.clients,
+            partial(self.clients.count, listener=self._options.name),
             self._options.access,
             self._options.users,
             self._limited_log,
@@ -351,7 +389,7 @@ class _GatewayListener:
         Raises:
             OSError: the port is not available.
         """
-        self._listener.open(*self._listen_address)
+        self._listener.open(*self._listen_address, is_shared=self._gateway.shares_ports)
         _log.info("%s: listening on %s", self._whereabouts(), address_text(self._listen_address))
 
     def open_or_retry(self) -> None:
@@ -433,7 +471,7 @@ class _EntryListener(_GatewayListener):
     """The listener for clients that come from other gateways: it leads to any broker (`peers`)."""
 
     def __init__(self, gateway: Gateway, listen_address: Address) -> None:
-        super().__init__(gateway, "entry", listen_address, gateway.any_route)
+        super().__init__(gateway, ENTRY, listen_address, gateway.any_route)
 
     @property
     def name(self) -> str:

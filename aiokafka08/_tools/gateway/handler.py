@@ -46,7 +46,7 @@ from aiokafka08._tools.gateway.addresses import (
     replace_addresses,
 )
 from aiokafka08._tools.gateway.client_security import SASL_VERSIONS, ClientLogin, certificate_name
-from aiokafka08._tools.gateway.clients import ClientTable, Fate
+from aiokafka08._tools.gateway.clients import Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
 from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, read_head
 from aiokafka08._tools.gateway.layouts import Api, apis
@@ -107,7 +107,7 @@ class BrokerRoute:
         max_response_bytes: a larger response ends the connection.
         is_read_committed: see `Translator`.
         is_observing: whether all that clients may send passes as it is.
-        clients: where requests are counted.
+        count: counts a request, as `ClientTable.count` does.
         access: what clients may use.
         users: who clients may be; None: they don't log in.
         log: for warnings that clients cause.
@@ -129,7 +129,7 @@ class BrokerRoute:
     max_response_bytes: int
     is_read_committed: bool
     is_observing: bool
-    clients: ClientTable
+    count: Callable[..., None]
     access: Access
     users: SaslUsers | None
     log: LimitedLog
@@ -151,6 +151,7 @@ class GatewayHandler(ConnectionHandler):
             connection,
             Translator(route.facts, is_read_committed=route.is_read_committed),
             route.measurements,
+            self._count_results,
             self._upstream,
             self._new_upstream,
             route.network,
@@ -385,13 +386,27 @@ class GatewayHandler(ConnectionHandler):
         api = apis().get(head.key)
         # What is no API or version is one entry, or a client could make the table large.
         is_known = api is not None and self._is_known(api, head.version)
-        self._route.clients.count(
+        self._route.count(
             head.client_id,
             self._connection.host,
             (api.name if api else "unknown", head.version if is_known else -1, fate),
             software=software,
-            principal=self._login.user or self._certificate_name,
+            principal=self._principal,
         )
+
+    def _count_results(self, head: RequestHead, messages: int, errors: int) -> None:
+        self._route.count(
+            head.client_id,
+            self._connection.host,
+            None,
+            principal=self._principal,
+            messages=messages,
+            errors=errors,
+        )
+
+    @property
+    def _principal(self) -> str:
+        return self._login.user or self._certificate_name
 
     def _pass(self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange) -> None:
         expects_response = (

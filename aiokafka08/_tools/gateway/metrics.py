@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from aiokafka08 import environment
 from aiokafka08._tools.gateway.measurements import Measurements
@@ -69,3 +70,13 @@ class PrometheusMetrics(Measurements):
     def text(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
+
+
+def text_of_processes(folder: str) -> bytes:
+    """Return the metrics of all processes in which PROMETHEUS_MULTIPROC_DIR was this folder.
+
+    Those that have ended are counted too.
+    """
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]
+    return generate_latest(registry)

@@ -242,6 +242,7 @@ class _Converter:
             # The client's own offset may be right.
             return FetchedPartition(partition, errors.NoError.errno, offset, b"")
         if code:
+            self._budget.errors += 1
             return FetchedPartition(partition, code, fetched.high_watermark, b"")
         result = _SetBuilder(
             TopicPartition(topic, partition),
@@ -255,6 +256,7 @@ class _Converter:
             result.add_all(fetched.records, fetched.aborted or ())
         except CorruptRecordException:
             if not result.data:
+                self._budget.errors += 1
                 return FetchedPartition(
                     partition, CorruptRecordException.errno, fetched.high_watermark, b""
                 )
@@ -352,6 +354,7 @@ class _SetBuilder:
             self.is_full = True
             return
         self.data += converted.data
+        self._budget.messages += converted.messages
         if converted.messages or converted.next_offset == header.next_offset:
             self.next_offset = converted.next_offset
         self.is_full = converted.next_offset < header.next_offset
@@ -363,7 +366,10 @@ class _SetBuilder:
         if run.magic > self._magic:
             messages, is_whole = self._downgraded(messages, room)
             self.is_full = not is_whole
-        whole_bytes = summarize_set(messages[:room]).whole_bytes
+        summary = summarize_set(messages[:room])
+        whole_bytes = summary.whole_bytes
+        if summary.next_offset is not None:  # wrappers aren't opened, so gaps count too
+            self._budget.messages += summary.next_offset - max(self.next_offset, self._first_offset)
         if not whole_bytes and not self.data and self._at_least:
             whole_bytes = 12 + int.from_bytes(messages[8:12], "big")
         self.data += messages[:whole_bytes]

@@ -84,6 +84,7 @@ def _list_offsets(
         response = read_answer(head.key, 1, answer)
         for topic, one in partitions(response["Topics"]):
             one["ErrorCode"] = old_code(head.key, head.version, one["ErrorCode"])
+            budget.errors += bool(one["ErrorCode"])
             is_wanted = wanted.get((topic, one["PartitionIndex"]), 0) > 0
             is_there = not one["ErrorCode"] and one["Offset"] >= 0 and is_wanted
             one["OldStyleOffsets"] = [one["Offset"]] if is_there else []
@@ -99,12 +100,13 @@ def translate_offsets(
     to version 1."""
     request = read_old_request(head, frame)
 
-    def respond(response: Values) -> list[Buffer]:
+    def respond(response: Values, budget: Budget) -> list[Buffer]:
         for _, one in partitions(response["Topics"]):
             code = old_code(head.key, head.version, one["ErrorCode"])
             if not code and one.get("CommittedOffset") == _NOTHING_COMMITTED:
                 code = UnknownTopicOrPartitionError.errno
             one["ErrorCode"] = code
+            budget.errors += bool(code)
         return write_response(head, response)
 
     if not head.version:
@@ -112,5 +114,5 @@ def translate_offsets(
     version = TRANSLATED[head.key][1]
     return Translation(
         write_request(head.key, version, request_end(head, frame), request),
-        lambda answer, budget: respond(read_answer(head.key, version, answer)),
+        lambda answer, budget: respond(read_answer(head.key, version, answer), budget),
     )

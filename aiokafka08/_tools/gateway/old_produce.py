@@ -117,6 +117,7 @@ class _Produce:
         self._stored: dict[_Key, tuple[ProducedPartition, int]] = {}  # the first batch; records
         self._results: dict[_Key, ProducedPartition] = {}  # of those that are done
         self._throttle_ms = 0
+        self._messages = 0  # that are stored
 
     def add(self, key: _Key, message_set: Buffer, budget: Budget) -> None:
         """Add the set of a partition.
@@ -158,11 +159,14 @@ class _Produce:
         if not self._waiting:
             return Translation(
                 None,
-                lambda answer, budget: self._response(),
+                lambda answer, budget: self._response(budget),
                 expects_response=self._acks != 0,
                 failure=self._failure(damaged),
             )
-        return self._next_step(self._failure(damaged))
+        step = self._next_step(self._failure(damaged))
+        if not step.is_answered:
+            budget.messages += sum(count for _, count in self._sent.values())
+        return step
 
     def _failure(self, damaged: list[_Key]) -> str | None:
         if self._acks or not damaged:
@@ -208,7 +212,7 @@ class _Produce:
                 return self._look_up_limits(stored)
             budget.require_thread()
         self._throttle_ms = max(self._throttle_ms, response.throttle_time_ms)
-        return self._noted(stored)
+        return self._noted(stored, budget)
 
     def _look_up_limits(self, stored: Mapping[_Key, ProducedPartition]) -> Translation:
         """Return the step that asks for the limits of the topics that were refused."""
@@ -216,13 +220,15 @@ class _Produce:
         def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
             budget.require_thread()
             self._limits.note_configs(answer)
-            return self._noted(stored)
+            return self._noted(stored, budget)
 
         self._knows_limits = True
         topics = {topic for (topic, _), one in stored.items() if one.error_code == _TOO_LARGE}
         return Translation(ask_limits(sorted(topics), self._header_end), respond, self._acks != 0)
 
-    def _noted(self, stored: Mapping[_Key, ProducedPartition]) -> list[Buffer] | Translation:
+    def _noted(
+        self, stored: Mapping[_Key, ProducedPartition], budget: Budget
+    ) -> list[Buffer] | Translation:
         """Return what follows when the target has answered for a batch of each partition."""
         for key, batches in list(self._waiting.items()):
             result = stored.get(key)
@@ -230,13 +236,16 @@ class _Produce:
                 self._waiting.pop(key)
             elif not batches:
                 size, count = self._sent[key]
+                self._messages += 0 if result.error_code else count
                 if result.error_code == _TOO_LARGE and count > 1:
                     self._limits.note_refused(key[0], size)
                 self._end(key, result.error_code, result)
             elif not result.error_code:
                 self._limits.note_accepted(key[0], len(batches[0]))
                 first, count = self._stored.get(key, (result, 0))
-                self._stored[key] = first, count + record_count(batches.pop(0))
+                added = record_count(batches.pop(0))
+                self._stored[key] = first, count + added
+                self._messages += added
                 if not batches:
                     self._end(key, errors.NoError.errno, first)
             elif result.error_code == _TOO_LARGE and self._split(key, batches):
@@ -245,7 +254,7 @@ class _Produce:
                 self._end(key, result.error_code, result)
         if self._waiting:
             return self._next_step()
-        return self._response() if self._acks else self._ended()
+        return self._response(budget) if self._acks else self._ended(budget)
 
     def _split(self, key: _Key, batches: list[bytes]) -> bool:
         """Split the first batch, which was too large; return False if that doesn't help."""
@@ -290,13 +299,19 @@ class _Produce:
             timestamp = -1
         self._results[key] = ProducedPartition(key[1], code, offset, timestamp)
 
-    def _response(self) -> list[Buffer]:
+    def _response(self, budget: Budget) -> list[Buffer]:
+        self._count(budget)
         in_order = [(key[0], self._results[key]) for key in self._in_order if key in self._results]
         throttle_ms = self._throttle_ms if self._head.version else 0
         return write_response(self._head, ProduceResponse(by_topic(in_order), throttle_ms))
 
-    def _ended(self) -> Translation:
+    def _count(self, budget: Budget) -> None:
+        budget.messages += self._messages
+        budget.errors += sum(bool(one.error_code) for one in self._results.values())
+
+    def _ended(self, budget: Budget) -> Translation:
         """Return the end of a request without acknowledgement that the target has answered."""
+        self._count(budget)
         failed = {key: one.error_code for key, one in self._results.items() if one.error_code}
         failure = f"acks=0, and errors {failed}" if failed else None
         return Translation(None, lambda answer, budget: [], expects_response=False, failure=failure)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka08._core.config_file import a_boolean, a_text, one_of, texts
+from aiokafka08._core.config_file import a_boolean, a_text, an_integer, one_of, texts
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
+MAX_WORKERS: Final = 64
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 _ISOLATION: Final = ("read_uncommitted", "read_committed")
 
@@ -30,6 +31,7 @@ class Option:
         metavar: what the help says for a value; "" for a flag without one.
         help: what it does.
         choices: the values, if there are few.
+        is_of_all: whether it can't differ between listeners.
     """
 
     key: str
@@ -38,6 +40,7 @@ class Option:
     metavar: str
     help: str
     choices: tuple[str, ...] = ()
+    is_of_all: bool = False
 
     @property
     def name(self) -> str:
@@ -55,160 +58,74 @@ class Option:
         return self.check is a_boolean
 
 
+# fmt: off
 OPTIONS: Final = (
-    Option(
-        "to",
-        a_text,
-        None,
-        "HOST:PORT,...",
+    Option("to", a_text, None, "HOST:PORT,...",
         "Brokers of the target, of Kafka 2.1 to 4.x; the gateway finds the others.",
-    ),
-    Option(
-        "target_config",
-        a_text,
-        None,
-        "FILE",
+        is_of_all=True),
+    Option("target_config", a_text, None, "FILE",
         "Properties for TLS and SASL to the target, as a .conf of kcat, a .properties of Java, or "
-        "a .toml of profiles (default: neither).",
-    ),
-    Option(
-        "listen",
-        a_text,
-        DEFAULT_LISTEN,
-        "ADDRESS:PORT",
+        "a .toml of profiles (default: neither)."),
+    Option("listen", a_text, DEFAULT_LISTEN, "ADDRESS:PORT",
         "Where to listen for the first broker; the others have the ports behind it (default: "
-        f"{DEFAULT_LISTEN}).",
-    ),
-    Option(
-        "advertise",
-        a_text,
-        None,
-        "HOST",
-        "The host that clients get as that of all brokers (default: the address of --listen).",
-    ),
-    Option(
-        "allow",
-        texts,
-        (),
-        "NETWORK",
-        "Serve clients of this network, such as 10.0.0.0/24; may be repeated.",
-    ),
+        f"{DEFAULT_LISTEN})."),
+    Option("advertise", a_text, None, "HOST",
+        "The host that clients get as that of all brokers (default: the address of --listen)."),
+    Option("allow", texts, (), "NETWORK",
+        "Serve clients of this network, such as 10.0.0.0/24; may be repeated."),
     Option("open", a_boolean, False, "", "Serve clients from everywhere; not with --allow."),
-    Option(
-        "tls_cert",
-        a_text,
-        None,
-        "FILE",
-        "Serve clients by TLS, with this certificate (PEM) and those between it and its authority.",
-    ),
-    Option(
-        "tls_key",
-        a_text,
-        None,
-        "FILE",
-        "The private key of --tls-cert, without a password (default: it is in that file).",
-    ),
-    Option(
-        "tls_client_ca",
-        a_text,
-        None,
-        "FILE",
-        "Serve only clients with a certificate of these authorities (PEM).",
-    ),
-    Option(
-        "users",
-        a_text,
-        None,
-        "FILE",
+    Option("tls_cert", a_text, None, "FILE",
+        "Serve clients by TLS, with this certificate (PEM) and those between it and its "
+        "authority."),
+    Option("tls_key", a_text, None, "FILE",
+        "The private key of --tls-cert, without a password (default: it is in that file)."),
+    Option("tls_client_ca", a_text, None, "FILE",
+        "Serve only clients with a certificate of these authorities (PEM)."),
+    Option("users", a_text, None, "FILE",
         "Serve only clients that authenticate by SASL as a user of this TOML file, which has lines "
-        'as NAME = "PASSWORD".',
-    ),
-    Option(
-        "topics.include",
-        texts,
-        (),
-        "PATTERN",
+        'as NAME = "PASSWORD".'),
+    Option("topics.include", texts, (), "PATTERN",
         "Let clients use topics whose whole name this regular expression matches, and no others; "
-        "may be repeated (default: all).",
-    ),
-    Option(
-        "topics.exclude", texts, (), "PATTERN", "Let clients use no such topics; may be repeated."
-    ),
-    Option(
-        "groups.include",
-        texts,
-        (),
-        "PATTERN",
-        "Let clients use such groups, and no others; may be repeated (default: all).",
-    ),
-    Option(
-        "groups.exclude", texts, (), "PATTERN", "Let clients use no such groups; may be repeated."
-    ),
-    Option(
-        "read_only",
-        a_boolean,
-        False,
-        "",
-        "Let clients write nothing but the offsets of their groups.",
-    ),
-    Option(
-        "observe",
-        a_boolean,
-        False,
-        "",
+        "may be repeated (default: all)."),
+    Option("topics.exclude", texts, (), "PATTERN",
+        "Let clients use no such topics; may be repeated."),
+    Option("groups.include", texts, (), "PATTERN",
+        "Let clients use such groups, and no others; may be repeated (default: all)."),
+    Option("groups.exclude", texts, (), "PATTERN",
+        "Let clients use no such groups; may be repeated."),
+    Option("read_only", a_boolean, False, "",
+        "Let clients write nothing but the offsets of their groups."),
+    Option("observe", a_boolean, False, "",
         "Pass all requests as they are, and list which ones Kafka 4 would refuse: for a target up "
-        "to 3.9, before its upgrade.",
-    ),
-    Option(
-        "peers",
-        texts,
-        (),
-        "HOST:PORT,...",
+        "to 3.9, before its upgrade."),
+    Option("peers", texts, (), "HOST:PORT,...",
         "All gateways to the same cluster, as clients reach their --listen: clients go on at the "
-        "others when one ends. The brokers have the ports behind --listen then. May be repeated.",
-    ),
-    Option(
-        "zookeeper",
-        a_text,
-        None,
-        "HOST:PORT,.../CHROOT",
+        "others when one ends. The brokers have the ports behind --listen then. May be repeated."),
+    Option("zookeeper", a_text, None, "HOST:PORT,.../CHROOT",
         "Keep brokers and topics of this ZooKeeper current, for Scala consumers and tools of 0.8 "
         "to 0.10.",
-    ),
-    Option(
-        "state",
-        a_text,
-        None,
-        "FILE",
+        is_of_all=True),
+    Option("state", a_text, None, "FILE",
         "Keep there which broker has which port, so that a restart doesn't change it (default: "
         "the ports follow the brokers' ids at each start).",
-    ),
-    Option(
-        "isolation",
-        one_of(*_ISOLATION),
-        _ISOLATION[0],
-        "",
+        is_of_all=True),
+    Option("workers", an_integer(1, MAX_WORKERS), 1, "COUNT",
+        "How many processes share the ports, for more clients than one core can serve; Linux "
+        "(default: 1).",
+        is_of_all=True),
+    Option("isolation", one_of(*_ISOLATION), _ISOLATION[0], "",
         "With read_committed old clients get no records of aborted and open transactions "
         "(default: all, as from Kafka up to 3.9).",
-        _ISOLATION,
-    ),
-    Option(
-        "metrics",
-        a_text,
-        None,
-        "[HOST]:PORT",
+        _ISOLATION),
+    Option("metrics", a_text, None, "[HOST]:PORT",
         "Serve /metrics, /clients and /healthz there, on 127.0.0.1 without HOST (default: not at "
         "all).",
-    ),
-    Option(
-        "log_level",
-        one_of(*LOG_LEVELS),
-        "info",
-        "",
+        is_of_all=True),
+    Option("log_level", one_of(*LOG_LEVELS), "info", "",
         "What to log on stderr (default: info).",
-        LOG_LEVELS,
-    ),
+        LOG_LEVELS, is_of_all=True),
 )
+# fmt: on
 
 _FLAGS: Final[Mapping[str, str]] = {
     "topics.include": "--topics",

@@ -30,7 +30,7 @@ MAX_RESPONSE_BYTES: Final = 256 << 20
 MAX_HELD_BYTES: Final = 1 << 30
 MAX_BROKERS: Final = 256
 
-_HIGHEST_PORT: Final = 0xFFFF
+HIGHEST_PORT: Final = 0xFFFF
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
 _HOST_CHARACTERS: Final = 255
 
@@ -56,6 +56,7 @@ class GatewayOptions:
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
         max_held_bytes: what all connections together may hold in memory.
+        name: what a file calls the listener; "" for the one without a name.
     """
 
     network: NetConfig
@@ -72,6 +73,7 @@ class GatewayOptions:
     max_request_bytes: int = MAX_REQUEST_BYTES
     max_response_bytes: int = MAX_RESPONSE_BYTES
     max_held_bytes: int = MAX_HELD_BYTES
+    name: str = ""
 
     @property
     def targets(self) -> tuple[Address, ...]:
@@ -101,20 +103,24 @@ class OptionNames:
     Attributes:
         path: the file; None: there is none.
         flags: the keys of options that were given by flags.
+        section: what is before the keys in the file, such as "listeners.billing."
     """
 
     path: Path | None = None
     flags: frozenset[str] = frozenset()
+    section: str = ""
 
     def shown(self, key: str, value: object) -> str:
         """Return an option with the value that is wrong."""
         if self.path is None or key in self.flags:
             return f"{flag(key)} {value}"
-        return f"{self.path}: {key}={shorten(value)}"
+        return f"{self.path}: {self.section}{key}={shorten(value)}"
 
     def name_in_error(self, key: str) -> str:
         """Return an option without its value, at the begin of an error."""
-        return flag(key) if self.path is None or key in self.flags else f"{self.path}: {key}"
+        if self.path is None or key in self.flags:
+            return flag(key)
+        return f"{self.path}: {self.section}{key}"
 
     def name(self, key: str) -> str:
         """Return what to change, in the rest of an error."""
@@ -256,7 +262,7 @@ def listener_port(options: GatewayOptions, index: int) -> int:
         IllegalArgumentError: there is no such port.
     """
     port = options.listen[1] + index + bool(options.peers)
-    if port > _HIGHEST_PORT:
+    if port > HIGHEST_PORT:
         raise IllegalArgumentError(
             f"--listen: port {options.listen[1]} leaves none for broker number {index + 1}; "
             "expected a lower one"

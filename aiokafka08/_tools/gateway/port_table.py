@@ -3,7 +3,9 @@
 Clients remember addresses, so a broker keeps its listener's port when others come or go, and after
 a restart of the gateway if the table has a file.
 
-Invariants: an index is never given to another broker. The file is replaced as a whole.
+Invariants: an index is never given to another broker: a client that remembers the address of a
+broker that has gone would send to the wrong one, which without acknowledgements (acks=0) it doesn't
+learn. The file is replaced as a whole, and written by one gateway only: the one with its lock.
 """
 
 from __future__ import annotations
@@ -12,11 +14,12 @@ import itertools
 import json
 import os
 import tempfile
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Final
 
-from aiokafka08._tools.gateway.options import MAX_BROKERS
+from aiokafka08._tools.gateway.options import HIGHEST_PORT, MAX_BROKERS
 from aiokafka08.errors import IllegalStateError, KafkaConfigurationError
 
 _KEY: Final = "listeners"
@@ -28,22 +31,52 @@ class PortTable:
     Args:
         path: the file; None: the table is kept in memory only.
         taken: indices that no new broker gets, since their ports are used for something else.
+        room: no index is as high, since its port is that of another listener.
 
     Raises:
         KafkaConfigurationError: the file can't be read, or isn't such a table.
     """
 
-    def __init__(self, path: Path | None = None, taken: Container[int] = ()) -> None:
+    def __init__(
+        self, path: Path | None = None, taken: Container[int] = (), room: int = HIGHEST_PORT
+    ) -> None:
         self._path = path
         self._taken = taken
+        self._room = room
         self._indices: dict[int, int] = {}
         if path is not None and path.exists():
             self._indices = _read(path)
 
     @property
-    def node_ids(self) -> list[int]:
-        """The brokers that have an index."""
-        return list(self._indices)
+    def indices(self) -> Mapping[int, int]:
+        """The indices, by broker."""
+        return self._indices
+
+    def lock(self) -> AbstractContextManager[object]:
+        """Keep other gateways from the file until the end of the context.
+
+        The lock is on a file beside it, which stays: the table itself is replaced when it changes.
+
+        Raises:
+            KafkaConfigurationError: another gateway has the file, or the lock can't be written.
+        """
+        if self._path is None:
+            return nullcontext()
+        import fcntl  # not on Windows
+
+        path = self._path.with_name(f"{self._path.name}.lock")
+        with ExitStack() as stack:
+            try:
+                lock = stack.enter_context(path.open("ab"))
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise KafkaConfigurationError(
+                    f"{self._path}: another gateway uses it, which has locked {path.name}; "
+                    "expected a file for each gateway"
+                ) from None
+            except OSError as error:
+                raise _not_written(path, error) from error
+            return stack.pop_all()
 
     def add(self, node_ids: Iterable[int]) -> None:
         """Give each new broker the next index, in the order of their ids.
@@ -73,7 +106,13 @@ class PortTable:
             )
         first = 1 + max(self._indices.values(), default=-1)
         free = (index for index in itertools.count(first) if index not in self._taken)
-        return self._indices | dict(zip(new, free, strict=False))
+        indices = self._indices | dict(zip(new, free, strict=False))
+        if max(indices.values(), default=-1) >= self._room:
+            raise IllegalStateError(
+                f"the listeners' first ports leave {self._room} ports for {len(indices)} brokers, "
+                "those that have gone included; expected ports that are further apart"
+            )
+        return indices
 
     def index(self, node_id: int) -> int:
         """Return the index of a broker that was added."""
@@ -83,7 +122,9 @@ class PortTable:
 def _read(path: Path) -> dict[int, int]:
     try:
         indices = {int(node): index for node, index in json.loads(path.read_bytes())[_KEY].items()}
-        if not all(isinstance(index, int) and 0 <= index < 0xFFFF for index in indices.values()):
+        if not all(
+            isinstance(index, int) and 0 <= index < HIGHEST_PORT for index in indices.values()
+        ):
             raise ValueError("an index isn't a number from 0 to 65534")
         if len(set(indices.values())) < len(indices):
             raise ValueError("two brokers have the same index")
@@ -111,4 +152,8 @@ def _write(path: Path, indices: dict[int, int]) -> None:
                 os.unlink(file.name)
                 raise
     except OSError as error:
-        raise KafkaConfigurationError(f"{path}: can't be written: {error.strerror}") from error
+        raise _not_written(path, error) from error
+
+
+def _not_written(path: Path, error: OSError) -> KafkaConfigurationError:
+    return KafkaConfigurationError(f"{path}: can't be written: {error.strerror}")

@@ -46,6 +46,8 @@ class TranslatedRequests:
         connection: the client's.
         translator: translates its requests.
         measurements: where the time for both directions is noted.
+        count: called with the header of a request and how many messages it has stored or gets, and
+            how many partitions or groups have failed, if there are any.
         upstream: the connection to the broker that it has chosen.
         new_upstream: makes a connection to another one, from its name and what is called at its
             end.
@@ -60,6 +62,7 @@ class TranslatedRequests:
         connection: ServerConnection,
         translator: Translator,
         measurements: Measurements,
+        count: Callable[[RequestHead, int, int], object],
         upstream: Upstream,
         new_upstream: Callable[[str, Callable[[Exception | None], None]], Upstream],
         network: NetConfig,
@@ -70,6 +73,7 @@ class TranslatedRequests:
         self._connection = connection
         self._translator = translator
         self._measurements = measurements
+        self._count = count
         self._upstream = upstream
         self._new_upstream = new_upstream
         self._network = network
@@ -169,14 +173,20 @@ class TranslatedRequests:
             )
         else:
             if step.expects_response:
-                made = step.respond(memoryview(b""), Budget())
+                budget = Budget()
+                made = step.respond(memoryview(b""), budget)
                 assert not isinstance(made, Translation)
+                self._count_results(head, budget)
                 respond(exchange, made)
             else:
                 exchange.end()
             self._done(exchange)
         if step.failure is not None:
             self._refuse(head, step.failure)
+
+    def _count_results(self, head: RequestHead, budget: Budget) -> None:
+        if budget.messages or budget.errors:
+            self._count(head, budget.messages, budget.errors)
 
     def _leave_out(self, exchange: Exchange) -> None:
         """Send no response, and none behind it, to a client that has gone."""
@@ -231,7 +241,9 @@ class TranslatedRequests:
 
         def measured(budget: Budget) -> T:
             with self._measurements.converting(apis()[head.key].name, size_bytes):
-                return function(budget)
+                made = function(budget)
+            self._count_results(head, budget)
+            return made
 
         if size_bytes <= QUICK_BYTES:
             try:

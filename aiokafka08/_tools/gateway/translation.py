@@ -41,7 +41,7 @@ class TakesLongError(Exception):
 
 
 class Budget:
-    """How much one translation may decompress.
+    """How much one translation may decompress, and what it has counted.
 
     A small frame may hold much, and no length in it can be trusted. So it is first translated with
     `is_quick`; when that ends with `TakesLongError` it is translated again, in a thread.
@@ -51,12 +51,15 @@ class Budget:
 
     Attributes:
         left_bytes: what may still be decompressed.
+        messages: how many messages the client has stored or gets.
+        errors: how many partitions or groups have failed.
     """
 
     def __init__(self, *, is_quick: bool = False) -> None:
         self.is_quick = is_quick
         self.left_bytes = _QUICK_BYTES if is_quick else DEFAULT_MAX_DECOMPRESSED_BYTES
         self._all_bytes = self.left_bytes
+        self.messages = self.errors = 0
 
     @property
     def is_used(self) -> bool:

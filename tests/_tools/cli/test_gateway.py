@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, command_line
 from tests.brokers.ports import free_port
@@ -122,6 +123,50 @@ def test_port_in_use_ends_the_start_and_is_a_finding(cli: RunCommand) -> None:
         done = cli("gateway", "check", *arguments, "--format", "tsv")
         assert done.code == 1
         assert f"port-unavailable\tcritical\t{listen}\t" in done.out.decode()
+
+
+def test_check_looks_at_the_ports_of_each_listener(cli: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    with EmbeddedCluster(version="0.10") as cluster, socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        used, first = f"127.0.0.1:{other.getsockname()[1]}", f"127.0.0.1:{free_port()}"
+        text = f"to = {cluster.bootstrap_servers!r}\nlisten = '{first}'\nmetrics = '{{metrics}}'\n"
+        text += f"[listeners.billing]\nlisten = '{used}'\n"
+        path.write_text(text.format(metrics=f":{free_port()}"))
+        done = cli("gateway", "check", str(path), "--format", "json")
+        found = json.loads(done.out)["findings"]
+        ports = [one["where"] for one in found if one["code"] == "port-unavailable"]
+        assert (done.code, ports) == (1, [used])
+        assert len({json.dumps(one) for one in found}) == len(found)
+        path.write_text(text.format(metrics=used))
+        done = cli("gateway", "check", str(path))
+        assert done.code == 2
+        assert f"metrics={used!r}: a listener has this port" in done.err
+
+
+def test_listeners_whose_ports_meet_are_refused(cli: RunCommand, tmp_path: Path) -> None:
+    path, port = tmp_path / "gateway.toml", free_port()
+    with EmbeddedCluster(version="0.10", brokers=2) as cluster:
+        path.write_text(
+            f"to = {cluster.bootstrap_servers!r}\nlisten = '127.0.0.1:{port}'\nworkers = 2\n"
+            f"[listeners.billing]\nlisten = '127.0.0.1:{port + 1}'\n"
+        )
+        done = cli("gateway", "run", str(path))
+    assert done.code == 1
+    assert "the listeners' first ports leave 1 ports for 2 brokers" in done.err
+
+
+def test_second_gateway_with_the_same_state_is_refused(cli: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "listeners.json"
+    with EmbeddedCluster(version="0.10") as cluster, PortTable(path).lock():
+        listen = f"127.0.0.1:{free_port()}"
+        done = cli(
+            *("gateway", "--to", cluster.bootstrap_servers, "--listen", listen),
+            *("--state", str(path)),
+        )
+    assert done.code == 2
+    assert f"{path}: another gateway uses it, which has locked listeners.json.lock" in done.err
 
 
 def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ def first_port(gateway: Gateway) -> int:
     return next(iter(gateway.ports.values()))
 
 
-def responded(translation: Translation, answer: bytes) -> bytes:
+def responded(translation: Translation, answer: bytes, budget: Budget | None = None) -> bytes:
     """Return the client's response to a broker's, which ends the translation."""
-    made = translation.respond(memoryview(answer), Budget())
+    made = translation.respond(memoryview(answer), budget or Budget())
     assert isinstance(made, list)
     return b"".join(made)
 

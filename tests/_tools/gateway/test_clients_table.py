@@ -8,6 +8,7 @@ import pytest
 
 from aiokafka08._core.metrics.text_format import write_text
 from aiokafka08._tools.gateway.clients import MAX_CLIENTS, MAX_COUNTED, ClientTable, Fate
+from aiokafka08._tools.gateway.gateway import state_families
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.requests.list_offsets import (
     LATEST,
@@ -34,23 +35,51 @@ def test_client_needs_the_gateway_if_a_request_was_translated() -> None:
             "client_id": "",
             "address": "10.0.0.2",
             "principal": "",
+            "listener": "",
             "software": "",
             "needs_gateway": True,
             "first_seen": "2026-11-18T11:06:40+00:00",
             "last_seen": "2026-11-18T11:07:40+00:00",
+            "messages": 0,
+            "errors": 0,
             "requests": {"translated": {"Fetch": {"1": 2}}, "refused": {"Vote": {"-1": 1}}},
         },
         {
             "client_id": "new",
             "address": "10.0.0.1",
             "principal": "",
+            "listener": "",
             "software": "librdkafka 2.0",
             "needs_gateway": False,
             "first_seen": "2026-11-18T11:06:40+00:00",
             "last_seen": "2026-11-18T11:06:40+00:00",
+            "messages": 0,
+            "errors": 0,
             "requests": {"passed": {"Fetch": {"11": 1}}},
         },
     ]
+
+
+def test_tables_of_workers_add_up() -> None:
+    now = [100.0]
+    workers, all_clients = [ClientTable(lambda: now[0]) for _ in range(2)], ClientTable()
+    for _ in range(2):
+        for table in workers:
+            table.count("a", HOST, ("Fetch", 1, Fate.TRANSLATED), listener="old")
+            table.count("a", HOST, None, listener="old", messages=5, errors=1)
+            now[0] += 1
+        workers[0].count("b", HOST, ("Fetch", 11, Fate.PASSED), software="librdkafka 2.0")
+        for table in workers:
+            all_clients.add(*table.take())
+            assert table.rows() == []
+    rows = {row["client_id"]: row for row in all_clients.rows()}
+    assert rows["a"]["requests"] == {"translated": {"Fetch": {"1": 4}}}
+    assert (rows["a"]["listener"], rows["a"]["needs_gateway"]) == ("old", True)
+    assert (rows["a"]["messages"], rows["a"]["errors"]) == (20, 4)
+    assert [rows["a"][field][-8:-6] for field in ("first_seen", "last_seen")] == ["40", "43"]
+    assert rows["b"]["software"] == "librdkafka 2.0"
+    text = write_text(all_clients.families()).decode()
+    assert 'requests_total{api="Fetch",version="1",fate="translated"} 4' in text
 
 
 def test_table_keeps_the_clients_that_were_seen_last() -> None:
@@ -98,10 +127,10 @@ async def test_gateway_counts_what_becomes_of_requests() -> None:
             "translated": {"ListOffsets": {"0": 1}},
             "refused": {"LeaderAndIsr": {"-1": 1}},
         }
-        text = write_text(gateway.families()).decode()
+        text = write_text([*gateway.clients.families(), *state_families(gateway.states())]).decode()
         assert 'requests_total{api="ListOffsets",version="0",fate="translated"} 1' in text
         assert 'aiokafka08_gateway_clients{needs_gateway="true"} 1' in text
-        assert 'aiokafka08_gateway_listening{node="0"} 1' in text
+        assert 'aiokafka08_gateway_listening{node="0",listener=""} 1' in text
 
 
 async def test_library_is_told_by_api_versions() -> None:

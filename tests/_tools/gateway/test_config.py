@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from aiokafka08._tools.gateway.config import read_settings
 from aiokafka08._tools.gateway.option_table import OPTIONS, flag
+from aiokafka08._tools.gateway.options import MAX_HELD_BYTES
 from aiokafka08.errors import IllegalArgumentError
 from tests.support.paths import ROOT
 
@@ -56,6 +58,52 @@ def test_flags_override_the_file(tmp_path: Path) -> None:
     assert settings.state == Path("here.json")
     assert settings.options.access.accepts("topic", "t")
     assert not settings.options.access.accepts("topic", "orders")
+
+
+def test_listener_has_the_options_of_the_first_one_unless_it_has_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "gateway.toml"
+    own = 'listen = "10.0.0.5:9192"\ntarget_config = "billing.properties"\nread_only = false'
+    path.write_text(
+        f'peers = ["g:1"]\n{TEXT}[listeners.billing]\n{own}\ntopics.include = ["bills"]\n'
+    )
+    settings = read_settings(path, {"isolation": "read_uncommitted", "workers": 2})
+    first, billing = settings.listeners
+    assert (first.options.name, billing.options.name) == ("", "billing")
+    assert billing.options.listen == ("10.0.0.5", 9192)
+    assert (first.target_config, billing.target_config) == (None, tmp_path / "billing.properties")
+    assert (first.options.access.is_read_only, billing.options.access.is_read_only) == (True, False)
+    assert billing.options.access.accepts("topic", "bills")
+    assert not billing.options.access.accepts("topic", "orders")
+    assert not billing.options.access.accepts("group", "secret")
+    assert billing.options.is_allowed("10.0.0.9")
+    assert not billing.options.is_read_committed
+    assert (len(first.options.peers), billing.options.peers) == (1, ())
+    assert billing.options.max_held_bytes == MAX_HELD_BYTES // 4
+    path.write_text(f'{TEXT}[listeners.all]\nlisten = "10.0.0.5:1"\nopen = true\n')
+    assert read_settings(path, {}).listeners[1].options.is_allowed("8.8.8.8")
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("read_only = true", "listeners.billing.listen: missing"),
+        ("listen = '127.0.0.1:9092'", "listeners.billing.listen: another listener has this port"),
+        ("listen = 'x'", "listeners.billing.listen='x': expected ADDRESS:PORT"),
+        ("listen = '127.0.0.1:1'\nmetrics = ':1'", "listeners.billing: metrics=…: unknown key"),
+        (
+            "listen = '127.0.0.1:1'\nobserve = true\nread_only = true",
+            "billing.observe and read_only",
+        ),
+    ],
+)
+def test_error_names_the_listener(tmp_path: Path, text: str, error: str) -> None:
+    path = tmp_path / "gateway.toml"
+    path.write_text(f"to = 'kafka:9092'\n[listeners.billing]\n{text}\n")
+    with pytest.raises(IllegalArgumentError, match=re.escape(error)):
+        read_settings(path, {})
+    path.write_text("to = 'kafka:9092'\nlisteners = 1\n")
+    with pytest.raises(IllegalArgumentError, match=r"gateway\.toml: listeners: expected sections"):
+        read_settings(path, {})
 
 
 def test_everything_is_allowed_by_default() -> None:

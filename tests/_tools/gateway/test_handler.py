@@ -377,7 +377,7 @@ async def test_new_broker_in_metadata_gets_a_listener_before_the_client_knows(
                 assert gateway.ports[9] == gateway.ports[0] + 1
                 async with await RawClient.connect(gateway.ports[9]):
                     pass
-    assert PortTable(path).node_ids == [0, 9]
+    assert list(PortTable(path).indices) == [0, 9]
 
 
 async def test_port_in_use_harms_no_other_broker(caplog: pytest.LogCaptureFixture) -> None:

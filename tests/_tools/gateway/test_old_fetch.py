@@ -55,6 +55,7 @@ class Client:
         self.version = version
         self.max_bytes = max_bytes
         self.is_read_committed = is_read_committed
+        self.counted = Budget()
         self.positions = FetchPositions()
 
     def translate(self, offset: int, total_bytes: int = NO_LIMIT) -> Translation:
@@ -80,7 +81,8 @@ class Client:
         translation = self.translate(offset, total_bytes)
         assert asked(translation)[0] == (offset if asked_from is None else asked_from)
         answer = response({("t", 0): (error, high_watermark, records)}, aborted)
-        made = responded(translation, answer)
+        self.counted = Budget()
+        made = responded(translation, answer, self.counted)
         decoded = decode_response(FetchRequest, self.version, made)
         assert decoded.throttle_time_ms == (30 if self.version else 0)
         (one,) = decoded.topics[0].partitions
@@ -126,6 +128,16 @@ def test_batches_become_messages_of_the_clients_format(codec: BatchCodec, versio
     magic, attributes = fetched.message_set[16:18]
     assert magic == int(version >= 2)
     assert attributes == (Codec.SNAPPY if codec is BatchCodec.ZSTD else codec)
+
+
+def test_messages_and_errors_are_counted() -> None:
+    client, old = Client(0), encode_entry(5, b"k", b"v") + encode_entry(6, b"k", b"v")
+    client.fetch(6, batch(rows(5, 6, 9)) + batch(rows(12)) + marker(13, 1, 7))
+    assert (client.counted.messages, client.counted.errors) == (3, 0)
+    client.fetch(5, old)  # as a target up to 3.9 may have it
+    assert (client.counted.messages, client.counted.errors) == (2, 0)
+    client.fetch(5, b"", error=6)
+    assert (client.counted.messages, client.counted.errors) == (0, 1)
 
 
 def test_append_time_stays_the_brokers() -> None:

@@ -105,6 +105,18 @@ def answered(
     }
 
 
+def test_messages_and_errors_are_counted() -> None:
+    sets = {("t", 0): PLAIN_0 + PLAIN_0, ("t", 1): PLAIN_1, ("t", 2): PLAIN_0[:-1] + b"x"}
+    parts = [ProducedPartition(0, 0, 9, 5), ProducedPartition(1, 6, -1, 5)]
+    budget = Budget()
+    answer = encode_response(ProduceResponse([Topic("t", parts)], 30), 2, 7)[1:]
+    responded(translated(request(sets)), b"".join(answer), budget)
+    assert (budget.messages, budget.errors) == (4, 2)
+    frame, budget = request({("t", 0): PLAIN_0}, acks=0), Budget()
+    translate_produce(read_head(frame), frame, BatchLimits(), budget)
+    assert budget.messages == 2
+
+
 def only_batch(message_set: Buffer) -> tuple[BatchHeader, list[Record]]:
     """Return the batch of a set, whose CRC is right, and its records."""
     asked_for = asked(translated(request({("t", 0): bytes(message_set)})))

@@ -103,6 +103,18 @@ def test_new_broker_never_renumbers_others(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
+def test_second_gateway_with_the_same_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "listeners.json"
+    with PortTable(path).lock():
+        PortTable(path).with_new([1])  # `gateway check` may read it
+        with pytest.raises(KafkaConfigurationError, match=r"listeners\.json: another gateway uses"):
+            PortTable(path).lock()
+        with PortTable(tmp_path / "other.json").lock(), PortTable().lock():
+            pass
+    with PortTable(path).lock():
+        pass
+
+
 def test_port_of_something_else_is_no_brokers() -> None:
     table = PortTable(taken={2})
     table.add([5, 6])
@@ -110,11 +122,21 @@ def test_port_of_something_else_is_no_brokers() -> None:
     assert [table.index(node_id) for node_id in (5, 6, 7, 8)] == [0, 1, 3, 4]
 
 
+def test_no_broker_gets_the_port_of_another_listener(tmp_path: Path) -> None:
+    table = PortTable(tmp_path / "listeners.json", taken={1}, room=3)
+    table.add([5, 6])
+    with pytest.raises(IllegalStateError, match="leave 3 ports for 3 brokers"):
+        table.add([7])
+    assert table.indices == {5: 0, 6: 2}
+    with pytest.raises(IllegalStateError, match="leave 2 ports for 2 brokers"):
+        PortTable(tmp_path / "listeners.json", room=2).add([5])
+
+
 def test_table_has_a_limit() -> None:
     table = PortTable()
     with pytest.raises(IllegalStateError, match=f"at most {MAX_BROKERS}"):
         table.add(range(MAX_BROKERS + 1))
-    assert table.node_ids == []
+    assert table.indices == {}
 
 
 @pytest.mark.parametrize(
@@ -136,4 +158,6 @@ def test_table_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     table = PortTable(tmp_path / "missing" / "listeners.json")
     with pytest.raises(KafkaConfigurationError, match="can't be written"):
         table.add([1])
-    assert table.node_ids == []
+    with pytest.raises(KafkaConfigurationError, match="can't be written"):
+        table.lock()
+    assert table.indices == {}

@@ -24,17 +24,23 @@ from aiokafka08._tools.cli.declare import (
 from aiokafka08._tools.cli.main import DONE, FAILED, fail
 from aiokafka08._tools.cli.notes import note
 from aiokafka08._tools.cli.signals import Terminated
-from aiokafka08._tools.gateway.option_table import OPTIONS, flag
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+from aiokafka08._tools.gateway.option_table import MAX_WORKERS, OPTIONS, Option, flag
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
 if TYPE_CHECKING:
-    from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
+    from collections.abc import Callable
+    from multiprocessing.connection import Connection
+    from multiprocessing.process import BaseProcess
+    from types import ModuleType
+
+    from aiokafka08._core.metrics.endpoint import MetricsEndpoint
     from aiokafka08._core.zookeeper.cluster_writer import NodeChange
     from aiokafka08._tools.findings import CodedFinding
-    from aiokafka08._tools.gateway.config import GatewaySettings
-    from aiokafka08._tools.gateway.gateway import Gateway
-    from aiokafka08._tools.gateway.metrics import PrometheusMetrics
+    from aiokafka08._tools.gateway.config import GatewaySettings, GivenOptions, ListenerSettings
+    from aiokafka08._tools.gateway.gateways import Gateways
+    from aiokafka08._tools.gateway.options import OptionNames
     from aiokafka08._tools.gateway.port_table import PortTable
+    from aiokafka08._tools.gateway.workers import Workers
 
 CHECK_FIELDS: Final = {
     "code": "the code of the finding ('The gateway' in the documentation lists them)",
@@ -48,10 +54,13 @@ CLIENT_FIELDS: Final = {
     "client_id": "the client's name for itself",
     "address": "its IP address",
     "principal": "its user of SASL, or the subject of its certificate",
+    "listener": "the name of the listener that it uses, if that has one",
     "software": "the name and version of its library, if it has sent them",
     "needs_gateway": "yes if a request of it was translated, or would be refused by Kafka 4",
     "first_seen": "the time of its first request",
     "last_seen": "the time of its last request",
+    "messages": "how many its translated requests have stored and fetched",
+    "errors": "how many partitions and groups got an error code in these",
     "translated": "its translated requests, as API, version and number",
     "stranded": "those that have passed with --observe, and that Kafka 4 would refuse",
     "passed": "those that the target took as they were",
@@ -85,15 +94,19 @@ def gateway_settings(function: Function) -> Function:
             option.name,
             multiple=option.is_list,
             is_flag=option.is_flag,
-            type=click.Choice(option.choices)
-            if option.choices
-            else str
-            if option.metavar
-            else None,
+            type=_type(option),
             metavar=option.metavar or None,
             help=option.help,
         )(made)
     return made
+
+
+def _type(option: Option) -> click.ParamType[Any] | type | None:
+    if option.choices:
+        return click.Choice(option.choices)
+    if option.name == "workers":
+        return click.IntRange(1, MAX_WORKERS)
+    return str if option.metavar else None
 
 
 _file_argument: Final = click.argument("file", type=click.Path(path_type=Path), required=False)
@@ -342,7 +355,7 @@ def _run(file: Path | None, given: Mapping[str, Any]) -> int:
 
     settings = _settings(file, given)
     _require_crc32c()
-    log_to_stderr(settings.log_level, {"aiokafka08.gateway.kazoo": "critical"})
+    _log(settings)
     try:
         return run(_serve(settings))
     except (KeyboardInterrupt, Terminated):
@@ -350,8 +363,60 @@ def _run(file: Path | None, given: Mapping[str, Any]) -> int:
     return DONE
 
 
+def run_worker(number: int, given: GivenOptions, folder: str | None, pipe: Connection) -> None:
+    """Be the process of a worker.
+
+    Args:
+        number: the number of the worker.
+        given: the options.
+        folder: where the metrics of all workers are; None: none are measured.
+        pipe: the worker's end of the pipe of `Workers`.
+    """
+    import os
+
+    from aiokafka08._tools.cli.connection import run
+    from aiokafka08._tools.cli.main import error_text
+    from aiokafka08._tools.cli.terminal import prepare_streams
+    from aiokafka08._tools.gateway.config import check_given
+
+    prepare_streams()
+    if folder is not None:
+        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before the import of prometheus-client
+    with click.Context(gateway).scope():
+        try:
+            settings = _connected(check_given(given))
+            _log(settings, f"worker {number}: ")
+            run(_work(settings, folder, pipe))
+        except (KeyboardInterrupt, Terminated):
+            pass
+        except (KafkaError, OSError) as error:
+            raise SystemExit(fail(f"worker {number}: {error_text(error)}", FAILED)) from None
+
+
+async def _work(settings: GatewaySettings, folder: str | None, pipe: Connection) -> None:
+    from aiokafka08._tools.gateway.gateways import Gateways
+    from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
+    from aiokafka08._tools.gateway.workers import WorkerTable, work
+
+    table = WorkerTable(pipe)
+    metrics = NO_MEASUREMENTS if folder is None else _prometheus().PrometheusMetrics()
+    options = [one.options for one in settings.listeners]
+    await work(Gateways(options, table, metrics, shares_ports=True), table)
+
+
+def _log(settings: GatewaySettings, sender: str = "") -> None:
+    log_to_stderr(settings.log_level, {"aiokafka08.gateway.kazoo": "critical"}, sender=sender)
+
+
 def _settings(file: Path | None, given: Mapping[str, Any]) -> GatewaySettings:
     """Return the options; for the target with the properties of its file and the environment."""
+    from aiokafka08._tools.gateway.config import read_settings
+
+    return _connected(read_settings(file, given))
+
+
+def _connected(given: GatewaySettings) -> GatewaySettings:
+    """Return the options with the properties for the target, of files and the environment."""
     import os
     from dataclasses import replace
 
@@ -359,22 +424,25 @@ def _settings(file: Path | None, given: Mapping[str, Any]) -> GatewaySettings:
     from aiokafka08._core.net.tls import ssl_context
     from aiokafka08._tools.cli import settings
     from aiokafka08._tools.cli.configuration import file_sources
-    from aiokafka08._tools.gateway.config import read_settings
     from aiokafka08._tools.gateway.target_connection import target_network
 
-    read = read_settings(file, given)
-    config = read.target_config
-    servers = ",".join(map(address_text, read.options.targets))
-    found = settings.settings(
-        [
-            *(file_sources(str(config), None) if config is not None else ()),
-            settings.environment_source(os.environ),
-            settings.flag_source(servers, None, (), None),
-        ]
-    )
-    security = {name: value for name, value in found.network.items() if name.startswith(_SECURITY)}
-    network = target_network(servers, **security, ssl_context=ssl_context(found.tls))
-    return replace(read, options=replace(read.options, network=network))
+    listeners = []
+    for one in given.listeners:
+        config = one.target_config
+        servers = ",".join(map(address_text, one.options.targets))
+        found = settings.settings(
+            [
+                *(file_sources(str(config), None) if config is not None else ()),
+                settings.environment_source(os.environ),
+                settings.flag_source(servers, None, (), None),
+            ]
+        )
+        security = {
+            name: value for name, value in found.network.items() if name.startswith(_SECURITY)
+        }
+        network = target_network(servers, **security, ssl_context=ssl_context(found.tls))
+        listeners.append(replace(one, options=replace(one.options, network=network)))
+    return replace(given, listeners=tuple(listeners))
 
 
 def _require_crc32c() -> None:
@@ -387,59 +455,79 @@ def _require_crc32c() -> None:
 
 
 async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedFinding]:
-    """Return the findings, in order."""
+    """Return the findings for all listeners, in order."""
+    from aiokafka08._tools.findings import in_order
+
+    table = _port_table(settings)
+    found: dict[CodedFinding, None] = {}  # most are of all listeners
+    for one in settings.listeners:
+        metrics = settings.metrics if one is settings.listeners[0] else None
+        found |= dict.fromkeys(await _listener_findings(one, table, metrics, is_quick=is_quick))
+    return in_order(found)
+
+
+async def _listener_findings(
+    listener: ListenerSettings, table: PortTable, metrics: str | None, *, is_quick: bool
+) -> list[CodedFinding]:
     from dataclasses import replace
 
     from aiokafka08._tools.cli.notes import in_options
-    from aiokafka08._tools.findings import in_order
     from aiokafka08._tools.gateway.check import judge, unreachable
     from aiokafka08._tools.gateway.options import listener_port
     from aiokafka08._tools.gateway.target_sample import sample_target, try_ports
     from aiokafka08.errors import KafkaConnectionError
 
-    options = settings.options
-    table = _port_table(settings)
-    metrics = [_metrics_address(settings)] if settings.metrics is not None else []
+    options, names = listener.options, listener.names
     try:
         sample = await sample_target(options.network, is_quick=is_quick)
     except KafkaConnectionError as error:
-        finding = unreachable(error, settings.names)
+        finding = unreachable(error, names)
         return [replace(finding, why=in_options(finding.why))]
     sample.unreachable = {node: in_options(why) for node, why in sample.unreachable.items()}
     indices = table.with_new(sample.brokers)
     ports = [(options.listen[0], listener_port(options, indices[node])) for node in sample.brokers]
     if options.peers:
         ports.append(options.listen)
-    sample.ports = try_ports([*ports, *metrics])
-    return in_order(judge(sample, options, settings.names))
+    if metrics is not None:
+        ports.append(_metrics_address(metrics, names))
+    sample.ports = try_ports(ports)
+    return list(judge(sample, options, names))
 
 
-def _metrics_address(settings: GatewaySettings) -> tuple[str, int]:
+def _metrics_address(metrics: str, names: OptionNames) -> tuple[str, int]:
     from aiokafka08._tools.cli.commands.exporter import parse_listen
 
-    assert settings.metrics is not None
-    host, port = parse_listen(settings.metrics, settings.names.name_in_error("metrics"))
+    host, port = parse_listen(metrics, names.name_in_error("metrics"))
     return host or "127.0.0.1", port
 
 
 def _port_table(settings: GatewaySettings) -> PortTable:
-    """Return the table, in which no broker gets the port of the metrics."""
+    """Return the table, in which no broker gets the port of the metrics or another listener."""
+    from aiokafka08._tools.gateway.options import HIGHEST_PORT
     from aiokafka08._tools.gateway.port_table import PortTable
 
-    host, port = settings.options.listen
-    first = -1 if settings.options.peers else 0  # their entry is before the first broker
-    taken: set[int] = set()
-    if settings.metrics is not None:
-        metrics_host, metrics_port = _metrics_address(settings)
-        everywhere = {"0.0.0.0", "::"}
-        if metrics_host == host or everywhere & {metrics_host, host}:
-            taken.add(metrics_port - port + first)
-    if first in taken:
-        raise IllegalArgumentError(
-            f"{settings.names.shown('metrics', settings.metrics)}: the first listener has this "
-            "port; choose another one"
-        )
-    return PortTable(settings.state, taken)
+    def meet(one: tuple[str, int], other: tuple[str, int]) -> bool:
+        return one[0] == other[0] or bool({"0.0.0.0", "::"} & {one[0], other[0]})
+
+    room, taken = HIGHEST_PORT, set()
+    listeners = [one.options for one in settings.listeners]
+    for one in listeners:
+        # With peers the first port isn't a broker's.
+        first = one.listen[1] + bool(one.peers)
+        for other in listeners:
+            if other is not one and meet(one.listen, other.listen):
+                gap = other.listen[1] - first
+                room = min(room, gap) if other.listen[1] >= one.listen[1] else room
+        if settings.metrics is not None:
+            metrics = _metrics_address(settings.metrics, settings.names)
+            if meet(metrics, one.listen):
+                taken.add(metrics[1] - first)
+                if metrics[1] == one.listen[1]:
+                    raise IllegalArgumentError(
+                        f"{settings.names.shown('metrics', settings.metrics)}: a listener has this "
+                        "port; choose another one"
+                    )
+    return PortTable(settings.state, taken, room)
 
 
 async def _serve(settings: GatewaySettings) -> int:
@@ -448,47 +536,92 @@ async def _serve(settings: GatewaySettings) -> int:
     import logging
 
     from aiokafka08._tools.findings import Severity
-    from aiokafka08._tools.gateway.gateway import Gateway
-    from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
     from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror
 
     logger = logging.getLogger("aiokafka08.gateway")
-    found = [f for f in await _findings(settings, is_quick=True) if f.code.severity != "note"]
-    for finding in found:
-        text = f"{finding.where}: {finding.why}. {finding.action}"
-        if finding.code.severity is Severity.CRITICAL:
-            fail(text, FAILED)
-        else:
-            logger.warning("%s", text)
-    if any(finding.code.severity is Severity.CRITICAL for finding in found):
-        return FAILED
-    metrics = None if settings.metrics is None else _new_metrics()
-    gateway = Gateway(settings.options, _port_table(settings), metrics or NO_MEASUREMENTS)
-    endpoint = None if metrics is None else _endpoint(gateway, metrics, settings)
-    mirror = None
-    if settings.options.zookeeper is not None:
-        mirror = ZookeeperMirror(settings.options, gateway.address_of, gateway.peers)
-    try:
-        await gateway.start()
-        ports = ", ".join(f"{port} for node {node}" for node, port in gateway.ports.items())
-        if settings.options.peers:
-            ports = f"{settings.options.listen[1]} for clients of other gateways, {ports}"
-        note(f"gateway: listening on port {ports}")
-        if mirror is not None:
-            mirror.start()
-        await asyncio.Event().wait()
-    finally:
-        if mirror is not None:
-            await mirror.stop()
-        await gateway.stop()
-        if endpoint is not None:
-            await asyncio.to_thread(endpoint.close)
+    table = _port_table(settings)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(table.lock())
+        found = [f for f in await _findings(settings, is_quick=True) if f.code.severity != "note"]
+        for finding in found:
+            text = f"{finding.where}: {finding.why}. {finding.action}"
+            if finding.code.severity is Severity.CRITICAL:
+                fail(text, FAILED)
+            else:
+                logger.warning("%s", text)
+        if any(finding.code.severity is Severity.CRITICAL for finding in found):
+            return FAILED
+        gateways, metrics_text = _new_gateways(settings, table, stack)
+        endpoint = None if metrics_text is None else _endpoint(gateways, metrics_text, settings)
+        mirror = None
+        if settings.options.zookeeper is not None:
+            mirror = ZookeeperMirror(settings.options, gateways.address_of, gateways.peers)
+        try:
+            await gateways.start()
+            note(_listening_text(settings, gateways))
+            if mirror is not None:
+                mirror.start()
+            await asyncio.Event().wait()
+        finally:
+            if mirror is not None:
+                await mirror.stop()
+            await gateways.stop()
+            if endpoint is not None:
+                await asyncio.to_thread(endpoint.close)
     return DONE
 
 
-def _new_metrics() -> PrometheusMetrics:
+def _new_gateways(
+    settings: GatewaySettings, table: PortTable, stack: contextlib.ExitStack
+) -> tuple[Gateways | Workers, Callable[[], bytes] | None]:
+    """Return what serves the clients, and what makes the text of its metrics, if they are wanted.
+
+    `stack` has what ends behind them.
+    """
+    import multiprocessing
+    import tempfile
+
+    from aiokafka08._tools.gateway.gateways import Gateways
+    from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
+    from aiokafka08._tools.gateway.workers import Workers
+
+    prometheus = None if settings.metrics is None else _prometheus()
+    if settings.workers == 1:
+        metrics = None if prometheus is None else prometheus.PrometheusMetrics()
+        options = [one.options for one in settings.listeners]
+        gateways = Gateways(options, table, metrics or NO_MEASUREMENTS)
+        return gateways, None if metrics is None else metrics.text
+    folder = None
+    if prometheus is not None:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="aiokafka08-gateway-"))
+    context = multiprocessing.get_context("spawn")
+
+    def new_process(number: int, pipe: Connection) -> BaseProcess:
+        arguments = number, settings.given, folder, pipe
+        return context.Process(target=run_worker, args=arguments, daemon=True)
+
+    workers = Workers(settings.workers, new_process, settings.options, table)
+    if prometheus is None:
+        return workers, None
+    return workers, functools.partial(prometheus.text_of_processes, folder)
+
+
+def _listening_text(settings: GatewaySettings, gateways: Gateways | Workers) -> str:
+    texts = []
+    for one in settings.listeners:
+        name, port = one.options.name, one.options.listen[1]
+        ports = [f"{port} for node {node}" for node, port in gateways.ports[name].items()]
+        if one.options.peers:
+            ports.insert(0, f"{port} for clients of other gateways")
+        of_listener = f"listener {name} " if name else ""
+        texts.append(f"{of_listener}listening on port {', '.join(ports)}")
+    return f"gateway: {'; '.join(texts)}"
+
+
+def _prometheus() -> ModuleType:
+    """Return the module `metrics` of the gateway."""
     try:
-        from aiokafka08._tools.gateway.metrics import PrometheusMetrics
+        from aiokafka08._tools.gateway import metrics
     except ModuleNotFoundError as error:
         if error.name != "prometheus_client":
             raise
@@ -496,55 +629,44 @@ def _new_metrics() -> PrometheusMetrics:
             "gateway: prometheus-client isn't installed. Install it with: "
             "pip install 'aiokafka08[cli]'"
         ) from None
-    return PrometheusMetrics()
+    return metrics
 
 
 def _endpoint(
-    gateway: Gateway, metrics: PrometheusMetrics, settings: GatewaySettings
+    gateways: Gateways | Workers, metrics_text: Callable[[], bytes], settings: GatewaySettings
 ) -> MetricsEndpoint:
     """Serve the pages; they are made in threads."""
-    from aiokafka08._core.metrics.endpoint import MetricsEndpoint
+    import json
+    from http import HTTPStatus
+
+    from aiokafka08._core.metrics.endpoint import MetricsEndpoint, Page
+    from aiokafka08._core.metrics.text_format import CONTENT_TYPE, write_text
+    from aiokafka08._tools.gateway.gateway import ENTRY, state_families
     from aiokafka08._tools.gateway.target_connection import CLIENT_ID
 
-    host, port = _metrics_address(settings)
+    def metrics() -> Page:
+        families = [*gateways.clients.families(), *state_families(gateways.states())]
+        return Page(CONTENT_TYPE, write_text(families) + metrics_text())
+
+    def health() -> Page:
+        """Return whether clients can connect to at least one broker."""
+        text = "text/plain; charset=utf-8"
+        if any(one.is_open and one.node != ENTRY for one in gateways.states()):
+            return Page(text, b"ok\n")
+        unavailable = HTTPStatus.SERVICE_UNAVAILABLE
+        return Page(text, b"no broker can be reached\n", status=unavailable)
+
+    def clients() -> Page:
+        return Page("application/json", json.dumps(gateways.clients.rows(), indent=1).encode())
+
+    assert settings.metrics is not None
+    host, port = _metrics_address(settings.metrics, settings.names)
     try:
         endpoint = MetricsEndpoint(
-            host,
-            port,
-            lambda: _metrics_page(gateway, metrics),
-            lambda: _health_page(gateway),
-            client_id=CLIENT_ID,
-            others={"/clients": lambda: _clients_page(gateway)},
+            host, port, metrics, health, client_id=CLIENT_ID, others={"/clients": clients}
         )
     except OSError as error:
         text = f"{error.strerror}: choose another {settings.names.name('metrics')}"
         raise OSError(error.errno, text, f"{host}:{port}") from None
     note(f"metrics at {endpoint.url}")
     return endpoint
-
-
-def _metrics_page(gateway: Gateway, metrics: PrometheusMetrics) -> Page:
-    from aiokafka08._core.metrics.endpoint import Page
-    from aiokafka08._core.metrics.text_format import CONTENT_TYPE, write_text
-
-    return Page(CONTENT_TYPE, write_text(gateway.families()) + metrics.text())
-
-
-def _health_page(gateway: Gateway) -> Page:
-    """Return whether clients can connect to at least one listener."""
-    from http import HTTPStatus
-
-    from aiokafka08._core.metrics.endpoint import Page
-
-    text = "text/plain; charset=utf-8"
-    if gateway.is_listening:
-        return Page(text, b"ok\n")
-    return Page(text, b"no broker can be reached\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
-
-
-def _clients_page(gateway: Gateway) -> Page:
-    import json
-
-    from aiokafka08._core.metrics.endpoint import Page
-
-    return Page("application/json", json.dumps(gateway.clients.rows(), indent=1).encode())

@@ -1,0 +1,292 @@
+"""`Workers`: several processes that share the ports of a gateway, and the one that keeps them.
+
+Each worker runs `Gateways` of its own, and the system spreads connections over them. The process of
+`Workers` serves no clients: it has the table of ports, the list of clients, and the ZooKeeper.
+Between the two is a pipe. A worker sends a `Report` every second, and the ids of new brokers, to
+which it gets the table's indices.
+
+Invariants: a worker that ends is started again, later each time. One that has lost its keeper, or
+is to stop, answers what is in flight and ends; what it has counted is reported first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from queue import SimpleQueue
+from typing import Final, NamedTuple
+
+from aiokafka08 import environment
+from aiokafka08._core.net.config import Address
+from aiokafka08._tools.gateway.clients import ClientTable, Counted, SeenClient
+from aiokafka08._tools.gateway.gateway import STOP_S, ListenerState
+from aiokafka08._tools.gateway.gateways import Gateways, Ports
+from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
+from aiokafka08._tools.gateway.peers import peer_brokers
+from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08.errors import KafkaConnectionError, KafkaError
+
+_log: Final = logging.getLogger("aiokafka08.gateway")
+
+_REPORT_S: Final = 1.0
+_RESTART_S: Final = 1.0
+_MAX_RESTART_S: Final = 30.0
+_STABLE_S: Final = 60.0
+"""A worker that has run for so long is started again as after its first end."""
+
+
+class Report(NamedTuple):
+    """What a worker has to tell: what has come since its last report, and its state.
+
+    Attributes:
+        clients: the clients that were seen.
+        totals: how many requests there were.
+        states: the states of its ports.
+        ports: see `Gateways.ports`.
+    """
+
+    clients: list[SeenClient]
+    totals: Counter[Counted]
+    states: list[ListenerState]
+    ports: Ports
+
+
+class Workers:
+    """See the module.
+
+    Args:
+        count: how many.
+        new_process: makes the process of a worker, which isn't started yet, from the number of the
+            worker and its end of the pipe. It calls `work`.
+        options: those of the first listener, for ZooKeeper.
+        table: the listeners' indices.
+
+    Attributes:
+        clients: the clients that were seen.
+        ports: see `Gateways.ports`.
+    """
+
+    def __init__(
+        self,
+        count: int,
+        new_process: Callable[[int, Connection], BaseProcess],
+        options: GatewayOptions,
+        table: PortTable,
+    ) -> None:
+        self.clients = ClientTable()
+        self.ports: Ports = {}
+        self._count = count
+        self._new_process = new_process
+        self._options = options
+        self._table = table
+        self._table_lock = threading.Lock()
+        self._states: dict[int, list[ListenerState]] = {}
+        self._running: dict[int, tuple[BaseProcess, Connection]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        self._executor = ThreadPoolExecutor(count, "aiokafka08-worker")
+
+    async def start(self) -> None:
+        """Start the workers, and wait until they listen.
+
+        Raises:
+            KafkaConnectionError: one has ended; it has logged why.
+        """
+        ready = [asyncio.get_running_loop().create_future() for _ in range(self._count)]
+        self._tasks = [
+            asyncio.create_task(self._keep(number, future))
+            for number, future in enumerate(ready, 1)
+        ]
+        try:
+            await asyncio.gather(*ready)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        """End the workers, each as `Gateway.stop` does it; kill those that take longer."""
+        self._stopping.set()
+        for _, pipe in list(self._running.values()):
+            with contextlib.suppress(OSError):
+                pipe.send(None)
+        await asyncio.wait(self._tasks, timeout=STOP_S + _REPORT_S)
+        for process, _ in list(self._running.values()):
+            process.kill()
+        await asyncio.gather(*self._tasks)
+        self._executor.shutdown()
+
+    def states(self) -> list[ListenerState]:
+        """Return the states of the ports, those of each worker; may be called in any thread."""
+        return [state for states in list(self._states.values()) for state in states]
+
+    def address_of(self, node_id: int, host: str, port: int) -> Address:
+        """Return the address that clients use for a broker, as `Gateway.address_of` does.
+
+        Its port is opened when a client finds the broker by Metadata.
+        """
+        index = self._add([node_id])[node_id]
+        return self._options.advertise, listener_port(self._options, index)
+
+    def peers(self) -> dict[int, Address]:
+        """Return the brokers that stand for other gateways."""
+        return peer_brokers(self._options, self._table.indices)
+
+    def _add(self, node_ids: Iterable[int]) -> Mapping[int, int]:
+        with self._table_lock:
+            self._table.add(node_ids)
+            return self._table.indices
+
+    async def _keep(self, number: int, ready: asyncio.Future[None]) -> None:
+        """Run a worker, again and again."""
+        loop, delay_s = asyncio.get_running_loop(), 0.0
+        while not self._stopping.is_set():
+            began = environment.monotonic()
+            text = await loop.run_in_executor(self._executor, self._run, number, ready, loop)
+            if self._stopping.is_set():
+                break
+            if not ready.done():
+                ready.set_exception(KafkaConnectionError(f"{text}, before it has listened"))
+                return
+            is_stable = environment.monotonic() - began >= _STABLE_S
+            delay_s = _RESTART_S if is_stable or not delay_s else min(2 * delay_s, _MAX_RESTART_S)
+            _log.error("%s; starting it again in %g s", text, delay_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(delay_s):
+                    await self._stopping.wait()
+        if not ready.done():
+            ready.cancel()
+
+    def _run(
+        self, number: int, ready: asyncio.Future[None], loop: asyncio.AbstractEventLoop
+    ) -> str:
+        """Run a worker until its end, in a thread; return how it has ended."""
+        pipe, other = multiprocessing.Pipe()
+        with pipe:
+            with other:
+                process = self._new_process(number, other)
+                try:
+                    process.start()
+                except OSError as error:
+                    return f"worker {number} can't be started: {error}"
+            self._running[number] = process, pipe
+            if self._stopping.is_set():
+                process.kill()
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    message = pipe.recv()
+                    if isinstance(message, Report):
+                        self.clients.add(message.clients, message.totals)
+                        self._states[number], self.ports = message.states, message.ports
+                        loop.call_soon_threadsafe(_set_done, ready)
+                    else:
+                        pipe.send(self._answer(message))
+            process.join()
+            del self._running[number]
+        self._states.pop(number, None)
+        return f"worker {number} (process {process.pid}) has ended with code {process.exitcode}"
+
+    def _answer(self, node_ids: list[int]) -> Mapping[int, int] | KafkaError:
+        """Return what `PortTable.add` in a worker gets."""
+        try:
+            return self._add(node_ids)
+        except KafkaError as error:
+            return error
+
+
+def _set_done(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+class WorkerTable(PortTable):
+    """The table of ports in a worker.
+
+    Args:
+        pipe: the worker's end of the pipe.
+
+    Attributes:
+        stopped: set when the worker is to end.
+    """
+
+    def __init__(self, pipe: Connection) -> None:
+        super().__init__()
+        self.stopped = asyncio.Event()
+        self._pipe = pipe
+        self._sending = threading.Lock()
+        self._answers: SimpleQueue[Mapping[int, int] | KafkaError] = SimpleQueue()
+        self._is_lost = False
+        # Not a reader of the event loop: uvloop would make the pipe non-blocking.
+        loop = asyncio.get_running_loop()
+        threading.Thread(target=self._receive, args=(loop,), daemon=True).start()
+
+    def add(self, node_ids: Iterable[int]) -> None:
+        """See `PortTable.add`; it waits for the process that has the table."""
+        if not (new := set(node_ids) - self._indices.keys()):
+            return
+        self._send(list(new))
+        answer = _lost() if self._is_lost else self._answers.get()
+        if isinstance(answer, KafkaError):
+            raise answer
+        self._indices = dict(answer)
+
+    def report(self, report: Report) -> None:
+        """Send a report; may be called in any thread."""
+        self._send(report)
+
+    def _send(self, message: Report | list[int]) -> None:
+        with self._sending, contextlib.suppress(OSError):  # `_receive` notices it
+            self._pipe.send(message)
+
+    def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Take what comes, in a thread, until the other process has gone."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    if (message := self._pipe.recv()) is None:
+                        loop.call_soon_threadsafe(self.stopped.set)
+                    else:
+                        self._answers.put(message)
+            self._is_lost = True
+            self._answers.put(_lost())  # for a call that waits
+            loop.call_soon_threadsafe(self.stopped.set)
+
+
+def _lost() -> KafkaError:
+    return KafkaConnectionError("the process that has the table of ports has gone")
+
+
+async def work(gateways: Gateways, table: WorkerTable) -> None:
+    """Run the gateways of a worker until it is to end.
+
+    Raises:
+        KafkaConnectionError: no broker can be reached.
+        OSError: a port is not available.
+    """
+    sent: list[ListenerState] | None = None
+
+    async def report() -> None:
+        nonlocal sent
+        states, (clients, totals) = gateways.states(), gateways.clients.take()
+        if clients or states != sent:
+            sent = states
+            news = Report(clients, totals, states, gateways.ports)
+            await environment.run_in_thread(table.report, news)
+
+    await gateways.start()
+    try:
+        while not table.stopped.is_set():
+            await report()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_REPORT_S):
+                    await table.stopped.wait()
+    finally:
+        await gateways.stop()
+        await report()

@@ -1,0 +1,159 @@
+"""`--workers`: processes that share the ports, the list of clients and the metrics of all."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from aiokafka08._tools.gateway.options import MAX_BROKERS, gateway_options
+from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08._tools.gateway.workers import Report, Workers, WorkerTable
+from aiokafka08.errors import IllegalStateError, KafkaConnectionError
+from aiokafka08.testing import EmbeddedCluster
+from tests._tools.gateway.worker_processes import (
+    WorkersGateway,
+    connect,
+    states,
+    workers_gateway,
+)
+from tests.brokers.waiting import wait_for
+from tests.brokers.wire import metadata
+
+pytestmark = pytest.mark.timeout(300)
+
+CONNECTIONS = 24
+LIST_GROUPS = struct.pack(">hhih", 16, 0, 1, 1) + b"c"
+
+
+@pytest.fixture
+def gateway(tmp_path: Path) -> Iterator[WorkersGateway]:
+    with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        workers_gateway(cluster.bootstrap_servers, tmp_path, 2) as made,
+    ):
+        yield made
+
+
+def ask(connection: socket.socket) -> bool:
+    """Send ListGroups; return whether the gateway has answered it."""
+    try:
+        connection.sendall(len(LIST_GROUPS).to_bytes(4, "big") + LIST_GROUPS)
+        return bool(connection.recv(4096))
+    except ConnectionError:
+        return False
+
+
+def counted(gateway: WorkersGateway) -> int:
+    """Return how many ListGroups the list of clients has; the metrics have as many."""
+    requests = [one["requests"] for one in gateway.clients() if one["client_id"] == "c"]
+    count = sum(one["passed"]["ListGroups"]["0"] for one in requests)
+    text = gateway.page("metrics").decode()
+    for series in (
+        'requests_total{api="ListGroups",version="0",fate="passed"}',
+        'request_seconds_count{api="ListGroups"}',
+    ):
+        found = re.search(rf"^aiokafka08_gateway_{re.escape(series)} (\S+)$", text, re.M)
+        if found is None or float(found[1]) != count:
+            return -1  # the list is newer than the metrics, or the other way round
+    return count
+
+
+def test_workers_share_connections_and_one_that_is_killed_comes_back(
+    gateway: WorkersGateway,
+) -> None:
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connect(gateway.port)) for _ in range(CONNECTIONS)]
+        assert all(map(ask, clients))
+        workers = gateway.workers()
+        shares = [states(one)[psutil.CONN_ESTABLISHED] for one in workers]
+        assert len(workers) == 2
+        assert all(shares)  # each client has a connection to a broker behind it
+        wait_for(lambda: counted(gateway) == CONNECTIONS, 30, "all requests are counted")
+        open_connections = f'aiokafka08_gateway_connections{{node="0",listener=""}} {CONNECTIONS}'
+        wait_for(lambda: open_connections in gateway.page("metrics").decode(), 30, "connections")
+
+        workers[0].kill()
+        workers[0].wait(30)
+        answered = sum(map(ask, clients))
+        assert answered == shares[1] / 2
+        assert metadata(gateway.port, ["t"]).leaders["t"] == {0: 0}
+        wait_for(lambda: "starting it again in 1 s" in gateway.log(), 30, "the end is logged")
+        assert f"(process {workers[0].pid}) has ended with code -9" in gateway.log()
+        gateway.wait_for_workers()
+        wait_for(lambda: counted(gateway) == CONNECTIONS + answered, 30, "no count is lost")
+
+    assert gateway.end(signal.SIGTERM) < 30
+    assert gateway.code == 0
+    assert gateway.log().endswith("aiokafka08: stopped\n")
+    assert "Traceback" not in gateway.log()
+
+
+def test_workers_end_with_a_gateway_that_is_killed(gateway: WorkersGateway) -> None:
+    with connect(gateway.port) as client:
+        assert ask(client)
+        gateway.end(signal.SIGKILL)
+        assert not ask(client)
+
+
+def use_table(number: int, pipe: Connection) -> None:
+    """Be a worker that finds brokers 0 and its own number, then too many."""
+
+    async def run() -> None:
+        table = WorkerTable(pipe)
+        table.add([number, 0])
+        own = table.indices[number]
+        table.report(Report([], Counter(), [], {str(number): {number: own}}))
+        try:
+            table.add(range(MAX_BROKERS + 1))
+        except IllegalStateError:
+            await table.stopped.wait()
+
+    asyncio.run(run())
+
+
+async def test_workers_get_the_indices_of_one_table() -> None:
+    context, processes = multiprocessing.get_context("spawn"), []
+
+    def new_process(number: int, pipe: Connection) -> BaseProcess:
+        processes.append(context.Process(target=use_table, args=(number, pipe)))
+        return processes[-1]
+
+    table = PortTable()
+    workers = Workers(2, new_process, gateway_options("kafka:9092"), table)
+    await workers.start()
+    assert table.indices[0] == 0
+    assert sorted(table.indices.values()) == [0, 1, 2]
+    ports = {number: workers.address_of(number, "kafka", 9092)[1] for number in (0, 1, 2)}
+    assert sorted(ports.values()) == [9092, 9093, 9094]
+    await workers.stop()
+    assert [one.exitcode for one in processes] == [0, 0]
+
+
+async def test_worker_that_cannot_start_ends_the_others() -> None:
+    context, processes = multiprocessing.get_context("spawn"), []
+
+    def new_process(number: int, pipe: Connection) -> BaseProcess:
+        if number == 1:
+            processes.append(context.Process(target=os._exit, args=(3,)))
+        else:
+            processes.append(context.Process(target=use_table, args=(number, pipe)))
+        return processes[-1]
+
+    workers = Workers(2, new_process, gateway_options("kafka:9092"), PortTable())
+    with pytest.raises(KafkaConnectionError, match=r"worker 1 .* has ended with code 3, before"):
+        await workers.start()
+    assert all(one.exitcode is not None for one in processes)
