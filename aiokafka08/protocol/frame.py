@@ -118,18 +118,28 @@ class FrameReader:
     `received()` is a generator: it yields the frames before a damaged one, then raises.
     """
 
-    __slots__ = ("_buffers", "_filled", "_frame", "_max_frame_bytes", "_peer", "_scratch", "_size")
+    __slots__ = (
+        "_apart",
+        "_buffers",
+        "_filled",
+        "_frame",
+        "_peer",
+        "_scratch",
+        "_size",
+        "max_frame_bytes",
+    )
 
     def __init__(
         self, max_frame_bytes: int = DEFAULT_MAX_FRAME_BYTES, peer: str = "the peer"
     ) -> None:
-        self._max_frame_bytes = max_frame_bytes
+        self.max_frame_bytes = max_frame_bytes  # may be changed
         self._peer = peer
         self._scratch = memoryview(allocate_pages(SCRATCH_BYTES))
         self._frame: memoryview | None = None  # the buffer of a large frame that isn't complete yet
         self._size = 0  # of that frame; its buffer may still be smaller
         self._buffers = _FrameBuffers()
         self._filled = 0  # bytes in `_frame`, or in `_scratch` if there is no `_frame`
+        self._apart: memoryview | None = None  # where the next bytes arrive, if not there
 
     @property
     def is_in_large_frame(self) -> bool:
@@ -142,15 +152,19 @@ class FrameReader:
 
         Of an incomplete frame, only the bytes that have arrived count.
         """
-        return SCRATCH_BYTES + self._filled + self._buffers.kept_bytes
+        return SCRATCH_BYTES + self._filled + self._buffers.kept_bytes + len(self._apart or b"")
 
     def drop_kept(self) -> int:
         """Free the buffers that are kept for the next frames; return how many bytes they have."""
         return self._buffers.drop()
 
-    def get_buffer(self) -> memoryview:
-        """Return the buffer for the next bytes; it is never empty."""
-        return (self._scratch if self._frame is None else self._frame)[self._filled :]
+    def get_buffer(self, least_bytes: int = 0) -> memoryview:
+        """Return the buffer for the next bytes, of this size at least; it is never empty."""
+        buffer = (self._scratch if self._frame is None else self._frame)[self._filled :]
+        if len(buffer) >= least_bytes:
+            return buffer
+        self._apart = memoryview(bytearray(least_bytes))
+        return self._apart
 
     def received(self, count: int) -> Iterator[memoryview]:
         """Accept `count` bytes that were written into `get_buffer()`; yield the complete frames.
@@ -158,6 +172,9 @@ class FrameReader:
         Raises:
             KafkaProtocolError: a size is negative or over the limit. The reader is unusable then.
         """
+        if self._apart is not None:
+            yield from self._copied(count)
+            return
         self._filled += count
         if self._frame is None:
             yield from self._cut()
@@ -166,6 +183,16 @@ class FrameReader:
             yield frame
         elif self._filled == len(self._frame):
             self._begin(self._frame)
+
+    def _copied(self, count: int) -> Iterator[memoryview]:
+        """Accept bytes that have arrived in a buffer of their own."""
+        assert self._apart is not None
+        left, self._apart = self._apart[:count], None
+        while left:
+            buffer = self.get_buffer()[: len(left)]
+            buffer[:] = left[: len(buffer)]
+            left = left[len(buffer) :]
+            yield from self.received(len(buffer))
 
     def _begin(self, arrived: memoryview) -> None:
         """Get a buffer, or a larger one, for a frame of which these bytes have arrived."""
@@ -177,10 +204,10 @@ class FrameReader:
         data, pos, end = self._scratch, 0, self._filled
         while end - pos >= 4:
             size = int.from_bytes(data[pos : pos + 4], "big", signed=True)
-            if not 0 <= size <= self._max_frame_bytes:
+            if not 0 <= size <= self.max_frame_bytes:
                 raise KafkaProtocolError(
                     f"{self._peer} announced a frame of {size} bytes; expected 0 to "
-                    f"{self._max_frame_bytes}. It isn't a Kafka broker, or the stream is damaged"
+                    f"{self.max_frame_bytes}. It isn't a Kafka broker, or the stream is damaged"
                 )
             start = pos + 4
             if start + size <= end:

@@ -302,3 +302,18 @@ def test_system_that_cannot_resize_maps_has_frames(
     buffer = frame_module._FrameBuffer(10)
     monkeypatch.setattr(buffer, "_pages", Pages())
     assert buffer.has_views() is has_views
+
+
+@pytest.mark.parametrize("chunk", [1000, 70_000, 200_000, 3_000_000])
+def test_bytes_that_have_to_arrive_at_once_do(chunk: int) -> None:
+    """As TLS demands it: whatever is left in the reader's own buffers."""
+    frames = [bytes([n]) * size for n, size in enumerate((10, 100_000, 3, 1_500_000, 0, 65_530, 5))]
+    stream = b"".join(len(one).to_bytes(4, "big") + one for one in frames)
+    reader, found = FrameReader(), []
+    for at in range(0, len(stream), chunk):
+        part = stream[at : at + chunk]
+        buffer = reader.get_buffer(len(part))
+        assert len(buffer) >= len(part)
+        buffer[: len(part)] = part
+        found += map(bytes, reader.received(len(part)))
+    assert found == frames

@@ -261,7 +261,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self.close_reason is not None:  # a TLS transport delivers the rest of its data: drop it
             return memoryview(bytearray(65536))
-        return self._protocol.frames.get_buffer()
+        return self._protocol.frames.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.close_reason is not None:

@@ -145,6 +145,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._reading = resources.reading
         self._max_in_flight = options.max_in_flight
         self._half_close = options.half_close
+        self._max_frame_bytes = options.max_frame_bytes
         self._close_s = options.close_s
         self._giving_up: asyncio.TimerHandle | None = None
         self._new_handler = new_handler
@@ -152,6 +153,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._on_made = made
         self._on_ended = ended
         self._transport: asyncio.Transport
+        self._output: transports.PacedOutput
         self._account = self._scheduler.newcomer()
         self._frames = FrameReader(options.max_frame_bytes, "the client")
         self._cutting: Iterator[memoryview] = iter(())  # frames in the bytes that were received
@@ -167,6 +169,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._closes = False  # `close()` was called
         self._half_closed = False  # the client's FIN has come
         self._mute = False  # the client gets no more responses
+        self._finishes = False  # what came before the FIN is handled, also without a transport
+        self._outlived = False  # that is going on without a transport
         self._lost = False  # the requests that have come are still handled, but not those that wait
         self._ended = False
 
@@ -174,6 +178,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._output = transports.PacedOutput(self._transport)
         name: tuple[Any, ...] = transport.get_extra_info("peername") or ("?", 0)
         self.host = str(name[0])
         self.peer = f"{name[0]}:{name[1]}"
@@ -181,7 +186,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._on_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.get_buffer()[: self._reading.next_bytes()]
+        # A hint is from TLS: behind a FIN it reads once, and drops what doesn't fit.
+        return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
@@ -200,25 +206,40 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._ends = self._half_closed = True
         if self._half_close is not HalfClosePolicy.ANSWER:
             return False
+        self._finishes = True
         self._advance()
-        # TLS as asyncio has it ends both ways at once.
+        # TLS as asyncio has it ends both ways at once: `connection_lost` comes.
         return self._transport.get_extra_info("sslcontext") is None
 
     def pause_writing(self) -> None:
-        self._writing_paused = True
-        self._handler.pause_writing()
+        self._output.pause()
+        if not self._writing_paused:
+            self._writing_paused = True
+            self._handler.pause_writing()
 
     def resume_writing(self) -> None:
-        self._writing_paused = False
-        self._handler.resume_writing()
-        self._advance()
+        self._output.resume()
+        if not self._output.is_paused:
+            self._writing_paused = False
+            self._handler.resume_writing()
+            self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._giving_up is not None:
             self._giving_up.cancel()
-        # An open response can't be sent, but a request in work may still change the server's state.
-        self._handler.lost()
         self._reading.forget(self)
+        self._outlived = self._mute = self._finishes
+        if not self._finishes:
+            self._lose()
+        elif self._writing_paused:
+            self.resume_writing()
+        else:
+            self._advance()
+
+    def _lose(self) -> None:
+        # An open response can't be sent, but a request in work may still change the server's state.
+        self._outlived = False
+        self._handler.lost()
         self._lost, self._writing_paused, self._requests_held = True, False, False
         if self._job is None:
             self._drop_requests()
@@ -256,7 +277,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     @property
     def is_closing(self) -> bool:
         """Whether the client can't get a response any more."""
-        return self._transport.is_closing()
+        return self._output.is_closing
 
     @property
     def is_half_closed(self) -> bool:
@@ -267,6 +288,10 @@ class ServerConnection(asyncio.BufferedProtocol):
     def is_lost(self) -> bool:
         """Whether the transport is lost: `ConnectionHandler.lost` was called."""
         return self._lost
+
+    def limit_frames(self, max_bytes: int | None) -> None:
+        """End the connection behind a frame of more bytes; None: of more than the options say."""
+        self._frames.max_frame_bytes = self._max_frame_bytes if max_bytes is None else max_bytes
 
     def hold_requests(self) -> None:
         """Handle no frames until `resume_requests()`, because the server can't take them now."""
@@ -298,15 +323,19 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def reset(self) -> None:
         """Close the connection at once, by RST."""
+        self._finishes = False
         transports.reset(self._transport)
 
     def abort(self) -> None:
         """Close the connection at once, and end the handler's work for a frame."""
+        self._finishes = False
         self._drop_requests()
         if self._job is not None:
             self._scheduler.cancel(self._job)
             self._job = None
         self._transport.abort()
+        if self._outlived:
+            self._lose()
         if self._lost:
             self._advance()
 
@@ -322,8 +351,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._hold(exchange, sum(map(len, response)))
         while pending and (response_to_first := pending[0].response) is not None:
             self._hold(pending.popleft(), 0)
-            if response_to_first and not self._mute and not self._transport.is_closing():
-                transports.write_all(self._transport, response_to_first)
+            if response_to_first and not self._mute and not self._output.is_closing:
+                self._output.write_all(response_to_first)
         if self._closes and not pending:
             self._close_now()
         # A step of this connection's own work advances it at its end.
@@ -366,10 +395,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self._lost:
             self._end()
             return
-        if not self._report() or self._transport.is_closing():
+        if not self._report() or (self._output.is_closing and not self._outlived):
             return
         if self._ends and self._next is None and self._job is None and not self._pending:
-            self._close_now()
+            if self._outlived:
+                self._lose()
+            else:
+                self._close_now()
             return
         self._pause_or_resume_reading()
 
@@ -425,7 +457,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         """Report this connection's memory; return False if it is aborted because of that."""
         held_bytes = self._pending_bytes + len(self._next or b"") + coming_bytes
         if not self._transport.is_closing():
-            held_bytes += self._frames.memory_bytes + self._transport.get_write_buffer_size()
+            held_bytes += self._frames.memory_bytes + self._output.memory_bytes
         return self._memory.holds(self, held_bytes)
 
     # --- the end ----------------------------------------------------------------------------------
@@ -440,11 +472,16 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _close_now(self) -> None:
         """Close the connection once written responses are sent; drop later requests."""
+        self._finishes = False
         self._drop_requests()
-        transports.close(self._transport)
-        if self._giving_up is None and self._transport.get_write_buffer_size():
-            # The client doesn't read; without a limit it would keep the connection for ever.
-            loop = asyncio.get_running_loop()
+        self._stop_reading()
+        self._output.close()
+        loop = asyncio.get_running_loop()
+        if self._outlived:
+            self._pending.clear()
+            loop.call_soon(self._advance)
+        elif self._giving_up is None:
+            # A client that doesn't read would keep the connection for ever.
             self._giving_up = loop.call_later(self._close_s, self._transport.abort)
 
     def _drop_requests(self) -> None:

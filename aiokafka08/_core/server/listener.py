@@ -49,15 +49,13 @@ class Listener:
         self._tls = tls
         self._closed = False
         self._all_closed = asyncio.Event()
-        self._listening: Listening | None = None
+        self._listenings: list[Listening] = []  # the last one may be open
 
     @property
     def is_closed(self) -> bool:
         """Whether `close()` was called, and no socket or connection is left."""
         return (
-            self._closed
-            and not self.connections
-            and (self._listening is None or self._listening.is_closed)
+            self._closed and not self.connections and all(one.is_closed for one in self._listenings)
         )
 
     def open(self, host: str, port: int, *, is_shared: bool = False) -> None:
@@ -71,15 +69,17 @@ class Listener:
         Raises:
             OSError: the port is not available; the text names the server and the address.
         """
-        self._listening = listen(
+        opened = listen(
             self._new_connection, host, port, self._name, self._tls, is_shared=is_shared
         )
-        self.port = self._listening.port
+        # Handshakes of a closed one may be under way.
+        self._listenings = [*(one for one in self._listenings if not one.is_closed), opened]
+        self.port = opened.port
 
     def stop_listening(self) -> None:
         """Accept no more connections; open ones stay, and `open` may follow."""
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listenings:
+            listening.close()
 
     def close(self) -> None:
         """Stop listening and close all connections at once; unsent responses are lost."""
@@ -94,9 +94,9 @@ class Listener:
 
     async def wait_closed(self) -> None:
         """Wait until no connection is left; call it after `close` or `stop_listening`."""
-        if self._listening is not None:
+        for listening in self._listenings:
             # After `close`, `_made` aborts connections that were accepted before.
-            await self._listening.wait_closed()
+            await listening.wait_closed()
         while self.connections:
             self._all_closed.clear()
             await self._all_closed.wait()

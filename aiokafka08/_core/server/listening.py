@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import itertools
 import logging
 import socket
 from collections.abc import Callable
@@ -26,6 +27,8 @@ _BACKLOG: Final = 1024
 _ACCEPT_PAUSE_S: Final = 1.0
 _HANDSHAKE_S: Final = 10.0
 """How long a client may take for the handshake of TLS, and for its end."""
+MAX_HANDSHAKES: Final = 256
+"""So many of a port may be under way; each takes about 0.3 MB. Then the oldest one is given up."""
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
@@ -62,10 +65,12 @@ class ServerTls:
     Args:
         context: the certificate, and what clients need.
         refused: called with the address of a client whose handshake has failed, and why.
+        is_allowed: called with the address of a client; False: it is closed before a handshake.
     """
 
     context: ssl.SSLContext
     refused: Callable[[str, OSError], None]
+    is_allowed: Callable[[str], bool] = lambda host: True
 
 
 def listen(
@@ -184,6 +189,12 @@ class SocketListening:
                     self._paused = loop.call_later(_ACCEPT_PAUSE_S, self._listen)
                 return  # no client waits any more, or this one has gone
             accepted.setblocking(False)
+            if self._tls is not None and not self._tls.is_allowed(str(address[0])):
+                accepted.close()
+                continue
+            too_many = len(self._accepting) - MAX_HANDSHAKES
+            if self._tls is not None and too_many >= 0:
+                next(itertools.islice(self._accepting, too_many, None)).cancel()
             task = loop.create_task(self._connect(accepted, str(address[0])))
             self._accepting[task] = None
             task.add_done_callback(self._accepting.pop)
@@ -204,6 +215,9 @@ class SocketListening:
             )
         except OSError as error:
             tls.refused(host, error)
+        except asyncio.CancelledError:
+            tls.refused(host, TimeoutError("given up for other handshakes, or for the end"))
+            raise
 
     @property
     def is_closed(self) -> bool:

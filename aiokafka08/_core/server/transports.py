@@ -1,6 +1,6 @@
-"""Operations on transports that asyncio doesn't have: writes without a copy, FIN, RST.
+"""Operations on transports that asyncio doesn't have: counted writes without a copy, FIN, RST.
 
-Stateless; for transports of asyncio, of uvloop and of simulated networks.
+For transports of asyncio, of uvloop and of simulated networks.
 """
 
 from __future__ import annotations
@@ -10,11 +10,16 @@ import os
 import select
 import socket
 import struct
+from collections import deque
 from typing import Final
 
 from aiokafka08.protocol.types import Buffer
 
 _LARGE_BYTES: Final = 32 << 10  # from here on a copy costs more than a system call
+_PART_BYTES: Final = 64 << 10
+"""So much is given to TLS at once: as much as the transport below takes before it pauses."""
+_TLS_BYTES: Final = 256 << 10
+"""The buffer for received bytes that each TLS transport of asyncio and uvloop has."""
 _POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux has it
 
 
@@ -37,11 +42,84 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
         transport.write(b"".join(small))
 
 
-def close(transport: asyncio.Transport) -> None:
-    """Close the transport once what is written is sent; safe to call twice."""
-    # After a second `close()` a TLS transport can't be aborted, and most of its methods fail.
-    if not transport.is_closing():
-        transport.close()
+class PacedOutput:
+    """The writing to a transport, whose protocol calls `pause` and `resume`.
+
+    A transport of TLS gets parts. It would give all that it has to the transport below at once,
+    where it is neither counted nor a reason to pause.
+
+    Attributes:
+        is_paused: whether the peer doesn't read.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
+        self._waiting: deque[memoryview] = deque()
+        self._waiting_bytes = 0
+        self._closes = False
+        self.is_paused = False
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much the peer hasn't taken; of TLS, all but about two parts."""
+        if self._transport.is_closing():
+            return 0
+        return self._waiting_bytes + self._transport.get_write_buffer_size()
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much memory the transport takes."""
+        return self.unsent_bytes + (_TLS_BYTES if self._is_tls else 0)
+
+    @property
+    def is_closing(self) -> bool:
+        """Whether `close` was called, or the transport is closed."""
+        return self._closes or self._transport.is_closing()
+
+    def write_all(self, buffers: list[Buffer]) -> None:
+        """Write the buffers, in order."""
+        if self._is_tls:
+            # Not before: the handshake's last bytes may be there.
+            self._transport.set_write_buffer_limits(high=1, low=0)
+            self._waiting.append(memoryview(b"".join(buffers)))
+            self._waiting_bytes += len(self._waiting[-1])
+            self._go_on()
+        else:
+            write_all(self._transport, buffers)
+
+    def close(self) -> None:
+        """Close the transport once what is written is sent; safe to call twice."""
+        self._closes = True
+        self._go_on()
+
+    def pause(self) -> None:
+        """See `pause_writing` of asyncio's protocols."""
+        self.is_paused = True
+
+    def resume(self) -> None:
+        """See `resume_writing` of asyncio's protocols."""
+        self.is_paused = False
+        self._go_on()
+
+    def _go_on(self) -> None:
+        while self._waiting and not self.is_paused and not self._transport.is_closing():
+            first = self._waiting.popleft()
+            self._transport.write(first[:_PART_BYTES])
+            if first[_PART_BYTES:]:
+                self._waiting.appendleft(first[_PART_BYTES:])
+            self._waiting_bytes -= len(first[:_PART_BYTES])
+            if self._waiting and is_half_closed(self._transport):
+                self._drop()  # TLS would take it, and log each part that it doesn't send
+        if self._transport.is_closing():
+            self._drop()
+        elif self._closes and not self._waiting:
+            # One of TLS that is closed twice can't be aborted any more, nor asked for anything.
+            self._transport.close()
+
+    def _drop(self) -> None:
+        self._waiting.clear()
+        self._waiting_bytes = 0
 
 
 class InspectableTransport(asyncio.Transport):

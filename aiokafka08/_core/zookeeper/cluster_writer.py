@@ -8,7 +8,8 @@ A gateway calls `ClusterWriter` in threads, because it blocks. These nodes it wr
 
 Invariants: nothing is written while a broker or another gateway is registered. `/controller` says
 which of several gateways writes. What brokers have written is kept in the field `MARK` of the node
-that replaces it, so that `plan_restore` finds it.
+that replaces it, so that `plan_restore` finds it: such a node is never removed, a topic that has
+gone has no partitions.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from aiokafka08 import environment
+from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address
 from aiokafka08._core.zookeeper.nodes import json_object, unreadable
 from aiokafka08._core.zookeeper.results import result_of, results_of
@@ -52,6 +54,7 @@ _FOLDERS: Final = (_TOPICS, "/consumers")
 _TIMEOUT_S: Final = 10.0
 _AT_ONCE: Final = 1000
 _OBJECT: Final = 'a JSON object such as {"version":1}'
+_MARKED: Final = f'an object in the field {MARK}, with an object "before" or without'
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +138,16 @@ class ClusterWriter:
         if client is not None:
             close_session(client)
 
-    def write(self, cluster: WrittenCluster) -> Plan:
+    def write(
+        self, cluster: WrittenCluster, *, removes: bool = True, compares: bool = False
+    ) -> Plan:
         """Make the nodes say this; return what was done.
+
+        Args:
+            cluster: what they are to say.
+            removes: whether topics that aren't there go.
+            compares: whether also nodes of topics are read that were right in this session: tools
+                may have changed them.
 
         Raises:
             KafkaConnectionError: ZooKeeper can't be reached.
@@ -146,15 +157,18 @@ class ClusterWriter:
             ClusterAuthorizationFailedError: the ACL of a node refuses it.
         """
         try:
-            plan = self.plan(cluster)
+            plan = self.plan(cluster, removes=removes, compares=compares)
             self.apply(plan.changes)
         except KafkaTimeoutError:
             self.close()  # the session is lost by now; kazoo would wait for long between its tries
             raise
-        self._written = {} if plan.owner else dict(cluster.topics)
+        kept = {} if removes or plan.owner else self._written
+        self._written = {} if plan.owner else {**kept, **cluster.topics}
         return plan
 
-    def plan(self, cluster: WrittenCluster) -> Plan:
+    def plan(
+        self, cluster: WrittenCluster, *, removes: bool = True, compares: bool = False
+    ) -> Plan:
         """Return what `write` would do; nothing is written. Raises as `write`."""
         with translate_errors(self._connect):
             client = self._client()
@@ -169,7 +183,7 @@ class ClusterWriter:
                 gone = [NodeChange(path, one.data, None) for path, one in own.items()]
                 return Plan(owner, gone)
             plan = Plan(changes=list(self._registrations(cluster, registered, own)))
-            self._plan_topics(cluster, plan)
+            self._plan_topics(cluster, plan, removes=removes, compares=compares)
             return plan
 
     def plan_restore(self) -> list[NodeChange]:
@@ -190,6 +204,8 @@ class ClusterWriter:
             for path, node in self._read([*topics, *states, _CLUSTER_ID]).items():
                 if (mark := _fields(node.data).get(MARK)) is None:
                     continue
+                if not isinstance(mark, dict) or not isinstance(mark.get("before", {}), dict):
+                    raise unreadable(self._connect, path, node.data, _MARKED)
                 before = json.dumps(mark["before"]).encode() if "before" in mark else None
                 if not any(path.startswith(f"{one.path}/") for one in changes if not one.after):
                     path = path if before else path.removesuffix("/state")
@@ -259,16 +275,23 @@ class ClusterWriter:
             elif path in own and _fields(own[path].data) | {"timestamp": now} != fields:
                 yield NodeChange(path, own[path].data, after, own[path].version)
 
-    def _plan_topics(self, cluster: WrittenCluster, plan: Plan) -> None:
+    def _plan_topics(
+        self, cluster: WrittenCluster, plan: Plan, *, removes: bool, compares: bool
+    ) -> None:
         there = set(self._children(_TOPICS))
         changed = {
             name: partitions
             for name, partitions in cluster.topics.items()
-            if name not in there or self._written.get(name) != partitions
+            if compares or name not in there or self._written.get(name) != partitions
         }
         wanted = {path: fields for name in changed for path, fields in _nodes(name, changed[name])}
         gone = sorted(there - cluster.topics.keys())
-        read = [*_FOLDERS, *wanted, *(f"{_TOPICS}/{name}" for name in gone)]
+        cut = [
+            f"{_TOPICS}/{name}/partitions/{number}/state"
+            for name, partitions in changed.items()
+            for number in self._written.get(name, {}).keys() - partitions.keys()
+        ]
+        read = [*_FOLDERS, *wanted, *cut, *(f"{_TOPICS}/{name}" for name in gone)]
         if cluster.cluster_id is not None and not self._written:
             wanted[_CLUSTER_ID] = {"id": cluster.cluster_id}
             read.append(_CLUSTER_ID)
@@ -282,18 +305,21 @@ class ClusterWriter:
             if after is not None:
                 before, version = (None, -1) if old is None else (old.data, old.version)
                 plan.changes.append(NodeChange(path, before, after, version))
-        for name, partitions in changed.items():
-            for number in self._written.get(name, {}).keys() - partitions.keys():
-                path = f"{_TOPICS}/{name}/partitions/{number}"
-                plan.changes.append(NodeChange(path, b"", None))
+        for path in cut:
+            if path in nodes and _fields(nodes[path].data).get(MARK) == {}:
+                plan.changes.append(NodeChange(path.removesuffix("/state"), b"", None))
         for name in gone:
-            node = nodes.get(f"{_TOPICS}/{name}")
+            path = f"{_TOPICS}/{name}"
+            node = nodes.get(path)
             if node is None:
                 continue
-            if name in self._written or _fields(node.data).get(MARK) == {}:
-                plan.changes.append(NodeChange(f"{_TOPICS}/{name}", node.data, None))
-            else:
+            mark = _fields(node.data).get(MARK)
+            if mark is None and name not in self._written:
                 plan.left.append(name)
+            elif removes and mark == {}:
+                plan.changes.append(NodeChange(path, node.data, None))
+            elif removes and (after := self._changed_data(path, node, {"partitions": {}})):
+                plan.changes.append(NodeChange(path, node.data, after, node.version))
 
     def _changed_data(
         self, path: str, old: _Node | None, fields: Mapping[str, object]
@@ -368,9 +394,9 @@ class _Node(NamedTuple):
     @property
     def shown(self) -> str:
         if self.writer is not None:
-            return f"gateway {self.writer}"
+            return one_line(f"gateway {self.writer}")
         fields = _fields(self.data)
-        return f"a broker ({fields.get('host', '?')}:{fields.get('port', '?')})"
+        return one_line(f"a broker ({fields.get('host', '?')}:{fields.get('port', '?')})")
 
 
 def _fields(data: bytes) -> dict[str, Any]:

@@ -31,8 +31,6 @@ MAX_ADDRESSES: Final = 10_000
 AddressOf = Callable[[int, str, int], tuple[str, int]]
 """`(node id, host, port) -> (host, port)`: what clients use instead."""
 
-NO_BROKERS: Final[Mapping[int, tuple[str, int]]] = {}
-
 
 @functools.cache
 def has_addresses(api: Api, version: int) -> bool:
@@ -57,7 +55,7 @@ def replace_addresses(
     frame: memoryview,
     values: Values,
     address_of: AddressOf,
-    added: Mapping[int, tuple[str, int]] = NO_BROKERS,
+    added: Callable[[], Mapping[int, tuple[str, int]]] = dict,
 ) -> list[Buffer]:
     """Return the frame of a response with the addresses that clients use, as buffers.
 
@@ -69,18 +67,18 @@ def replace_addresses(
         frame: the frame.
         values: what `read_addresses` has returned for it.
         address_of: called for each address.
-        added: brokers that a response of `LISTS` names too, by their ids.
+        added: called then: brokers that a response of `LISTS` names too, by their ids.
 
     Raises:
         KafkaProtocolError: a host isn't text.
     """
     struct = struct_of(api, "response", version, _ROLES)
     _replace(struct, values, -1, address_of)
-    if added and api.name in LISTS:
+    if api.name in LISTS and (others := added()):
         (brokers,) = (field for field in struct.fields if field.name == "Brokers")
         node = brokers.struct.field_of("node") if brokers.struct else None
         values["Brokers"] += [
-            {node: node_id, "Host": host, "Port": port} for node_id, (host, port) in added.items()
+            {node: node_id, "Host": host, "Port": port} for node_id, (host, port) in others.items()
         ]
     return changed_response(api, version, frame, values, _ROLES)
 

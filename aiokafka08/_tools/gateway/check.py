@@ -181,6 +181,14 @@ def _about_versions(sample: TargetSample, options: GatewayOptions) -> Iterator[C
                 f"the target takes {ranges}, so old clients can't use this API",
                 "Use a target of Kafka 2.1 to 4.x",
             )
+    first, last = sample.ranges.get(ApiKey.JOIN_GROUP, (0, -1))
+    if first > 0:  # 4.0.0 has left out what 4.0.1 has put back
+        yield CodedFinding(
+            CheckCode.VERSIONS,
+            "JoinGroup 0",
+            f"the target takes {first} to {last}, so the groups of Java 0.9 and 0.10.0 can't join",
+            "Use a target of Kafka 4.0.1 or later",
+        )
     fetch = sample.ranges.get(ApiKey.FETCH, (0, -1))
     newest = max(_RELEASES)
     release = _RELEASES.get(fetch[1], f"later than {_RELEASES[newest]}")

@@ -3,8 +3,8 @@
 `config` reads the files, `handler` has a `ClientLogin` for each connection. A client logs in by
 SaslHandshake 0 and plain tokens, as clients of 0.10 do, or by SaslHandshake 1 and SaslAuthenticate.
 
-Invariant: no password is in an error, a log line or a `repr()`. Until a login is complete, nothing
-of a client but ApiVersions reaches the target; its SASL requests never do.
+Invariant: no password is in an error, a log line, `/clients` or a `repr()`. Until a login is
+complete, nothing of a client but ApiVersions reaches the target; its SASL requests never do.
 """
 
 from __future__ import annotations

@@ -296,11 +296,8 @@ class Gateway:
         """
 
         def handler(connection: ServerConnection) -> ConnectionHandler:
-            if not self._options.is_allowed(connection.host):
-                self._limited_log.report(
-                    (connection.host, "network"),
-                    f"{connection.peer}: not in a network that --allow names",
-                )
+            # With TLS this was asked before the handshake.
+            if self._options.tls is None and not self._is_allowed(connection.host):
                 connection.reset()
                 return _NoHandler()
             if (route := choose()) is None:
@@ -313,8 +310,17 @@ class Gateway:
             self._resources,
             ConnectionOptions(self._options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
             handler,
-            None if self._options.tls is None else ServerTls(self._options.tls, self._not_tls),
+            None
+            if self._options.tls is None
+            else ServerTls(self._options.tls, self._not_tls, self._is_allowed),
         )
+
+    def _is_allowed(self, host: str) -> bool:
+        is_allowed = self._options.is_allowed(host)
+        if not is_allowed:
+            text = f"{host}: not in a network that --allow names"
+            self._limited_log.report((host, "network"), text)
+        return is_allowed
 
     def _not_tls(self, host: str, error: OSError) -> None:
         text = f"no TLS: {getattr(error, 'reason', None) or error.strerror or error}"

@@ -21,7 +21,7 @@ import asyncio
 import errno
 import logging
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
@@ -48,7 +48,12 @@ from aiokafka08._tools.gateway.addresses import (
 from aiokafka08._tools.gateway.client_security import SASL_VERSIONS, ClientLogin, certificate_name
 from aiokafka08._tools.gateway.clients import Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
-from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, read_head
+from aiokafka08._tools.gateway.headers import (
+    API_VERSIONS,
+    CORRELATION_BYTES,
+    RequestHead,
+    read_head,
+)
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.messages import find_in_request, read_request
@@ -78,6 +83,9 @@ _OUT_OF_RESOURCES: Final = frozenset(
 
 LOGIN_S: Final = 20.0
 """How long a client may take to authenticate."""
+
+_VERSIONS_S: Final = 10.0
+"""For so long a broker isn't asked for its versions by clients that haven't authenticated."""
 
 _SHOWN_CHARACTERS: Final = 255  # of a client id
 
@@ -114,6 +122,8 @@ class BrokerRoute:
         measurements: what is measured.
         peers: the brokers that stand for other gateways.
         is_entry: whether clients connect to one of these, and not to the broker.
+        versions: the broker's answers to the versions of ApiVersions, without correlation ids, and
+            until when they hold: clients without a login get these.
     """
 
     node_id: int
@@ -136,6 +146,7 @@ class BrokerRoute:
     measurements: Measurements
     peers: Callable[[], Mapping[int, Address]]
     is_entry: bool = False
+    versions: dict[int, tuple[float, bytes]] = field(default_factory=dict)
 
 
 class GatewayHandler(ConnectionHandler):
@@ -166,6 +177,7 @@ class GatewayHandler(ConnectionHandler):
         if self._login.is_complete:
             self._begin_connecting()
         else:
+            connection.limit_frames(MAX_TOKEN_BYTES)
             loop = asyncio.get_running_loop()
             self._login_ends = loop.call_later(LOGIN_S, self._login_is_late)
 
@@ -225,8 +237,6 @@ class GatewayHandler(ConnectionHandler):
     def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
         head: RequestHead | None = None
         try:
-            if not self._login.is_complete and len(frame) > MAX_TOKEN_BYTES:
-                raise RefusedError(f"{len(frame)} bytes before the client has authenticated")
             if self._login.awaits_token:
                 exchange.respond(self._login.take_token(frame))
                 self._login_goes_on()
@@ -239,6 +249,8 @@ class GatewayHandler(ConnectionHandler):
             else:
                 raise RefusedError("the client hasn't authenticated")
         except (RefusedError, KafkaProtocolError, AuthenticationFailed) as error:
+            if not self._login.is_complete and not (head and _is_known(head)):
+                head = None  # it may be a token, and its client id a password
             self._refuse(head, error.text if isinstance(error, KafkaError) else str(error))
             exchange.end()
 
@@ -278,6 +290,7 @@ class GatewayHandler(ConnectionHandler):
         if self._login.is_complete and self._login_ends is not None:
             self._login_ends.cancel()
             self._login_ends = None
+            self._connection.limit_frames(None)
             self._begin_connecting()
 
     def _login_is_late(self) -> None:
@@ -364,13 +377,19 @@ class GatewayHandler(ConnectionHandler):
             return
         software = " ".join(_values(api, head, frame, "software name", "software version"))
         self._count(head, Fate.PASSED, software=software.encode(errors="replace").decode())
+        known = self._route.versions.get(head.version)
+        if known and known[0] > environment.monotonic() and not self._login.is_complete:
+            answer = memoryview(bytes(frame[4:8]) + known[1])
+            respond(exchange, api_versions.offered(head.version, answer, self._versions))
+            return
         self._begin_connecting()
-        self._upstream.send(
-            head.correlation_id,
-            [frame],
-            exchange,
-            lambda answer: finish(api_versions.offered(head.version, answer, self._versions)),
-        )
+
+        def answered(answer: memoryview) -> Work[list[Buffer]]:
+            until = environment.monotonic() + _VERSIONS_S
+            self._route.versions[head.version] = until, bytes(answer[CORRELATION_BYTES:])
+            return finish(api_versions.offered(head.version, answer, self._versions))
+
+        self._upstream.send(head.correlation_id, [frame], exchange, answered)
 
     def _is_known(self, api: Api, version: int) -> bool:
         """Return whether requests of a version pass, or are translated or answered."""
@@ -457,8 +476,8 @@ class GatewayHandler(ConnectionHandler):
             values = yield from apart(len(answer), lambda: read_addresses(api, version, answer))
             if values is None:
                 return [answer]
-            added = self._route.peers()
-            return replace_addresses(api, version, answer, values, address_of, added)
+            peers = self._route.peers
+            return replace_addresses(api, version, answer, values, address_of, peers)
 
         return replaced
 
@@ -497,6 +516,12 @@ def _why_unknown(api: Api, version: int) -> str:
     if api.name in api_versions.CHANGES:
         return CHANGE_TEXT
     return "it could name topics that aren't allowed in ways not looked at"
+
+
+def _is_known(head: RequestHead) -> bool:
+    """Return whether there are requests of this version."""
+    api = apis().get(head.key)
+    return api is not None and head.version <= api.versions[-1]
 
 
 def _values(api: Api, head: RequestHead, frame: memoryview, *roles: str) -> list[Any]:

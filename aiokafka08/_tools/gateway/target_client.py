@@ -10,6 +10,7 @@ import struct
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final, Self, TypeVar
 
+from aiokafka08 import environment
 from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.net.raw_stream import RawStream
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
@@ -109,7 +110,10 @@ class TargetClient:
                 "it has closed the connection without an answer. The port may be one for SASL, or "
                 "the broker too old"
             )
-        return read_response(api, version, memoryview(answer))
+        # The list of many topics would hold up the clients that are served.
+        return await environment.run_in_thread(
+            lambda: read_response(api, version, memoryview(answer))
+        )
 
 
 async def ask_first(

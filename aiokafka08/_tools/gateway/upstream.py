@@ -33,7 +33,7 @@ from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.scheduler import Job
 from aiokafka08._core.server.work import Work
 from aiokafka08._tools.gateway.target_connection import open_target
-from aiokafka08.errors import KafkaError, KafkaProtocolError
+from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import decode_correlation_id
 from aiokafka08.protocol.frame import SCRATCH_BYTES, FrameReader
 from aiokafka08.protocol.types import Buffer
@@ -129,6 +129,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._on_lost = lost
         self._warn = warn
         self._transport: asyncio.Transport | None = None
+        self._output: transports.PacedOutput
         self._pending: deque[_Pending] = deque()
         self._working = 0  # responses that are worked on
         self._jobs: list[tuple[Exchange, Job]] = []  # the work, and some that has ended
@@ -137,7 +138,6 @@ class Upstream(asyncio.BufferedProtocol):
         self._closed = False
         self._failure: Exception | None = None
         self._giving_up: asyncio.TimerHandle | None = None
-        self._is_full = False  # the broker doesn't read
         self._prolonging: asyncio.Task[None] | None = None
         self._prolonged_at: asyncio.TimerHandle | None = None
         self._waiting: list[Callable[[], None]] = []  # what `send` couldn't do yet
@@ -185,11 +185,10 @@ class Upstream(asyncio.BufferedProtocol):
         answer: Answer | None,
         expects_response: bool,
     ) -> None:
-        assert self._transport is not None
         if expects_response:
             self._pending.append(_Pending(correlation_id, exchange, answer))
         size = sum(map(len, frame))
-        transports.write_all(self._transport, [size.to_bytes(4, "big"), *frame])
+        self._output.write_all([size.to_bytes(4, "big"), *frame])
         self._report()
         if not expects_response:
             exchange.end()
@@ -209,10 +208,12 @@ class Upstream(asyncio.BufferedProtocol):
         self._closed = True
         for exchange, job in self._jobs:
             exchange.connection.cancel(job)
-        self._jobs.clear()
+        self._working, self._client_paused = 0, False  # what prolongs a session is still read
+        self._forget_jobs()
+        self._pause_or_resume()
         if self._transport is not None and self._giving_up is None:
             if not self._waiting:
-                transports.close(self._transport)
+                self._output.close()
             self._giving_up = asyncio.get_running_loop().call_later(CLOSE_S, self._give_up)
 
     def abort(self) -> None:
@@ -249,15 +250,15 @@ class Upstream(asyncio.BufferedProtocol):
     async def _authenticate(self, authenticate: Callable[[FrameStream], Awaitable[float]]) -> None:
         try:
             lifetime_s = await authenticate(self)
-        except KafkaError as error:
-            self._fail(error)
+        except Exception as error:
+            self._fail(error)  # or requests would wait for ever
             return
         self._prolonging = None
         if self._transport is None:
             return
         self._send_waiting()
         if self._closed:
-            transports.close(self._transport)
+            self._output.close()
             return
         self.keep_session(lifetime_s, authenticate)
         self._tell_writable()
@@ -269,10 +270,9 @@ class Upstream(asyncio.BufferedProtocol):
 
     def write(self, data: bytes) -> None:
         """See `authentication.FrameStream`."""
-        assert self._transport is not None
         self._own = asyncio.get_running_loop().create_future()
         self._pending.append(_Pending(decode_correlation_id(data[_CORRELATION_ID_AT:]), None))
-        self._transport.write(data)
+        self._output.write_all([data])
 
     async def read_frame(self, least: int, most: int) -> bytes | None:
         """See `authentication.FrameStream`."""
@@ -307,17 +307,18 @@ class Upstream(asyncio.BufferedProtocol):
             cast("asyncio.Transport", transport).abort()
             return
         self._transport = cast("asyncio.Transport", transport)
+        self._output = transports.PacedOutput(self._transport)
         self._others.add(self)
         self._send_waiting()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._frames.get_buffer()[: self._reading.next_bytes()]
+        # See `ServerConnection.get_buffer`.
+        return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
             for frame in self._frames.received(nbytes):
-                if not self._closed:
-                    self._received(frame)
+                self._received(frame)
         except KafkaProtocolError as error:
             self._fail(error)
         if self._frames.is_in_large_frame or nbytes >= LEAST_BYTES:
@@ -326,21 +327,21 @@ class Upstream(asyncio.BufferedProtocol):
                 self._reading.received(self, nbytes)
 
     def pause_writing(self) -> None:
-        self._is_full = True
+        self._output.pause()
         self._tell_writable()
 
     def resume_writing(self) -> None:
+        self._output.resume()
         self._report()
-        self._is_full = False
         self._tell_writable()
 
     def _tell_writable(self) -> None:
-        self._writable(not self._is_full and self._prolonging is None)
+        self._writable(not self._output.is_paused and self._prolonging is None)
 
     def eof_received(self) -> bool:
         # `RawStream` has kept a transport open whose end came before this protocol.
         if self._transport is not None:
-            transports.close(self._transport)
+            self._output.close()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -383,6 +384,8 @@ class Upstream(asyncio.BufferedProtocol):
             assert self._own is not None
             self._own.set_result(bytes(frame))
             return
+        if self._closed:
+            return
         if first.answer is None:
             respond(first.exchange, [frame])
             return
@@ -420,7 +423,7 @@ class Upstream(asyncio.BufferedProtocol):
         """Report what is held in memory."""
         if self._transport is None:
             return
-        held_bytes = self._transport.get_write_buffer_size() + self._working_bytes
+        held_bytes = self._output.unsent_bytes + self._working_bytes
         held_bytes += self._waiting_bytes + self._frames.memory_bytes - SCRATCH_BYTES
         if max(held_bytes, self._held_bytes) > _FEW_BYTES:
             self._held_bytes = held_bytes

@@ -3,8 +3,9 @@
 It asks the target for all topics every few seconds, and has `cluster_writer` write what clients of
 the gateway would see: the addresses of its listeners, and the topics that are allowed.
 
-Invariants: a topic is removed only if it was missing twice. What is in the way is logged once, and
-tried again: clients of the gateway that don't use ZooKeeper don't notice it.
+Invariants: a topic is removed only if it was missing for `interval_s`, and together with at most as
+many as stay: topics that the gateway may not describe are missing too. What is in the way is logged
+once, and tried again: clients of the gateway that don't use ZooKeeper don't notice it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from aiokafka08 import environment
+from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.zookeeper.cluster_writer import (
     ClusterWriter,
@@ -35,6 +38,10 @@ INTERVAL_S: Final = 5.0
 _BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 _NAMED: Final = 5
 _MAX_ERRORS: Final = 20
+_COMPARED_EACH: Final = 12
+"""In one of so many passes all nodes are read: tools may have changed them."""
+
+Topics = Mapping[str, Mapping[int, WrittenPartition]]
 
 
 class ZookeeperMirror:
@@ -62,7 +69,11 @@ class ZookeeperMirror:
         self._address_of = address_of
         self._peers = peers
         self._interval_s = interval_s
-        self._state: WrittenCluster | None = None
+        self._topics: Topics = {}  # as they were written
+        self._missing: dict[str, float] = {}  # since when the target doesn't list some of them
+        self._too_many: set[str] = set()  # topics that were said to be missing
+        self._began: float | None = None  # when the first pass did
+        self._passes = 0
         self._known: dict[int, Address] = {}
         self._said = ""
         self._errors: set[str] = set()
@@ -103,12 +114,25 @@ class ZookeeperMirror:
     async def _update(self) -> None:
         metadata = await ask_metadata(self._options, self._known.values())
         self._known = {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
-        found = written_cluster(self._options, metadata, self._address_of, self._peers())
-        state = found if self._state is None else _without_new_gaps(self._state, found)
-        self._state = found
+        found = written_cluster(self._options, metadata, self._address_of, self._peers)
+        now = environment.monotonic()
+        missing = self._topics.keys() - found.topics.keys()
+        self._missing = {name: self._missing.get(name, now) for name in missing}
+        gone = {name for name in missing if now - self._missing[name] >= self._interval_s}
+        stays = len(gone) > len(self._topics) / 2
+        kept = missing if stays else missing - gone
+        topics = {name: self._topics[name] for name in kept} | dict(found.topics)
+        state = replace(found, topics=topics)
+        self._topics = topics
+        self._began = now if self._began is None else self._began
+        removes = now - self._began >= self._interval_s
+        compares = self._passes % _COMPARED_EACH == 0
+        self._passes += 1
         # A thread can't be cancelled: `stop` waits until it has ended.
         writing = asyncio.ensure_future(
-            environment.run_in_thread(lambda: self._writer.write(state))
+            environment.run_in_thread(
+                lambda: self._writer.write(state, removes=removes, compares=compares)
+            )
         )
         try:
             plan = await asyncio.shield(writing)
@@ -121,12 +145,21 @@ class ZookeeperMirror:
             self._said = text
             self._errors.clear()
             _log.info("%s", text)
+        if stays and not gone <= self._too_many:
+            _log.error(
+                "ZooKeeper %s: topics stay that the target doesn't list any more, more than half "
+                "of all: %s. The gateway may have lost the right to describe them. If they were "
+                "deleted, restart it",
+                self._options.zookeeper,
+                _listed(sorted(gone)),
+            )
+        self._too_many = gone if stays else set()
 
     def _failed(self, text: str, error: Exception | None = None) -> None:
         """Log each error once until a pass succeeds."""
         if text not in self._errors and len(self._errors) < _MAX_ERRORS:
             self._errors.add(text)
-            again = f"{text}. Trying again every {self._interval_s:g} s"
+            again = f"{one_line(text)}. Trying again every {self._interval_s:g} s"
             _log.error("%s", again, exc_info=error)
 
 
@@ -175,7 +208,7 @@ def written_cluster(
     options: GatewayOptions,
     metadata: Mapping[str, Any],
     address_of: AddressOf,
-    peers: Mapping[int, Address],
+    peers: Callable[[], Mapping[int, Address]],
 ) -> WrittenCluster:
     """Return what ZooKeeper is to say: what clients of the gateway see.
 
@@ -186,7 +219,7 @@ def written_cluster(
         for one in metadata["Brokers"]
     }
     brokers = {node_id: address for node_id, address in brokers.items() if address[1]}
-    brokers |= peers
+    brokers = {**peers(), **brokers}  # behind `address_of`, which makes brokers known
     topics = {
         one["Name"]: {
             part["PartitionIndex"]: WrittenPartition(
@@ -203,11 +236,6 @@ def written_cluster(
         and options.access.accepts("topic", one["Name"])
     }
     return WrittenCluster(brokers, topics, metadata.get("ClusterId"))
-
-
-def _without_new_gaps(before: WrittenCluster, now: WrittenCluster) -> WrittenCluster:
-    """Return the state now, with the topics of before that are missing for the first time."""
-    return WrittenCluster(now.brokers, {**before.topics, **now.topics}, now.cluster_id)
 
 
 def _summary(options: GatewayOptions, state: WrittenCluster, plan: Plan) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
@@ -19,10 +21,14 @@ from aiokafka08._core.server.connection import (
     ServerConnection,
 )
 from aiokafka08._core.server.listener import Listener
+from aiokafka08._core.server.listening import ServerTls
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import PAUSE, Work, finish, offload
+from tests._core import net
 from tests._core.server.frames import frame, read_frame
 from tests.support.waiting import until
+
+TLS = Path(net.__file__).with_name("tls")
 
 
 class Collecting(ConnectionHandler):
@@ -50,6 +56,9 @@ class Collecting(ConnectionHandler):
 
     def failed(self, error: Exception) -> None:
         self.log.append(f"failed: {error}")
+
+    def evicted(self, reason: str) -> None:
+        self.log.append("evicted")
 
     def lost(self) -> None:
         self.log.append("lost")
@@ -82,23 +91,39 @@ class Client:
         return not await self.reader.read(1)
 
 
+def server_context() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    return context
+
+
+def client_context() -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(TLS / "cert.pem"))
+
+
 @asynccontextmanager
-async def served(options: ConnectionOptions) -> AsyncIterator[Client]:
-    resources = ServerResources(1 << 30, "max_held_bytes", lambda: None)
+async def served(
+    options: ConnectionOptions, *, is_tls: bool = False, max_held_bytes: int = 1 << 30
+) -> AsyncIterator[Client]:
+    resources = ServerResources(max_held_bytes, "max_held_bytes", lambda: None)
+    server_tls = client_tls = None
+    if is_tls:
+        server_tls = ServerTls(server_context(), lambda host, error: None)
+        client_tls = client_context()
     handlers: list[Collecting] = []
 
     def new_handler(connection: ServerConnection) -> ConnectionHandler:
         handlers.append(Collecting(connection))
         return handlers[-1]
 
-    listener = Listener("test", resources, options, new_handler)
+    listener = Listener("test", resources, options, new_handler, server_tls)
     listener.open("127.0.0.1", 0)
-    streams = await asyncio.open_connection("127.0.0.1", listener.port)
+    streams = await asyncio.open_connection("127.0.0.1", listener.port, ssl=client_tls)
     await until(lambda: handlers, "the connection is accepted")
     try:
         yield Client(streams, handlers[0], listener)
     finally:
-        streams[1].close()
+        streams[1].transport.abort()
         listener.close()
         await listener.wait_closed()
         await resources.close()
@@ -152,9 +177,56 @@ async def test_work_for_a_frame_ends_before_the_next_begins() -> None:
         await until(lambda: client.handler.frames == [b"offload", b"next"])
 
 
-async def test_client_that_does_not_read_loses_a_closed_connection() -> None:
+over_both = pytest.mark.parametrize("is_tls", [False, True], ids=["TCP", "TLS"])
+
+
+@over_both
+async def test_requests_before_the_end_of_a_client_are_handled(is_tls: bool) -> None:
+    """Also if they wait when the end comes: for work in the thread, and for the handler."""
+    async with served(ConnectionOptions(1 << 20, max_in_flight=200), is_tls=is_tls) as client:
+        large = [bytes(20_000)] * 50
+        client.writer.write(b"".join(map(frame, (b"offload", *large))))
+        client.writer.close()
+        client.handler.gate.set()
+        await client.send(handled=10)
+        client.handler.connection.hold_requests()
+        for exchange in client.handler.exchanges:
+            exchange.end()
+        client.handler.connection.resume_requests()
+        await client.send(handled=51)
+        assert client.handler.frames == [b"offload", *large]
+        for exchange in client.handler.exchanges:
+            if exchange.response is None:
+                exchange.end()
+        await until(lambda: client.handler.log == ["lost", "ended"])
+
+
+@over_both
+async def test_work_for_a_client_that_has_gone_can_be_ended(is_tls: bool) -> None:
+    async with served(PIPELINED, is_tls=is_tls) as client:
+        client.writer.write(b"".join(map(frame, (b"0", b"1", b"2", b"waits"))))
+        client.writer.close()
+        await client.writer.wait_closed()
+        await client.send(handled=3)
+        assert not client.handler.log
+        client.handler.connection.close_unanswered()
+        await until(lambda: client.handler.log == ["lost", "ended"])
+        assert len(client.handler.frames) == 3
+
+
+@over_both
+async def test_responses_that_are_not_read_count_in_the_limit(is_tls: bool) -> None:
+    async with served(PIPELINED, is_tls=is_tls, max_held_bytes=16 << 20) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(b"0", handled=1)
+        client.handler.exchanges[0].respond([bytes(32 << 20)])
+        await until(lambda: client.handler.log == ["evicted", "lost", "ended"])
+
+
+@over_both
+async def test_client_that_does_not_read_loses_a_closed_connection(is_tls: bool) -> None:
     options = ConnectionOptions(max_frame_bytes=1000, close_s=0.05)
-    async with served(options) as client:
+    async with served(options, is_tls=is_tls) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(b"0", handled=1)
         client.handler.exchanges[0].respond([bytes(32 << 20)])  # more than sockets hold
@@ -162,8 +234,9 @@ async def test_client_that_does_not_read_loses_a_closed_connection() -> None:
         await until(lambda: client.handler.log == ["lost", "ended"], "the connection has ended")
 
 
-async def test_client_that_reads_gets_all_of_a_closed_connection() -> None:
-    async with served(PIPELINED) as client:
+@over_both
+async def test_client_that_reads_gets_all_of_a_closed_connection(is_tls: bool) -> None:
+    async with served(PIPELINED, is_tls=is_tls) as client:
         await client.send(b"0", handled=1)
         client.handler.exchanges[0].respond([bytes(32 << 20)])
         client.handler.connection.close_unanswered()

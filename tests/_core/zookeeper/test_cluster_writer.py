@@ -226,6 +226,59 @@ def test_what_brokers_have_written_can_be_put_back(tree: Tree, new_writer: Any) 
     assert sorted(tree.client.get_children("/brokers/topics")) == ["only-here", "t"]
 
 
+def test_what_brokers_have_written_outlives_a_deleted_topic(tree: Tree, new_writer: Any) -> None:
+    """The target shows no topic for a while, and then has it with fewer partitions."""
+    same = {"version": 1, "partitions": {"0": [0, 1]}}  # as the gateway would write it
+    texts = OLD_TREE | {"/brokers/topics/same": json.dumps(same)}
+    for path, text in texts.items():
+        tree.put(path, text)
+    with closing(new_writer()) as writer:
+        writer.write(cluster({"t": 2, "same": 1, "new": 1}))
+        writer.write(cluster({}), removes=False)
+        assert "new" in tree.client.get_children("/brokers/topics")
+        writer.write(cluster({}))
+        assert tree.get("/brokers/topics/t")["partitions"] == {}
+        assert tree.get("/brokers/topics/same")["partitions"] == {}
+        assert not tree.has("/brokers/topics/new")
+        writer.write(cluster({"t": 2}))
+        assert tree.get("/brokers/topics/t")["partitions"].keys() == {"0", "1"}
+        writer.write(cluster({"t": 1}))
+        writer.write(WrittenCluster({}, {"t": {5: partition()}}))
+    with closing(new_writer()) as writer:
+        writer.apply(writer.plan_restore())
+    for path, text in texts.items():
+        assert json.loads(tree.client.get(path)[0]) == json.loads(text)
+
+
+def test_what_tools_have_changed_is_written_again(tree: Tree, new_writer: Any) -> None:
+    writer = new_writer()
+    writer.write(cluster({"t": 2}))
+    tree.client.set("/brokers/topics/t", b'{"version":1,"partitions":{"0":[0],"1":[0],"2":[0]}}')
+    tree.client.delete("/brokers/topics/t/partitions/1/state")
+    writer.write(cluster({"t": 2}), compares=True)
+    assert tree.get("/brokers/topics/t")["partitions"] == {"0": [0, 1], "1": [0, 1]}
+    assert tree.get("/brokers/topics/t/partitions/1/state")["leader"] == 0
+
+
+@pytest.mark.parametrize("mark", [5, "before", [1], {"before": 5}, {"before": "x"}])
+def test_field_that_no_gateway_wrote_is_left_and_named(
+    mark: object, tree: Tree, new_writer: Any
+) -> None:
+    text = json.dumps({"version": 1, "partitions": {}, MARK: mark})
+    tree.put("/brokers/topics/t", text)
+    with pytest.raises(KafkaUnavailableError, match="/brokers/topics/t holds"):
+        new_writer().plan_restore()
+
+
+def test_names_of_others_are_shown_in_short(tree: Tree, new_writer: Any) -> None:
+    host = "kafka1\n2026-11-28 ERROR forged" + "y" * 3000
+    tree.put("/brokers/ids/5", json.dumps({"host": host, "port": 9092}))
+    with pytest.raises(KafkaUnavailableError) as raised:
+        new_writer().write(cluster())
+    assert len(raised.value.text) < 1500
+    assert "\n" not in raised.value.text
+
+
 def test_nothing_is_put_back_while_a_gateway_writes(tree: Tree, new_writer: Any) -> None:
     new_writer().write(cluster({"t": 1}))
     with pytest.raises(KafkaUnavailableError, match="Stop the gateways that write there first"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -118,12 +119,18 @@ class ScriptedBroker:
     Args:
         answer: from the frame of a request to that of the response; None closes the connection,
             b"" is no response.
+        tls: its TLS (default None: none).
+
+    Attributes:
+        reads: it reads no further request while this isn't set.
     """
 
-    def __init__(self, answer: Any) -> None:
+    def __init__(self, answer: Any, tls: ssl.SSLContext | None = None) -> None:
         self.answer = answer
         self.requests: list[bytes] = []
-        self._server = StreamServer(self._serve)
+        self.reads = asyncio.Event()
+        self.reads.set()
+        self._server = StreamServer(self._serve, tls=tls)
         self._writers: list[asyncio.StreamWriter] = []
         self._ended: set[asyncio.StreamWriter] = set()
 
@@ -178,7 +185,7 @@ class ScriptedBroker:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        while True:
+        while await self.reads.wait():
             size = int.from_bytes(await reader.readexactly(4), "big")
             frame = await reader.readexactly(size)
             if frame[:4] == b"\0\3\0\1" and b"aiokafka08-gateway" in frame:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import ssl
 import struct
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._core.metrics.text_format import write_text
 from aiokafka08._core.sasl.mechanism import Mechanism
 from aiokafka08._core.sasl.plain import Plain
 from aiokafka08._core.sasl.scram import Scram
@@ -48,6 +50,7 @@ from tests._tools.gateway.gateways import (
     make_certificate,
     running,
 )
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
 
@@ -195,6 +198,53 @@ async def test_client_that_has_not_logged_in_costs_the_target_nothing() -> None:
         assert broker.connection_count == connections
 
 
+async def test_clients_without_a_login_share_what_a_broker_offers() -> None:
+    async with (
+        EmbeddedCluster(version="0.10") as cluster,
+        running(cluster.bootstrap_servers, users=users()) as gateway,
+    ):
+        told = []
+        for is_first in (True, False, False):
+            async with await RawClient.connect(first_port(gateway)) as client:
+                told.append((await client.call(ApiVersionsRequest(), 0)).api_versions)
+            if is_first:
+                cluster.kill(0)  # it can't be asked again
+        assert told[0]
+        assert told[1:] == told[:1] * 2
+
+
+async def test_large_frame_before_the_login_is_refused_by_its_size() -> None:
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address, users=users()) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+        asyncio.timeout(10),
+    ):
+        client.writer.write((90 << 20).to_bytes(4, "big"))
+        assert await client.is_closed()
+
+
+@pytest.mark.parametrize("has_handshake", [False, True])
+async def test_token_in_place_of_a_request_is_not_shown(
+    has_handshake: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A client id begins where the password of this user does."""
+    password = "4f3b8b7d2a6c9e1f0a5d4c3b2e1f6a7b8c9d0e1f2a3b4c5d6e7f8a9b0c1d2e3f"
+    caplog.set_level(logging.DEBUG)
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address, users=SaslUsers({"billing": password})) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        if has_handshake:
+            await client.call(SaslHandshakeRequest("PLAIN"), 1)
+        client.send(b"\0billing\0" + password.encode())
+        assert await client.is_closed()
+        shown = caplog.text + repr(gateway.clients.rows())
+    assert password[5:20] not in shown
+    assert "is refused" in caplog.text
+
+
 async def test_sasl_requests_never_reach_the_target() -> None:
     """The connection to it may be authenticated as the gateway."""
     async with (
@@ -250,6 +300,83 @@ async def test_large_responses_and_ends_pass_through_tls(certificate: Path) -> N
                 client.send(struct.pack(">hhih", 12, 0, 1, -1))
             for _ in range(3):
                 assert (await client.frame())[4:] == large
+
+
+@pytest.fixture(params=[False, True], ids=["TCP", "TLS"])
+def transport(request: pytest.FixtureRequest, certificate: Path) -> tuple[Any, Any]:
+    """The TLS of a listener and that of its client; None for both, or for none."""
+    if not request.param:
+        return None, None
+    served = server_context(certificate / "cert.pem", certificate / "key.pem", None)
+    return served, create_ssl_context(cafile=certificate / "cert.pem")
+
+
+def unacknowledged(size: int, version: int = 7) -> bytes:
+    """Return a request of Produce with acks=0 and this many bytes that are no records."""
+    head = struct.pack(">hhih", 0, version, 1, -1) + struct.pack(">hhi", -1, 0, 1000)
+    topic = struct.pack(">ih1sii", 1, 1, b"t", 1, 0) + struct.pack(">i", size)
+    return head + topic + bytes(size)
+
+
+@pytest.mark.parametrize(("count", "size"), [(10, 100), (50, 20_000), (5, 300_000)])
+async def test_client_that_closes_behind_unacknowledged_messages_loses_none(
+    transport: tuple[Any, Any], count: int, size: int
+) -> None:
+    tls, context = transport
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address, tls=tls) as gateway,
+    ):
+        opened = await asyncio.open_connection(HOST, first_port(gateway), ssl=context)
+        client = RawClient(*opened)
+        for _ in range(count):
+            client.send(unacknowledged(size))
+        client.writer.close()
+        await client.writer.wait_closed()
+        await until(lambda: len(broker.requests) == count, "all have come")
+        await until(lambda: not connections(gateway), "the connection has ended")
+
+
+async def test_client_of_another_network_gets_no_handshake(
+    certificate: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    tls = server_context(certificate / "cert.pem", certificate / "key.pem", None)
+    context = create_ssl_context(cafile=certificate / "cert.pem")
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address, tls=tls, allowed=()) as gateway,
+    ):
+        with pytest.raises((OSError, ssl.SSLError)):
+            await asyncio.open_connection(HOST, first_port(gateway), ssl=context)
+    assert "not in a network that --allow names" in caplog.text
+
+
+async def test_what_a_broker_does_not_read_counts_in_the_limit(
+    transport: tuple[Any, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tls, context = transport
+    async with ScriptedBroker(lambda frame: frame[4:8], tls) as broker:
+        protocol = "PLAINTEXT" if tls is None else "SSL"
+        network = target_network(broker.address, security_protocol=protocol, ssl_context=context)
+        async with (
+            running("unused:1", network=network, max_held_bytes=12 << 20) as gateway,
+            await RawClient.connect(first_port(gateway)) as client,
+        ):
+            client.send(struct.pack(">hhih", 12, 0, 1, -1))
+            await client.frame()
+            broker.reads.clear()
+            client.send(struct.pack(">hhih", 12, 0, 1, -1))  # it waits for this one
+            for _ in range(2):
+                client.send(unacknowledged(8 << 20))
+            assert await client.is_closed()
+    assert "max_held_bytes=12582912" in caplog.text
+
+
+def connections(gateway: Gateway) -> float:
+    """Return how many connections of clients are open."""
+    text = write_text(gateway.families()).decode()
+    found = re.findall(r"^aiokafka08_gateway_connections\{.*\} (.*)$", text, re.MULTILINE)
+    return sum(map(float, found))
 
 
 # --- options --------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.messages import write_message
 from aiokafka08._tools.gateway.options import gateway_options
-from aiokafka08._tools.gateway.peers import peer_brokers
+from aiokafka08._tools.gateway.peers import FIRST_ID, peer_brokers
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08.protocol.requests.groups import (
     GroupCoordinatorRequest,
@@ -24,14 +24,21 @@ from aiokafka08.protocol.requests.groups import (
 )
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import EmbeddedCluster
-from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker, connected, running
+from tests._tools.gateway.gateways import (
+    HOST,
+    RawClient,
+    ScriptedBroker,
+    connected,
+    first_port,
+    running,
+)
 from tests.brokers.ports import free_port
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.fast
 
 METADATA, DESCRIBE_CLUSTER = 3, 60
-ADDED = {1001: ("gateway-2", 9092), 1002: ("gateway-3", 9192)}
+ADDED = {FIRST_ID: ("gateway-2", 9092), FIRST_ID + 1: ("gateway-3", 9192)}
 
 
 @pytest.mark.parametrize("key", [METADATA, DESCRIBE_CLUSTER])
@@ -56,7 +63,9 @@ def test_peers_stand_in_lists_of_brokers_in_each_version(key: int) -> None:
             given = memoryview(frame(version, nodes))
             found = read_addresses(api, version, given)
             assert found is not None
-            made = replace_addresses(api, version, given, found, lambda _, *address: address, ADDED)
+            made = replace_addresses(
+                api, version, given, found, lambda _, *address: address, lambda: ADDED
+            )
             assert b"".join(made) == frame(version, nodes | ADDED)
 
 
@@ -69,11 +78,31 @@ def test_ids_of_peers_are_none_of_a_broker() -> None:
     ]
     addresses = [("g1", 9092), ("g2", 9092), ("g3", 9092)]
     for options in made:
-        assert peer_brokers(options, [0, 1]) == dict(
-            zip((1001, 1002, 1003), addresses, strict=True)
-        )
-        moved = dict(zip((1002, 1004, 1005), addresses, strict=True))
-        assert peer_brokers(options, [1001, 1003]) == moved
+        # A gateway that has seen other brokers than the others gives the same ids.
+        for known in ([], [0, 1], [1001, 1002]):
+            ids = range(FIRST_ID, FIRST_ID + 3)
+            assert peer_brokers(options, known) == dict(zip(ids, addresses, strict=True))
+        moved = dict(zip((FIRST_ID + 1, FIRST_ID + 3, FIRST_ID + 4), addresses, strict=True))
+        assert peer_brokers(options, [FIRST_ID, FIRST_ID + 2]) == moved
+
+
+async def test_peer_has_no_id_of_a_broker_that_joins() -> None:
+    nodes: dict[int, int] = {}
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(
+            broker.address,
+            listen=(HOST, free_port()),
+            peers=(("g1", 9092), ("g2", 9092)),
+        ) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        broker.answer = lambda frame: frame[4:8] + broker.metadata(nodes)
+        for joined in ({0}, {0, FIRST_ID}):
+            nodes |= dict.fromkeys(joined, broker.port)
+            found = (await client.call(MetadataRequest([]), 1)).brokers
+            assert len({one.node_id for one in found}) == len(joined) + 2
+            assert {one.host for one in found if one.node_id in joined} == {HOST}
 
 
 @asynccontextmanager
@@ -99,11 +128,11 @@ async def test_each_gateway_names_the_other_one() -> None:
         two_gateways(cluster.bootstrap_servers) as (first, second),
     ):
         ports = [min(gateway.ports.values()) - 1 for gateway in (first, second)]
-        entries = dict(zip((1001, 1002), ports, strict=True))
+        entries = dict(zip((FIRST_ID, FIRST_ID + 1), ports, strict=True))
         for version in (0, 1, 2):
             assert await brokers(first.ports[0], version) == first.ports | entries
             assert await brokers(second.ports[1], version) == second.ports | entries
-        assert await brokers(entries[1002]) == second.ports | entries
+        assert await brokers(entries[FIRST_ID + 1]) == second.ports | entries
 
 
 async def joined(client: RawClient, group: str) -> Any:
@@ -131,7 +160,7 @@ async def test_groups_are_listed_by_brokers_and_not_by_the_entry() -> None:
                 found = await other.call(ListGroupsRequest(), 0)
                 assert not found.error_code
                 listed[node] = [one.group for one in found.groups]
-        assert listed == {0: ["g"], 1001: [], 1002: []}
+        assert listed == {0: ["g"], FIRST_ID: [], FIRST_ID + 1: []}
 
 
 @pytest.mark.parametrize(("key", "version"), [(16, 0), (16, 5), (35, 1), (35, 4), (66, 2)])

@@ -17,6 +17,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from aiokafka08._tools.gateway.peers import FIRST_ID
 from tests._tools.gateway.gateways import HOST
 from tests._tools.gateway.processes import Gateways
 from tests.brokers.cluster import RealCluster
@@ -209,7 +210,7 @@ def test_clients_list_each_group_once(
     wait_for(lambda: member.poll(0.2) is None and member.assignment(), WAIT_S, "it has joined")
     admin = AdminClient({"bootstrap.servers": servers})
     nodes = {node.id for node in admin.describe_cluster().result(30).nodes}
-    assert nodes == {0, 1001, 1002}
+    assert nodes == {0, FIRST_ID, FIRST_ID + 1}
 
     def listed_by_librdkafka() -> list[str]:
         # It closes connections when a node has another address: at the other gateway.

@@ -9,12 +9,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.server.connection import Exchange
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._tools.gateway.target_connection import target_network
-from aiokafka08._tools.gateway.upstream import Upstream, Upstreams
+from aiokafka08._tools.gateway.upstream import Upstream, Upstreams, connect
 from aiokafka08.protocol.api import ApiKey
 from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker, first_port, running
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
 
@@ -37,17 +39,20 @@ class SaslBroker(ScriptedBroker):
         return correlation_id + responses.get(key, b"")
 
 
-@asynccontextmanager
-async def through(broker: SaslBroker) -> AsyncIterator[RawClient]:
-    """Connect to a gateway that logs in at the broker."""
-    network = target_network(
+def network_to(broker: SaslBroker) -> NetConfig:
+    return target_network(
         broker.address,
         security_protocol="SASL_PLAINTEXT",
         sasl_plain_username="alice",
         sasl_plain_password="alice-secret",
     )
+
+
+@asynccontextmanager
+async def through(broker: SaslBroker) -> AsyncIterator[RawClient]:
+    """Connect to a gateway that logs in at the broker."""
     async with (
-        running("unused:1", network=network) as gateway,
+        running("unused:1", network=network_to(broker)) as gateway,
         await RawClient.connect(first_port(gateway)) as client,
         asyncio.timeout(50),
     ):
@@ -102,6 +107,60 @@ async def test_what_waits_for_a_session_counts_in_the_memory() -> None:
         assert "max_held_bytes" in warnings[0]
         await upstreams.wait_lost()
     await resources.close()
+
+
+@pytest.mark.parametrize("reads", [True, False])
+async def test_what_waits_for_a_session_is_sent_for_a_client_that_has_gone(reads: bool) -> None:
+    """Whether the client did read its responses."""
+    async with SaslBroker() as broker, asyncio.timeout(30):
+        accepted, held = broker.answer, list[bytes]()
+
+        def answered(frame: bytes) -> bytes:
+            response: bytes = accepted(frame)
+            if frame[1] == ApiKey.SASL_HANDSHAKE and broker.keys.count(frame[1]) > 1:
+                held.append(response)
+                return b""
+            return response
+
+        broker.answer = answered
+        resources = ServerResources(1 << 30, "max_held_bytes", lambda: None)
+        begun, lost, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        failures: list[Exception | None] = []
+        warnings: list[str] = []
+
+        def on_lost(error: Exception | None) -> None:
+            failures.append(error)
+            lost.set()
+
+        upstreams = Upstreams()
+        upstream = Upstream(
+            "broker", upstreams, resources, 1000, lambda _: begun.set(), on_lost, warnings.append
+        )
+        await connect(upstream, (HOST, broker.port), network_to(broker))
+        await begun.wait()
+        await until(lambda: held, "the session is being prolonged")
+        if not reads:
+            upstream.pause_reading()
+        produce = struct.pack(">hhih", ApiKey.PRODUCE, 7, 1, -1) + bytes(10)
+        upstream.send(1, [produce], _Exchange(ended), None, expects_response=False)
+        upstream.close()
+        broker.send(held[0])
+        await until(lambda: broker.keys[-2:] == [ApiKey.SASL_AUTHENTICATE, ApiKey.PRODUCE])
+        await lost.wait()
+        await upstreams.wait_lost()
+        await resources.close()
+    assert ended.is_set()
+    assert (failures, warnings) == ([None], [])
+
+
+class _Exchange(Exchange):
+    """Notes its end; it has no connection of a client."""
+
+    def __init__(self, ended: asyncio.Event) -> None:
+        self._ended = ended
+
+    def end(self) -> None:
+        self._ended.set()
 
 
 async def test_refusal_to_prolong_a_session_ends_the_connection(

@@ -19,6 +19,7 @@ from aiokafka08._core.names import NamePatterns, compile_patterns
 from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.options import gateway_options
+from aiokafka08._tools.gateway.peers import FIRST_ID
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror
 from aiokafka08.testing import EmbeddedCluster
@@ -91,13 +92,13 @@ async def tree(server: ZooKeeperServer) -> AsyncIterator[Tree]:
 
 @asynccontextmanager
 async def mirrored(
-    targets: str, tree: Tree, **changed: Any
+    targets: str, tree: Tree, interval_s: float = 0.2, **changed: Any
 ) -> AsyncIterator[tuple[Gateway, ZookeeperMirror]]:
     """Run a gateway that keeps a ZooKeeper current."""
     changed = {"listen": (HOST, free_port()), **changed}
     options = replace(gateway_options(targets, zookeeper=tree.connect), **changed)
     gateway = Gateway(options, PortTable())
-    mirror = ZookeeperMirror(options, gateway.address_of, gateway.peers, 0.2)
+    mirror = ZookeeperMirror(options, gateway.address_of, gateway.peers, interval_s)
     await gateway.start()
     mirror.start()
     try:
@@ -116,11 +117,11 @@ async def test_allowed_topics_and_the_gateways_addresses_are_written(tree: Tree)
         ) as (gateway, _),
     ):
         await tree.until_names("/brokers/topics", "orders")
-        await tree.until_names("/brokers/ids", "0", "1", "1001")
+        await tree.until_names("/brokers/ids", "0", "1", str(FIRST_ID))
         for node, port in gateway.ports.items():
             fields = await tree.fields(f"/brokers/ids/{node}")
             assert (fields["host"], fields["port"]) == ("here", port)
-        peer = await tree.fields("/brokers/ids/1001")
+        peer = await tree.fields(f"/brokers/ids/{FIRST_ID}")
         assert (peer["host"], peer["port"]) == ("g2", 9092)
         cluster.create_topic("new", 1)
         await tree.until_names("/brokers/topics", "new", "orders")
@@ -134,7 +135,7 @@ async def test_allowed_topics_and_the_gateways_addresses_are_written(tree: Tree)
             return [one["leader"] for one in states] == [0, 0]
 
         await eventually(has_moved, 60, 0.1)
-        await tree.until_names("/brokers/ids", "0", "1001")
+        await tree.until_names("/brokers/ids", "0", str(FIRST_ID))
     await tree.until_names("/brokers/ids")
     await tree.until_names("/brokers/topics", "new", "orders")
 
@@ -186,6 +187,32 @@ async def test_broker_in_the_tree_is_an_error_once_and_then_no_more(
         await tree.remove("/brokers/ids/5")
         await tree.until_names("/brokers/ids", "0")
         assert caplog.text.count("a broker (kafka1:9092)") == 1
+
+
+async def test_topics_that_vanish_together_stay(
+    tree: Tree, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The gateway may have lost the right to describe them. A new one deletes none at once."""
+    await tree.put("/brokers/topics/a", '{"version":1,"partitions":{"0":[7,8]}}')
+    names = ["a", "b", "c"]
+    async with EmbeddedCluster(1, version="0.10", topics=dict.fromkeys(names, 1)) as cluster:
+        async with mirrored(cluster.bootstrap_servers, tree):
+            await tree.until_names("/brokers/topics", *names)
+            cluster.delete_topic("c")
+            await tree.until_names("/brokers/topics", "a", "b")
+            cluster.delete_topic("a")
+            cluster.delete_topic("b")
+            await until(lambda: "more than half of all: a, b." in caplog.text, timeout_s=30)
+            cluster.create_topic("d", 1)
+            await tree.until_names("/brokers/topics", "a", "b", "d")
+            assert caplog.text.count("more than half of all: a, b.") == 1
+        assert (await tree.fields("/brokers/topics/a"))["partitions"] == {"0": [0]}
+        async with mirrored(cluster.bootstrap_servers, tree, interval_s=3600):
+            await tree.until_names("/brokers/ids", "0")
+            assert await tree.names("/brokers/topics") == ["a", "b", "d"]
+        async with mirrored(cluster.bootstrap_servers, tree):
+            await tree.until_names("/brokers/topics", "a", "d")
+        assert (await tree.fields("/brokers/topics/a"))["partitions"] == {}
 
 
 async def test_target_that_is_away_removes_nothing(

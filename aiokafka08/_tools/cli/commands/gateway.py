@@ -306,7 +306,7 @@ async def _planned(settings: GatewaySettings) -> list[NodeChange]:
         options,
         metadata,
         lambda node, *_: (options.advertise, listener_port(options, indices[node])),
-        peer_brokers(options, indices),
+        lambda: peer_brokers(options, indices),
     )
     with contextlib.closing(new_writer(options)) as writer:
         plan = await environment.run_in_thread(lambda: writer.plan(state))
