@@ -309,7 +309,8 @@ def test_bytes_that_have_to_arrive_at_once_do(chunk: int) -> None:
     """As TLS demands it: whatever is left in the reader's own buffers."""
     frames = [bytes([n]) * size for n, size in enumerate((10, 100_000, 3, 1_500_000, 0, 65_530, 5))]
     stream = b"".join(len(one).to_bytes(4, "big") + one for one in frames)
-    reader, found = FrameReader(), []
+    reader = FrameReader()
+    found: list[bytes] = []
     for at in range(0, len(stream), chunk):
         part = stream[at : at + chunk]
         buffer = reader.get_buffer(len(part))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import re
 import ssl
 import struct
 from collections.abc import AsyncIterator
@@ -16,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._core.metrics.text_format import write_text
 from aiokafka08._core.sasl.mechanism import Mechanism
 from aiokafka08._core.sasl.plain import Plain
 from aiokafka08._core.sasl.scram import Scram
@@ -372,11 +370,9 @@ async def test_what_a_broker_does_not_read_counts_in_the_limit(
     assert "max_held_bytes=12582912" in caplog.text
 
 
-def connections(gateway: Gateway) -> float:
+def connections(gateway: Gateway) -> int:
     """Return how many connections of clients are open."""
-    text = write_text(gateway.families()).decode()
-    found = re.findall(r"^aiokafka08_gateway_connections\{.*\} (.*)$", text, re.MULTILINE)
-    return sum(map(float, found))
+    return sum(state.connections for state in gateway.states())
 
 
 # --- options --------------------------------------------------------------------------------------
