@@ -255,13 +255,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
         self._transport.set_write_buffer_limits(HIGH_WATER_BYTES)
         self._writable.set()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         if self.close_reason is not None:  # a TLS transport delivers the rest of its data: drop it
             return memoryview(bytearray(65536))
-        return self._protocol.frames.get_buffer(sizehint)
+        # Behind a FIN, TLS reads once, and drops what doesn't fit. Its hint is how much it has.
+        return self._protocol.frames.get_buffer(sizehint if self._is_tls else 0)
 
     def buffer_updated(self, nbytes: int) -> None:
         if self.close_reason is not None:

@@ -186,7 +186,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._on_made(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        # A hint is from TLS: behind a FIN it reads once, and drops what doesn't fit.
+        if not self._output.is_tls:
+            return self._frames.get_buffer()[: self._reading.next_bytes()]
+        # Behind a FIN, TLS reads once, and drops what doesn't fit. The hint is how much it has.
         return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
 
     def buffer_updated(self, nbytes: int) -> None:

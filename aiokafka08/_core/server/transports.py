@@ -49,12 +49,13 @@ class PacedOutput:
     where it is neither counted nor a reason to pause.
 
     Attributes:
+        is_tls: whether the transport is one of TLS.
         is_paused: whether the peer doesn't read.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._is_tls = transport.get_extra_info("sslcontext") is not None
+        self.is_tls = transport.get_extra_info("sslcontext") is not None
         self._waiting: deque[memoryview] = deque()
         self._waiting_bytes = 0
         self._closes = False
@@ -70,7 +71,7 @@ class PacedOutput:
     @property
     def memory_bytes(self) -> int:
         """How much memory the transport takes."""
-        return self.unsent_bytes + (_TLS_BYTES if self._is_tls else 0)
+        return self.unsent_bytes + (_TLS_BYTES if self.is_tls else 0)
 
     @property
     def is_closing(self) -> bool:
@@ -79,7 +80,7 @@ class PacedOutput:
 
     def write_all(self, buffers: list[Buffer]) -> None:
         """Write the buffers, in order."""
-        if self._is_tls:
+        if self.is_tls:
             # Not before: the handshake's last bytes may be there.
             self._transport.set_write_buffer_limits(high=1, low=0)
             self._waiting.append(memoryview(b"".join(buffers)))

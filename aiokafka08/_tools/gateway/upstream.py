@@ -303,15 +303,18 @@ class Upstream(asyncio.BufferedProtocol):
     # --- asyncio ----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        made = cast("asyncio.Transport", transport)
+        self._output = transports.PacedOutput(made)
         if self._closed:
-            cast("asyncio.Transport", transport).abort()
+            made.abort()
             return
-        self._transport = cast("asyncio.Transport", transport)
-        self._output = transports.PacedOutput(self._transport)
+        self._transport = made
         self._others.add(self)
         self._send_waiting()
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if not self._output.is_tls:
+            return self._frames.get_buffer()[: self._reading.next_bytes()]
         # See `ServerConnection.get_buffer`.
         return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
 

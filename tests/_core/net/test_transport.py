@@ -774,6 +774,12 @@ def client_tls() -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(TLS / "cert.pem"))
 
 
+async def test_plain_connection_receives_where_the_frame_is_assembled(config: NetConfig) -> None:
+    """uvloop asks each transport's protocol for 64 KiB: another buffer would be a copy per read."""
+    async with listening() as peer, connected(peer, config) as connection:
+        assert len(connection.get_buffer(100_000)) < 100_000
+
+
 async def test_requests_work_over_tls(
     make_config: MakeConfig, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
 ) -> None:
