@@ -6,8 +6,8 @@ target. A worker counts in a table of its own, which the gateway adds to that of
 
 Invariants:
 
-- Whatever clients send, the table keeps at most `MAX_CLIENTS` of them, those that were seen last,
-  and at most `MAX_COUNTED` counts of each.
+- Whatever clients send, the table keeps at most `MAX_CLIENTS` of them, those that were seen last or
+  need the gateway, and at most `MAX_COUNTED` counts of each.
 - Its methods may be called in any thread; what takes long goes on without the lock, for which the
   event loop waits with each request.
 """
@@ -20,12 +20,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from aiokafka08 import environment
 from aiokafka08._core.metrics.metric_family import MetricFamily
 
 MAX_CLIENTS: Final = 10_000
+_LOOKED_AT: Final = 1000  # by a client for which there is no room
 MAX_COUNTED: Final = 100
 """How many APIs and versions of one client are counted one by one; no library uses half of that."""
 
@@ -158,9 +160,17 @@ class ClientTable:
         if client is None:
             client = SeenClient(*key, now_s, now_s)
             while len(self._clients) >= MAX_CLIENTS:
-                del self._clients[next(iter(self._clients))]
+                self._drop_one()
         self._clients[key] = client
         return client
+
+    def _drop_one(self) -> None:
+        """Drop the oldest client; one that doesn't need the gateway, if one is among the oldest."""
+        # A program that runs once a month stays in the list. Few are looked at: any client can
+        # fill the table with names, and each of its requests would look at all of them.
+        oldest = list(islice(self._clients.values(), _LOOKED_AT))
+        dropped = next((one for one in oldest if not one.needs_gateway), oldest[0])
+        del self._clients[dropped.key]
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the clients as values of JSON, those that need the gateway first."""

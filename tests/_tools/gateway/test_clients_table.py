@@ -94,6 +94,17 @@ def test_table_keeps_the_clients_that_were_seen_last() -> None:
     assert "1" + "x" * 254 not in ids
 
 
+def test_client_that_needs_the_gateway_stays_longer_than_others() -> None:
+    table = ClientTable(lambda: 0.0)
+    table.count("monthly", HOST, ("Fetch", 1, Fate.TRANSLATED))
+    for number in range(MAX_CLIENTS):
+        table.count(f"{number}", HOST, ("Fetch", 11, Fate.PASSED))
+    ids = [row["client_id"] for row in table.rows()]
+    assert len(ids) == MAX_CLIENTS
+    assert ids[0] == "monthly"
+    assert "0" not in ids
+
+
 def test_counts_of_one_client_are_limited() -> None:
     table = ClientTable(lambda: 0.0)
     for version in range(MAX_COUNTED):
