@@ -9,7 +9,7 @@ import pytest
 
 from aiokafka08.bridge.config import parse_config
 from aiokafka08.bridge.errors import TargetUnavailableError
-from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.bridge.target.target_cluster import Target, target_error
 from aiokafka08.structs import TopicPartition
 
 FILE = (
@@ -74,3 +74,23 @@ async def test_open_transaction_is_not_waited_for(monkeypatch: pytest.MonkeyPatc
     with pytest.raises(TargetUnavailableError, match="UNSTABLE_OFFSET_COMMIT"):
         await committed(monkeypatch, errors)
     assert errors == [0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_passing"),
+    [
+        ("Unable to replicate the partition 1 time(s): All brokers are currently fenced.", True),
+        (
+            "Unable to replicate the partition 5 time(s): The target replication factor of 5 "
+            "cannot be reached because only 1 broker(s) are registered.",
+            False,
+        ),
+    ],
+)
+def test_target_whose_brokers_begin_is_waited_for(reason: str, is_passing: bool) -> None:
+    """Kafka 4.1 gives both reasons with the same code."""
+    refused = confluent_kafka.KafkaError(
+        confluent_kafka.KafkaError.INVALID_REPLICATION_FACTOR, reason
+    )
+    error = target_error("create the topic 't'", refused)
+    assert isinstance(error, TargetUnavailableError) is is_passing
