@@ -80,9 +80,9 @@ def unknown_option(
 ) -> IllegalArgumentError:
     """Return the error for an unknown option, with the most similar known name, or all.
 
-    All known names begin with `prefix`; `other` ends the expected names.
+    All known names begin with `prefix`; `other` is appended to the names.
     """
-    # Imports asyncio, which the checks of the options do without.
+    # Imported here, because it imports asyncio, which the checks of Spark's options don't load.
     from aiokafka08._core.concurrency.loop_yield import finish_steps
 
     known = list(known)
@@ -93,7 +93,7 @@ def unknown_option(
         if similar
         else f"; expected {expected_one_of(known)}{other}"
     )
-    # Without its value: a misspelt name may be a secret's.
+    # The value isn't shown: the option may be a secret whose name is misspelt.
     return IllegalArgumentError(f"{hide_value(option)}: unknown option{expected}")
 
 
@@ -275,7 +275,7 @@ TLS_UNSUPPORTED: Final = (
     "ssl.truststore.certificates",
     "ssl.truststore.password",
 )
-"""TLS properties of Java's client that this one doesn't have: accepted without TLS only."""
+"""TLS properties of Java's client that this client doesn't support; refused with TLS."""
 
 
 def is_tls(properties: Mapping[str, str]) -> bool:

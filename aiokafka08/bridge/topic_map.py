@@ -56,7 +56,7 @@ class TopicMap:
         return NamePatterns(self.include, self.exclude).includes(topic)
 
     def appends(self, topic: str) -> bool:
-        """Return whether the copy of a topic may go behind messages of another writer."""
+        """Return whether a topic's copy may be appended to messages of another writer."""
         return any(pattern.fullmatch(topic) for pattern in self.append)
 
     def mismatch(self, topics: Iterable[str]) -> str | None:

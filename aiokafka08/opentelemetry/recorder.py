@@ -1,4 +1,4 @@
-"""The spans and metrics of calls: `MessagingRecorder` makes them for a `MessagingOperation`.
+"""The spans and metrics of calls: each `MessagingOperation` is a call, with its span.
 
 Invariant: spans have neither keys nor values of messages, and metrics have no partitions.
 """
@@ -58,7 +58,7 @@ class MessagingRecorder:
 
 
 class MessagingOperation:
-    """One call of a client, its span, and its begin.
+    """One call of a client: its span, and the time at which it began.
 
     `name` is "send", "poll", "commit" or "create".
     """
@@ -115,7 +115,7 @@ class MessagingOperation:
                 {**self._common, "messaging.client.id": config.client_id, **self.attributes}
             ),
             [Link(span_context) for span_context in links],
-            # The call's begin: its topics are known later.
+            # The time at which the call began, since the span is made once the topics are known.
             self._started_at,
         )
         return self._span
@@ -134,7 +134,7 @@ class MessagingOperation:
             cause: the error that the call or a message ended with; None if none (default None).
         """
         duration_s = environment.monotonic() - self._began_s
-        # Each record has a dict of its own: SDK 1.30 keeps it.
+        # Each `record()` gets a dict of its own, since SDK 1.30 keeps it.
         outcome = dict(self._common)
         if cause is not None:
             outcome["error.type"] = type(cause).__qualname__

@@ -43,7 +43,7 @@ from aiokafka08.testing.message_sets import (
 _CODEC_MASK: Final = 0x07
 _LARGEST_SIZE: Final = 2**31 - 1 - HEADER_BYTES
 
-# A broker allocates as many bytes as a value's length says; its options limit its memory.
+# The memory of a broker, which allocates as many bytes as a value's length says.
 _HEAP_BYTES: Final = 1 << 28
 
 _INT32: Final = struct.Struct(">i")
@@ -54,7 +54,7 @@ _OFFSET_SIZE: Final = struct.Struct(">qi")
 class _InnerMessage(NamedTuple):
     """A message of a produced set, taken out of its wrapper."""
 
-    # As the producer wrote it, and inside a wrapper as brokers compute it.
+    # The producer's offset; inside a wrapper the offset that brokers compute.
     offset: int
     data: memoryview
     # Whether the message claims that a broker has stamped it; inside a wrapper, whether the wrapper
@@ -144,7 +144,7 @@ def _messages_of(
         inner = limited(walk_entries(unwrap(message, config.line, budget), LARGEST_ARRAY))
         if not inner:
             raise MessageSetRejected(UnknownError.errno, "empty wrapper")
-        # A producer that doesn't set the wrapper's offset leaves it 0.
+        # Negative if the producer left the wrapper's offset 0.
         base = offset - inner[-1][0] if message[4] else 0
         for relative, data in inner:
             if data[4] != message[4]:
@@ -261,7 +261,7 @@ def _stamped(message: memoryview, timestamp_ms: int, log_append_time: bool) -> b
 def _as_format_1(
     message: memoryview, append_time_ms: int = -1, *, keeps_bit: bool = False
 ) -> Buffer:
-    """Convert a message to format 1; one of format 0 has no timestamp, -1 (KIP-32).
+    """Convert a message of format 0 to format 1, with the append time or timestamp -1 (KIP-32).
 
     `keeps_bit` is True in a compressed set: there the bit of LogAppendTime, which means nothing in
     format 0, stays as it is (brokers.md 6.3).
@@ -276,7 +276,7 @@ def _as_format_1(
 def _written(
     message: memoryview, magic: int, timestamp_ms: int = -1, log_append_time: bool = False
 ) -> bytes:
-    """Write key and value of a message anew: other attributes are lost."""
+    """Return a message with the key and value of another one, without its attributes."""
     key, value, _ = parse_message(message, stamped=message[4] != 0)
     body = bytes((magic, LOG_APPEND_TIME if log_append_time else 0))
     if magic:
@@ -302,8 +302,8 @@ def down_convert(message_set: Buffer) -> Buffer:
     are plain (brokers.md 7.8).
     """
     entries = list(walk_entries(message_set))
-    # A slice that ends within its first message is returned unchanged: the client only checks its
-    # size (brokers.md 7.1).
+    # A slice that ends within its first message is returned unchanged, since the client reads only
+    # that message's size (brokers.md 7.1).
     if not entries or all(message[4] == 0 for _, message in entries):
         return message_set
     converted: list[tuple[int, Buffer]] = []

@@ -3,9 +3,9 @@
 Earliest and latest offsets and starts of segments come from ListOffsets 0, messages by timestamp
 from ListOffsets 1.
 
-Invariant: a partition that has its result isn't requested again. Partitions without a result are
-requested again: by `list_reachable_offsets()` once, by the others until the deadline, or until one
-of them fails with a final error.
+Invariant: a partition that has its result isn't requested again. For partitions without a result,
+`list_reachable_offsets()` repeats the request once. `list_offsets()` and `find_first_messages()`
+repeat it until the deadline, or until a partition fails with a final error.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 T = TypeVar("T")
 
-# How many partitions one request has at most: to encode and decode more takes too long at once
+# Maximum number of partitions in a request, since encoding and decoding hold the event loop
 _REQUEST_PARTITIONS: Final = 500
 
 # Errors of a search by timestamp: the topic is in message format 0, or the broker can't read a
@@ -96,11 +96,11 @@ async def list_offsets(
 async def list_reachable_offsets(
     router: Router, tps: Collection[TopicPartition], timestamp: int, max_num_offsets: int = 1
 ) -> PartitionResults[tuple[int, int]]:
-    """Return per partition the ends of its list of offsets, or the error of one that has none now.
+    """Return for each partition the first and last of its listed offsets, or its error.
 
     A partition without a leader, or on a dead broker, delays the others but doesn't fail them.
-    `timestamp` is `LATEST` or `EARLIEST`; `max_num_offsets` as of `list_offsets`. The list of
-    `LATEST` is the log end and, newest first, the starts of segments (docs/brokers.md 8.1).
+    `timestamp` is `LATEST` or `EARLIEST`; `max_num_offsets` is as for `list_offsets`. For `LATEST`
+    the leader lists the log end and, newest first, the starts of segments (docs/brokers.md 8.1).
 
     Raises IllegalStateError if the client was stopped.
     """
@@ -213,7 +213,7 @@ async def _request_until_complete(
 
 
 async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadline: float) -> None:
-    """Wait until the metadata has these partitions, even after some refreshes."""
+    """Wait until the metadata has these partitions, and refresh it if it lacks some."""
     metadata = router.metadata
     clock = asyncio.get_running_loop().time
     by_topic: dict[str, set[int]] = {}
@@ -279,7 +279,7 @@ async def _list_on_leader(
     timeout_s: float,
     request_s: float = math.inf,
 ) -> PartitionResults[T]:
-    """Request offsets from one leader; `keep` makes a result of those of a partition.
+    """Request offsets from one leader; `keep` turns a partition's offsets into its result.
 
     One request may take `request_s` of `timeout_s`.
     """
@@ -287,7 +287,7 @@ async def _list_on_leader(
     deadline = clock() + timeout_s
     results: PartitionResults[T] = {}
     wanted = list(tps)
-    # One after the other: heartbeats and commits go over the same connection.
+    # One request at a time, since heartbeats and commits on the same connection would wait for all.
     for at in range(0, len(wanted), _REQUEST_PARTITIONS):
         some = wanted[at : at + _REQUEST_PARTITIONS]
         request = _request(some, timestamps, max_num_offsets)
@@ -298,7 +298,7 @@ async def _list_on_leader(
                     request, node_id=leader, version=0, timeout_s=left_s
                 )
         except KafkaError as error:
-            # An error of a request is that of the partitions behind it, too.
+            # The remaining partitions get this error too: their requests go to the same broker.
             return results | dict.fromkeys(wanted[at:], error)
         for tp, result in _results(router, leader, some, response).items():
             results[tp] = result if isinstance(result, KafkaError) else keep(result.offsets or [])

@@ -1,8 +1,8 @@
-"""Measure the round trip to one broker, and what it needs in flight so that it is never idle. Pure.
+"""Measure the round trip to a broker, and how many batches in flight keep it busy. Pure.
 
-The round trip is the shortest time of the latest small requests that had the connection for
-themselves. If there was none for a while, `is_probe_due` asks for one. Before the first of them, it
-is the time that the caller expects; if the caller expects none, that of a larger request.
+The round trip is the shortest time of the latest probes: small requests that had the connection for
+themselves. `is_probe_due` asks for a probe if there was none for a while. Before the first probe
+the round trip is `expected_s`; if that is 0, a larger request that was alone is measured, too.
 
 Invariant: the window isn't full before the first response, nor with fewer than `MIN_BATCHES` in
 flight.
@@ -18,12 +18,12 @@ MIN_BATCHES: Final = 32
 millisecond."""
 
 MIN_GROWTH_BYTES: Final = 256 * 1024
-"""Size to which a plain batch may grow on every link."""
+"""Size to which an uncompressed batch may grow, whatever the round trip."""
 
 GROWTH_MESSAGES: Final = 2048
-"""Number of messages to which a plain batch may grow on every link, if they take at most
-`STORABLE_BYTES`. Readers search that many in `MIN_GROWTH_BYTES` of messages of 100 bytes too, and
-larger batches of larger messages need fewer requests."""
+"""Number of messages to which an uncompressed batch may grow, whatever the round trip, if they take
+at most `STORABLE_BYTES`. A batch of `MIN_GROWTH_BYTES` has about as many messages of 100 bytes, so
+a larger batch of larger messages is no slower to search, and needs fewer requests."""
 
 STORABLE_BYTES: Final = 768 * 1024
 """Size of batch that brokers with default settings store in any case. Brokers from 0.11 on store a
@@ -35,8 +35,8 @@ round trip of 5 ms."""
 
 PROBE_BATCHES: Final = 16
 PROBE_BYTES: Final = 64 * 1024
-"""A request of at most this many batches and bytes measures the round trip. A single batch that
-hasn't grown behind another one does so too, if `max_batch_size` is larger."""
+"""A request of at most this many batches and bytes measures the round trip; if the size of a batch
+that hasn't grown (`batch_bytes`) is larger, a request of that size does, too."""
 
 # How many round trips of work may be in flight. Above 1, so that the rate can grow.
 _GAIN: Final = 2.0
@@ -51,7 +51,7 @@ _DECAY: Final = 7 / 8
 
 
 def growth_bytes(round_trip_s: float, message_bytes: float) -> int:
-    """Return the size to which a plain batch should grow behind another one."""
+    """Return the size to which an uncompressed batch should grow behind another one."""
     # A larger batch than needed slows every reader of the topic down: a broker searches it message
     # by message, so its messages count, not its bytes (docs/brokers.md 7.15).
     by_messages = min(int(GROWTH_MESSAGES * message_bytes), STORABLE_BYTES)
@@ -59,9 +59,9 @@ def growth_bytes(round_trip_s: float, message_bytes: float) -> int:
 
 
 def acks0_growth_bytes(round_trip_s: float, max_in_flight: int) -> int:
-    """Return the size to which a plain batch should grow behind another one with acks=0."""
-    # A batch that is too large is lost then, and what was sent behind it too. So it grows no more
-    # than needed: `max_in_flight` batches of a partition share the round trip.
+    """Return the size to which an uncompressed batch should grow behind another one with acks=0."""
+    # With acks=0 a batch that is too large is lost, and so are the requests sent after it. So it
+    # grows no more than needed: `max_in_flight` batches of a partition share the round trip.
     by_round_trip = int(PARTITION_RATE * round_trip_s / max_in_flight)
     return min(max(MIN_GROWTH_BYTES, by_round_trip), STORABLE_BYTES)
 
@@ -120,7 +120,9 @@ class SendWindow:
     ) -> None:
         """Count a response; `alone`: no other request was in flight when it was sent."""
         if alone and batches <= PROBE_BATCHES:
-            self._probed_at = now  # also if it was too large, since all batches have grown
+            # Also after a request that was too large to measure, because its batches have grown:
+            # else each request would have to be a probe, sent alone.
+            self._probed_at = now
             if size_bytes <= self._probe_bytes or not self.round_trip_s:
                 self._round_trips.append(now - sent_at)
         self._batches = self._batches * _DECAY + batches

@@ -1,9 +1,9 @@
-"""Send the fetches of several bounded reads, with one request per leader for all that are due.
+"""Send the fetches of several bounded reads; due fetches from the same leader share a request.
 
 Invariant: a request waits for no data, so a partition without new messages delays no other one. The
-exception is a fetch that must be alone (`next_fetch`): it waits for data, and is in flight only
-while no other request to that broker is, so that the time until the response is the broker's wait.
-A request whose callers have all gone is cancelled.
+exception is a fetch that must be alone (see the module `next_fetch`): the broker waits for data,
+and no other request to this broker is in flight, so that the time until the response shows how long
+the broker has waited. A request whose callers have all gone is cancelled.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from aiokafka08.structs import TopicPartition
 _log = logging.getLogger(__name__)
 
 WAIT_S: Final = 0.5
-"""How long a broker may wait for data that are fetched alone."""
-# An event loop that stood still for longer (as between two Spark batches) hides a wait
+"""How long a broker may wait for the data of a fetch that is alone."""
+# If the event loop stood still for longer (as between two Spark batches), its time doesn't show how
+# long the broker has waited.
 _PAUSE_S: Final = 0.05
 
 
@@ -87,7 +88,7 @@ class _LeaderFetches:
         self._is_throttled = False  # the last response had no data because of a quota
 
     def add(self, fetch: _DueFetch) -> None:
-        """Send a fetch after the callbacks that are ready now, with those that they add."""
+        """Send a fetch after the callbacks that are ready now, with the fetches that they add."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._send_due)
         self._due.append(fetch)
@@ -178,7 +179,7 @@ class _LeaderFetches:
                     raise quota_exceeded(client_id, self._node_id, timeout_s)
                 continue
             self._is_throttled = False
-            # If the event loop stood still meanwhile, the time says nothing: send it again.
+            # If the event loop stood still meanwhile, the time says nothing: repeat the request.
             if not fetches[0].alone or environment.monotonic() - began - elapsed_s < _PAUSE_S:
                 break
         return by_partition(response.topics), elapsed_s

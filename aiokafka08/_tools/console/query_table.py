@@ -70,11 +70,11 @@ class QueryTable(Generic[R]):
         return url_of(self._path, query)
 
     def sort_link(self, column: str, *, largest_first: bool = False) -> str:
-        """Return the URL that sorts by a column, the other way round if it does already.
+        """Return the URL that sorts by a column, the other way round if the rows are sorted by it.
 
         Args:
             column: its name.
-            largest_first: for columns of numbers, where the largest one is looked for.
+            largest_first: sort the largest value first, as for numbers (default False).
         """
         turned = not self.is_descending if column == self.sort else largest_first
         return self.link(sort=f"-{column}" if turned else column, page=None)

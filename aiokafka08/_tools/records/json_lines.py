@@ -157,7 +157,7 @@ def envelope_field(name: str, to_json: TextDecoder | None) -> JsonField:
         if to_json is not None:
             try:
                 return f'"{name}":{to_json(data)}'
-            # Null, with the reason in another field.
+            # The reason is in a field of its own.
             except ValueError as error:
                 return f'"{name}":null,"{name}_error":{yajl_string(str(error))}'
         try:
@@ -276,7 +276,7 @@ class JsonLinesDecoder:
                 self._line += 1
                 if line and not line.isspace():
                     messages.append(self._message(line))
-        # The messages in front of it are still produced.
+        # The messages of the lines before the wrong one are still produced.
         except RecordFormatError as wrong:
             error = wrong
         keys = [message.key for message in messages]

@@ -1,8 +1,8 @@
 """`ProgressLog`: log when a copy has caught up, each minute while it is behind, and outages.
 
 Invariant: "caught up" means that all partitions are copied to an end that the source had at one
-moment, and that no message has waited for longer than `CLOSE_S` and two transactions. Stopped
-partitions or topics are named in place of it.
+moment, and that no message has waited for longer than `CLOSE_S` and two transactions. If partitions
+or topics have stopped, they are logged in place of "caught up".
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class ProgressLog:
         self._close_s = CLOSE_S + 2 * config.copy.transaction_s
         self._is_behind = True
         self._has_caught_up = False
+        # Whether stopped partitions or topics were logged in place of "caught up".
         self._lacks_stopped = False
-        # Whether stopped partitions or topics were named in place of "caught up".
         # The ends at one moment, which the copy has to reach.
         self._goal: dict[TopicPartition, int] | None = None
         self._line_at: float | None = None

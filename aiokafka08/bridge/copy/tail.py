@@ -39,7 +39,8 @@ class TailSearch:
 
     def feed(self, offset: int, record: TailRecord) -> None:
         """Add the next record; note in `found` the offset behind each match of the tail."""
-        # Another record has the offset of the match, and may not be copied: read the offset again.
+        # This record has the offset of the match's last record (docs/brokers.md 6.7), and may not
+        # be copied yet: the position is this offset, not the next one.
         if self.found and self.found[-1] > offset:
             self.found[-1] = offset
         self._window.append(record)

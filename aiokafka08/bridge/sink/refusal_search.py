@@ -47,7 +47,7 @@ class RefusalSearch:
         self._noted: list[RefusedOffset] = []
         self._alone: RefusedOffset | None = None
         self._suspects: _Suspects | None = None
-        # The refusal that the last attempt was aborted for; None for another reason, or behind a
+        # The refusal that the last attempt was aborted for; None after another reason, or after a
         # commit.
         self._last: RefusedOffset | None = None
         # The partition that `explain` has named, until a commit without suspects.
@@ -118,7 +118,7 @@ class RefusalSearch:
         return alone
 
     def is_on(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Return whether there are suspects behind the positions of a commit."""
+        """Note a commit with these positions; return whether suspects are left after them."""
         known = self._suspects
         if known is not None and positions.get(known.source, 0) > known.last:
             self._suspects = None  # the target takes them now

@@ -1,9 +1,9 @@
 """The logs that a history proves: the values at the offsets of each partition. Pure.
 
-The rules are those of Jepsen's Kafka checker: the offsets of every poll are true, also of one that
-failed; those of a send if it is acknowledged, or if a poll returned one of its messages.
+As in Jepsen's Kafka checker, the offsets of every poll are facts, even if the poll failed. The
+offsets of a send are facts if it was acknowledged, or if a poll returned one of its messages.
 
-Invariant: an index is an offset without the gaps of the log, so gaps of compaction and of
+Invariant: indexes count only offsets at which a value was observed, so gaps of compaction and of
 transactions aren't taken for lost messages.
 """
 
@@ -38,7 +38,7 @@ class ObservedLog:
     """The values of one partition, by offset; a conflict leaves several at an offset."""
 
     def __init__(self, values_at: Iterable[Iterable[Value] | None]) -> None:
-        """Make a log from the values at offsets 0, 1, 2, …; None is a gap. Tests use it."""
+        """Make a log from the values at offsets 0, 1, 2, …; None is a gap."""
         self._at: dict[int, dict[Value, None]] = {
             offset: dict.fromkeys(values) for offset, values in enumerate(values_at) if values
         }
@@ -203,8 +203,9 @@ class History:
 
     def is_excused(self, partition: str, offset: int, value: Value, when: float) -> bool:
         """Whether a reader may have missed a value in a call that ended at `when`."""
-        # Retention may have removed its offset until then, or a truncation the value after its
-        # send; or the reader was ahead of a log that was truncated and has grown again.
+        # Retention may have removed the offset by then, or a truncation after the value's send may
+        # have removed the value. Or the reader was ahead of a log that was truncated and has grown
+        # again.
         if self._is_deleted(partition, offset, when) or self._is_refilled(partition, offset):
             return True
         writer = self.writer(partition, value)
@@ -222,7 +223,7 @@ class History:
         lost = math.inf if known is None else known.lowest_after(sent)
         if lost == math.inf or offset is None:
             return lost < math.inf
-        # Offsets behind the end of the log at the truncation were stored later.
+        # Offsets from the end of the log before the truncation on were stored later.
         return lost <= offset < self._ends[partition].highest_after(sent)
 
     def _is_refilled(self, partition: str, offset: int | None) -> bool:

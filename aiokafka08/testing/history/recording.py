@@ -139,7 +139,7 @@ class Recording:
             self._operations.append(replace(operation, status=status, sent=sent, error=error))
 
     def message(self, partition: TopicPartition, record: Any, extracts: bool = False) -> Message:
-        """Return a record as a message of the history; `extracts`: it has no envelope any more."""
+        """Return a record as a message; `extracts`: its consumer extracts embedded headers."""
         value = record.value if extracts else self.without_headers(record.value)
         return Message(place(*partition), self.identify(record.key, value), record.offset)
 

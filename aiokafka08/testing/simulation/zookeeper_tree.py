@@ -2,8 +2,8 @@
 
 Pure: no session, no clock, no watch.
 
-Invariant: each change returns the events that a real ZooKeeper triggers for it, in its order; a
-change that fails raises kazoo's exception and changes nothing.
+Invariant: each change returns the events that a real ZooKeeper triggers for it, in ZooKeeper's
+order; a change that fails raises kazoo's exception and changes nothing.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class TreeNode:
             self.created[1],
             self.modified[1],
             self.version,
-            self.creations * 2 - len(self.children),  # as ZooKeeper counts deletions
+            self.creations * 2 - len(self.children),  # cversion: creations and deletions
             0,
             self.owner,
             len(self.data),

@@ -139,7 +139,7 @@ def list_(settings: Settings, format: str | None) -> int:
 async def _list(
     settings: Settings,
 ) -> tuple[list[StoredGroup], list[KafkaError], str | None]:
-    """Return the readable groups, the errors of others, and a hint about an omitted store.
+    """Return the readable groups, the errors of reading, and a hint about an omitted store.
 
     Raises:
         KafkaError: no group can be read.
@@ -192,11 +192,11 @@ async def _describe(
     """Add the rows of all groups that can be described.
 
     Returns:
-        The errors, the groups that have no row because of one, and the partitions without a
-        committed offset in topics where the group has others.
+        The errors, the groups that have no row because of an error, and the partitions without a
+        committed offset in topics of which the group has committed other partitions.
 
     Raises:
-        KafkaError: no group can be described, and one can't be read.
+        KafkaError: no group can be described, and there are errors.
     """
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.notes import raise_all
@@ -454,7 +454,9 @@ async def _lag(
 async def _read_lags(
     admin: AIOKafkaAdminClient, groups: Sequence[str]
 ) -> tuple[list[Row], list[str], str | None]:
-    """Return the rows, other errors, and with all groups a hint about another store.
+    """Return the rows, the errors that aren't in a row, and a hint about an omitted store.
+
+    No names in `groups` means all groups; only then there may be a hint.
 
     Raises:
         KafkaError: nothing can be read.
@@ -618,7 +620,10 @@ def delete(
 
 
 def _outcomes_text(rows: Iterable[Row]) -> str:
-    """Return the number of groups by outcome; different ones in two stores are an own entry."""
+    """Return the number of groups by outcome, such as "2 groups deleted, 1 not deleted".
+
+    Groups with different outcomes in their two stores are counted apart, with both outcomes.
+    """
     verbs = {"deleted": "deleted", "expiring": "expiring", "failed": "not deleted"}
     of_group: dict[str, dict[str, str]] = {}
     for row in rows:

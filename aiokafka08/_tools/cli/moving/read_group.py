@@ -67,7 +67,8 @@ class GroupReader(ConsumerRebalanceListener):
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """See `ConsumerRebalanceListener`."""
-        # Another member may have read on, and committed, before a partition came back.
+        # Before a partition came back, another member may have read on and committed: an older
+        # offset must not be committed now.
         self._taken.clear()
         self._waiting.clear()
         for tp in self._to_seek & set(assigned):
@@ -105,8 +106,9 @@ class GroupReader(ConsumerRebalanceListener):
                 return
 
     def written(self, tp: TopicPartition, offset: int) -> None:
-        """Note that the output has all records of a partition before `offset` that were read."""
-        # More records with the last one's offset may come; the consumer's position is before it.
+        """Note that the output has the records of a partition before `offset`."""
+        # The consumer's position is lower than `offset` while more records may come with the offset
+        # of the last one (docs/brokers.md 6.7).
         written = self._output.written_bytes
         if not self._waiting or self._waiting[-1][0] < written:
             self._waiting.append((written, {}))
@@ -133,7 +135,7 @@ class GroupReader(ConsumerRebalanceListener):
                 await self._consumer.commit(offsets)
 
     def _take(self, taken_bytes: int) -> None:
-        """Let the records that end within the first bytes of the output be committed."""
+        """Note as taken the records in the first `taken_bytes` bytes of the output."""
         while self._waiting and self._waiting[0][0] <= taken_bytes:
             self._taken.update(self._waiting.popleft()[1])
 
