@@ -28,7 +28,7 @@ def similar_names(name: str, known: Iterable[str]) -> Generator[None, None, list
     """
     from difflib import get_close_matches
 
-    by_folded: dict[str, str] = {}  # those of one step, and the best before them
+    by_folded: dict[str, str] = {}  # the names of a step, and the best of earlier steps
     folded = name.casefold()
     for number, other in enumerate(islice(known, _MOST_COMPARED), 1):
         if other != name:
@@ -42,7 +42,7 @@ def similar_names(name: str, known: Iterable[str]) -> Generator[None, None, list
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question that names the `similar_names()`, or "" if there are none."""
-    # Imports asyncio, which modules that only show names do without.
+    # Imported here, because it imports asyncio, which modules that only show names do without.
     from aiokafka08._core.concurrency.loop_yield import finish_steps
 
     similar = " or ".join(map(repr, finish_steps(similar_names(name, known))))

@@ -20,7 +20,7 @@ def assigned_partitions(assignment: bytes) -> list[TopicPartition]:
     try:
         return ConsumerProtocolMemberAssignment.decode(assignment).partitions()
     except KafkaProtocolError:
-        # The members of other protocols than that of consumers have another form.
+        # The protocols of groups other than consumer groups have another format.
         return []
 
 
@@ -52,7 +52,7 @@ def member_row(member: MemberDescription) -> dict[str, Any]:
 class GroupDescription(NamedTuple):
     """A group with its members.
 
-    `state` is the broker's word: "Stable", "Empty", "Dead", or that of a step of a rebalance.
+    `state` is the broker's word: "Stable", "Empty", "Dead", or the name of a rebalance's step.
     `protocol` is the name of the assignor. `error_code` is 0, since errors are raised.
     """
 

@@ -93,8 +93,8 @@ class StoredGroupListing(NamedTuple):
 class StoredOffsets:
     """What a group has committed to one store; empty if nothing, or if `error` prevented an answer.
 
-    Offsets in ZooKeeper have no metadata. `error` is None if the offsets were read, but for those
-    of single partitions that couldn't be.
+    Offsets in ZooKeeper have no metadata. `error` is None if the offsets were read, even if
+    the offsets of single partitions couldn't be.
 
     Attributes:
         errors: partitions whose offset can't be read, such as a node of ZooKeeper that holds

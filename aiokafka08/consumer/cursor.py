@@ -170,7 +170,7 @@ class Cursor:
         self.revoked = False
         # Raised by the next call if it is new, else by the next one without messages
         self.error: Exception | None = None
-        self.high_watermark = -1  # that of the last response; -1: not known yet
+        self.high_watermark = -1  # from the last response; -1: not known yet
         # When that response came, in milliseconds since the epoch
         self.polled_at_ms: int | None = None
         self.not_before = 0.0  # loop time at which the back-off ends

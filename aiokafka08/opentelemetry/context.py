@@ -64,7 +64,7 @@ def created_contexts(all_headers: Iterable[Any]) -> Collection[SpanContext]:
     contexts: list[SpanContext | None] = []
     last: Any = ()
     for headers in all_headers:
-        if not headers or headers == last:  # as those of messages of one `send_many()`
+        if not headers or headers == last:  # as in messages of one `send_many()`
             continue
         last = headers
         contexts.append(creation_context(headers))

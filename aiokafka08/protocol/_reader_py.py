@@ -205,9 +205,9 @@ class MessageSetReader:
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
     returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
     message is a corrupt one. If the offsets inside a wrapper don't rise from above the entry before
-    up to that of the wrapper, all its messages get that one, as those of nested wrappers do. After
-    a corrupt message each further call raises: the consumer has to seek past that message and make
-    a new reader.
+    up to the wrapper's offset, all its messages get the wrapper's offset, as in nested wrappers.
+    After a corrupt message each further call raises: the consumer has to seek past that message and
+    make a new reader.
 
     Args:
         topic_partition: for the records and the error texts.

@@ -119,7 +119,7 @@ def plain_records(
         header: a header that `parts_of` returned for it.
         max_decompressed_bytes: a compressed batch with more is corrupt. About twice as much memory
             is used at most.
-        check_crc: False if somebody else has checked it.
+        check_crc: False if the CRC was checked already.
 
     Raises:
         CorruptRecordException: a wrong CRC, an unknown codec, damaged or too large data.

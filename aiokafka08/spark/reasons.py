@@ -45,7 +45,8 @@ def _without_frames(error: KafkaError) -> KafkaError:
     more.
     """
     cause = error.__cause__
-    # An error that left before, such as that of a refused query, has its copy already.
+    # An error that was raised through here before, such as a refused query's, has its copy
+    # as its cause.
     if isinstance(cause, KafkaError) and type(cause) is type(error) and cause.args == error.args:
         return cause
     copied = type(error).__new__(type(error))

@@ -88,7 +88,7 @@ class LineRules:
     # with a warning, since embedded brokers carry none out.
     refused_apis: Mapping[ApiKey, range] = field(default_factory=dict)
     response_order: ResponseOrder = ResponseOrder.REVERSED
-    # The order in Fetch responses; `response_order` is that of other ones (3.11).
+    # The order in Fetch responses; `response_order` is the order in other responses (3.11).
     fetch_order: ResponseOrder = ResponseOrder.REVERSED
     # For unknown API keys and versions, and for requests that are cut short (2.1, 2.8, 3.4).
     on_unreadable_request: BadRequestPolicy = BadRequestPolicy.CLOSE

@@ -361,7 +361,7 @@ class EmbeddedCluster:
         Raises:
             IllegalStateError: a broker is alive. Kill or stop all of them before.
             ValueError: there is no such line, or logs have messages in a format that it doesn't
-                know: those of "0.10" don't go back.
+                know: logs of "0.10" can't go back to an earlier line.
         """
         if version not in LINES:
             raise ValueError(f"version={version!r}: expected one of {', '.join(map(repr, LINES))}")

@@ -54,7 +54,8 @@ _WITH_SESSIONS: Final = BrokerVersion.of(BrokerLine.V0_10)
 """A broker that has named the lifetime of a session has SaslAuthenticate 1."""
 
 _REFUSED: Final = SaslFailure(FailureKind.REFUSED)
-# A machine that was suspended has lost no more than that of the time to renew
+# Longest pause between two looks at the clock. A sleep doesn't count the time in which the machine
+# is suspended, so a renewal is late by no more than this
 _LONGEST_SLEEP_S: Final = 3600.0
 
 

@@ -31,12 +31,12 @@ class NetLimits(NamedTuple):
     # a topic that was created a moment ago
     topic_unknown_s: float = 1.0
 
-    # The same for brokers from 0.10 on: those with KRaft also say so while they create the topic,
-    # and nothing tells them from others (docs/brokers.md 4.2)
+    # The same for brokers from 0.10 on: brokers with KRaft also say so while they create the
+    # topic, and nothing tells them from brokers without KRaft (docs/brokers.md 4.2)
     topic_creating_s: float = 5.0
 
-    # How long brokers may leave a partition out of the metadata until it counts as missing: one
-    # that was added a moment ago isn't known to all brokers
+    # How long brokers may leave a partition out of the metadata until it counts as missing: a
+    # partition that was added a moment ago isn't known to all brokers
     partition_unknown_s: float = 3.0
 
 

@@ -265,7 +265,7 @@ class Metadata:
     def timed_out(self, topic: str, timeout_s: float, last: KafkaError | None = None) -> KafkaError:
         """Return the error of a caller that has waited `timeout_s` for a topic.
 
-        `last`: the last error; None for that of the last refresh.
+        `last`: the last error; None for the error of the last refresh, or of the topic.
         """
         info = self.snapshot.topics.get(topic)
         last = last or self._failure or (None if info is None else self._unusable_error(info))

@@ -107,7 +107,7 @@ class Node:
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
         # Where the broker responded then. All lanes go there: another address of its name may be
-        # one of another broker, or of none. The name is resolved anew after each outage.
+        # the address of another broker, or of none. The name is resolved anew after each outage.
         self._ip: str | None = None
         # Probe the exact line with the version; see `exact_version()`
         self.needs_exact_line = False

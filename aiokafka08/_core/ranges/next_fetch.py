@@ -267,7 +267,7 @@ class NextFetch:
         return FetchFinding(FetchStep.DATA, message_set=usable)
 
     def _begins_with_dropped(self, usable: Buffer) -> bool:
-        """Whether the messages are those that were dropped, perhaps damaged then."""
+        """Whether these messages were dropped before, perhaps with a damaged offset."""
         there = (entry for entry in _whole_entries(usable) if entry.offset >= self.offset)
         first, *second = _first_identities(there)
         dropped, *behind = self._dropped

@@ -212,7 +212,7 @@ class _Credentials:
             return self.due_s()
 
     def error(self, what: str, error: Any) -> KafkaError:
-        """Return the error for one of the library's, whose text names principals, no secrets."""
+        """Return the error for an error of the library, whose text names principals, no secrets."""
         minor = _code(error)
         text = f"{self._description}: {what}: "
         if minor in _TRANSIENT:

@@ -1,4 +1,4 @@
-"""Decide whether a ZooKeeper is the one of a client's brokers.
+"""Decide whether a ZooKeeper belongs to the brokers of a client.
 
 The nodes of another cluster look alike: a member would take that cluster's offsets and overwrite
 them, an admin client would delete its topics.
@@ -189,7 +189,7 @@ class _OutdatedMetadataError(KafkaUnavailableError):
 
 
 class ClusterZookeeper:
-    """The ZooKeeper of a client, and the check that it is the one of its brokers.
+    """The ZooKeeper of a client, and the check that it belongs to its brokers.
 
     Args:
         router: knows the brokers.

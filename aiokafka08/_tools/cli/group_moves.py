@@ -78,7 +78,7 @@ class FileMoves:
 
     Args:
         offsets: the offsets of the file.
-        store: the store to commit them to; None: the one in the file, else those of the group.
+        store: the store to commit to; None: the store in the file, else all stores of the group.
         skip_missing: True omits the offsets of partitions that don't exist (default False).
 
     Attributes:
@@ -168,7 +168,7 @@ async def plan_and_move(
     to_nearest: bool = True,
     save: Callable[[Sequence[Saved]], object] = lambda offsets: None,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
-    """Return the plan, and add its rows; with `execute` those of each group once it is moved.
+    """Return the plan, and add its rows; with `execute` the rows of a group once it is moved.
 
     Args:
         settings: the cluster.

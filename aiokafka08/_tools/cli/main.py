@@ -48,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code.
 
     Args:
-        arguments: the command line without the program's name; None for that of the process
-            (default None).
+        arguments: the command line without the program's name; None for the arguments of the
+            process (default None).
     """
     _open_closed_streams()
     prepare_streams()

@@ -83,7 +83,7 @@ class RefreshStatus:
     def families(self, now: float, version: str) -> list[MetricFamily]:
         """Return the metrics of brokers and of the exporter itself, which are always served.
 
-        `now` is the time of the scrape, `version` that of this package.
+        `now` is the time of the scrape, `version` the version of this package.
         """
         is_stale = self.served(now) is None
         values = {

@@ -1,7 +1,7 @@
 """Read records: bounded ranges by the range reader, ranges without an end by a consumer.
 
-Invariant: the records of a partition come in the order of their offsets, each one of its range
-once. At most `BUDGET_BYTES` of fetched sets are in memory, or one message that is larger.
+Invariant: the records of a partition come in the order of their offsets, each record of the
+range once. At most `BUDGET_BYTES` of fetched sets are in memory, or one message that is larger.
 """
 
 from __future__ import annotations

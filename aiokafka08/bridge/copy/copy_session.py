@@ -117,7 +117,7 @@ class CopySession:
         on_commit: called after each commit, in the event loop.
         parts: the source, the sink and the other objects of the session; None makes them from the
             file.
-        clock: the time of positions; None is that of the event loop.
+        clock: the time of positions; None is the event loop's clock.
         leader_s: how long to wait at the start for leaders of the source's partitions.
         release_s: how long to wait at the start for the releases of the source's brokers.
 

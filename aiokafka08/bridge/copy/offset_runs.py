@@ -264,7 +264,7 @@ class OffsetMap:
         return at - 1
 
     def _shared_runs_to(self, at: int) -> int:
-        """Return how many runs, up to that of index `at`, have its last source offset."""
+        """Return how many runs, up to the run at index `at`, have that run's last source offset."""
         last = self._sources[at] + self._lengths[at] - 1
         return at + 1 - self._run_of(last) if self._lengths[at] == 1 else 1
 

@@ -471,7 +471,7 @@ def _judge(
     stamp = record.timestamp if keeps else None
     if (why := refusal(limits, record.key, record.value, stamp, now_ms)) is not None:
         where = partition_name(record)
-        # One text per partition: that of its first refused record, with a count.
+        # One text per partition: the text of its first refused record, with a count.
         if not any(reason.startswith(f"{where} ") for reason in reasons):
             reasons[f"{where} from offset {record.offset} on: {why}"] += 1
         else:

@@ -48,9 +48,9 @@ _TIMEOUT_S: Final = 30.0
 # librdkafka's own timeout is `_TIMEOUT_S`; this is how long it may take to report.
 _RESULT_S: Final = _TIMEOUT_S + 5.0
 _FIRST_WITH_IDS: Final = (2, 8)
-# Separates the creation of the topic from that of the node above. In another ZooKeeper (a wrong
-# chroot, or one that was built anew) each topic looks recreated, so no topic begins anew if the
-# node above has changed.
+# Separates the creation of the topic from the creation of the node above. In another ZooKeeper (a
+# wrong chroot, or one that was built anew) each topic looks recreated, so no topic begins anew if
+# the node above has changed.
 _IN: Final = " below "
 # 16 zero bytes: brokers return this id while `inter.broker.protocol.version` is below 2.8.
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"

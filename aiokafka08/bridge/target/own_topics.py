@@ -120,8 +120,8 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
                 f"{RECORD_BYTES}"
             )
             continue
-        # Only a policy of the topic itself: for one of the brokers the start gives the topic its
-        # own.
+        # Only a policy of the topic itself. If the brokers have a policy, the start gives the topic
+        # its own.
         policy = own.get(_POLICY, OWN_CONFIG[_POLICY])
         if policy != OWN_CONFIG[_POLICY]:
             texts.append(

@@ -141,7 +141,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
 
 
 def _check_replica(context: RequestContext, replica_id: int, key: TopicPartition) -> None:
-    """Fail if the fetch is that of a follower, but the partition has no such replica."""
+    """Fail if a follower fetches, but the partition has no such replica."""
     partition = _local_partition(context, key)
     if partition is not None and replica_id not in partition.replicas:
         raise RequestFailed

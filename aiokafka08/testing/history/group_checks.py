@@ -197,7 +197,7 @@ def _handed_out(history: History) -> dict[tuple[str, str], _Handed]:
 
 
 def _places(history: History, message: Message) -> Iterable[int]:
-    """Return the offsets that a polled message may have: those of all copies if it names none."""
+    """Return the offsets that a polled message may have: its copies' offsets if it names none."""
     if message.offset is not None:
         return (message.offset,)
     return history.logs.get(message.partition, _NO_LOG).places.get(message.value, ())

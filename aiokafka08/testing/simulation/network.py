@@ -14,8 +14,8 @@ class Network:
 
     Args:
         latency_ms: the shortest and the longest time from sending to arrival; each piece of data
-            draws its own, but never overtakes an earlier one of its connection. Pieces that arrive
-            at once are read at once.
+            draws its own latency, but never overtakes an earlier piece of its connection. Pieces
+            that arrive at once are read at once.
         bytes_per_s: the bandwidth of one connection in one direction; None: unlimited.
         fragment: whether data that is written at once arrives in pieces, cut at any byte.
         window_bytes: how many unread bytes a connection takes in one direction, like the socket

@@ -192,19 +192,19 @@ class World:
         """Let ZooKeeper name other brokers, as does one that belongs to another cluster.
 
         Args:
-            others: node id → host and port; `{}`: no broker is registered; None: those of the
-                cluster, as in the beginning. With others, `/cluster/id` is another one, too.
+            others: node id → host and port; `{}`: no broker is registered; None: the
+                cluster's brokers, as at the start. With others, `/cluster/id` differs, too.
         """
         self._broker_nodes.register(others)
 
     def lead_zookeeper_to(self, nodes: Mapping[str, bytes] | None) -> Tree:
-        """Let the address of ZooKeeper be that of another cluster's, as a wrong DNS entry does.
+        """Let the address of ZooKeeper lead to another cluster's ZooKeeper, like a wrong DNS entry.
 
         All sessions end. The brokers keep the nodes that they have.
 
         Args:
-            nodes: path → data, parents included: the nodes of the other one; None: back to the
-                cluster's own.
+            nodes: path → data, parents included: the nodes of the other ZooKeeper; None: back to
+                the cluster's own.
 
         Returns:
             The nodes that clients use from now on.

@@ -364,7 +364,7 @@ class SimulatedKazooClient:
     # --- watches ----------------------------------------------------------------------------------
 
     def notify(self, kind: EventKind, path: str) -> None:
-        """Call the functions that watch a node or its list of children; twice those of both."""
+        """Call the functions that watch a node or its children; twice if a function does both."""
         from kazoo.protocol.states import EventType, WatchedEvent
 
         watchers: list[Watch] = []

@@ -226,7 +226,7 @@ def export(
 async def _export(
     settings: Settings, groups: Sequence[str], store: str | None
 ) -> tuple[list[GroupOffset], list[KafkaError], str | None]:
-    """Return the readable offsets, the errors of others, and a hint about another store.
+    """Return the readable offsets, the errors of reading, and a hint about another store.
 
     A named group without offsets is an error too.
     """
