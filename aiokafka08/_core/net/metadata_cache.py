@@ -62,7 +62,7 @@ class Metadata:
         self._config = config
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
-        self._callers: set[asyncio.Timeout] = set()  # the limits of those that wait for a refresh
+        self._callers: set[asyncio.Timeout] = set()  # of the callers that wait for a refresh
         self._stagger = Stagger()  # of the running refresh
         self._started_refreshes = 0
         self._calls = 0  # number of the last call: a refresh, or `fetch_all()`

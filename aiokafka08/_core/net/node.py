@@ -101,7 +101,7 @@ class Node:
         self._last_response = -math.inf  # of the probes, and of connections that are closed
         self._lanes: dict[Lane, BrokerConnection] = {}
         self._connecting: dict[Lane, asyncio.Task[BrokerConnection]] = {}
-        self._callers: Counter[Lane] = Counter()  # number of those that wait for the lane to open
+        self._callers: Counter[Lane] = Counter()  # that wait for the lane to open
         self._probing: asyncio.Task[BrokerVersion] | None = None
         self._version = config.pinned_version
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced

@@ -38,8 +38,9 @@ def double_owners(history: History) -> Iterator[Anomaly]:
             continue
         member = operation.group, operation.process
         # A new count of generations: the number has fallen, a member joins the same one twice, no
-        # member has partitions any more, or a member joins when those that haven't yet are out.
-        # Brokers of 0.9 forget a group that loses all its members, and count from 1.
+        # member has partitions any more, or a member joins so late that the members that haven't
+        # joined yet are out. Brokers of 0.9 forget a group that loses all its members, and count
+        # from 1.
         is_last = operation.generation == last.get(operation.group)
         if (
             operation.generation < last.get(operation.group, 0)
