@@ -1,12 +1,12 @@
-"""Metrics for Prometheus: those of this package's clients, and of the process.
+"""Metrics of this package's clients, and of the process, for Prometheus.
 
     from prometheus_client import REGISTRY
     from aiokafka08.prometheus import collector
 
     REGISTRY.register(collector(producer, consumer))
 
-Invariant: of what clients import only this module imports prometheus-client, which the extra
-`prometheus` installs: `pip install 'aiokafka08[prometheus]'`.
+Invariant: the clients don't import this module, which needs prometheus-client. The extra
+`prometheus` installs it: `pip install 'aiokafka08[prometheus]'`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _HELD_S: Final = 1.0
 
 
 class ClientMetric(NamedTuple):
-    """What a value of `metrics()` is: `kind` is "gauge" if it may fall, else "counter"."""
+    """Describes a value of `metrics()`; `kind` is "gauge" if it may fall, else "counter"."""
 
     kind: Literal["counter", "gauge"]
     unit: str

@@ -2,7 +2,7 @@
 
     SECTIONS = {"": {"name": Key(a_text, is_required=True)}, "copy": {"rate": Key(a_rate)}}
 
-The section "" has the keys in front of the first section.
+The section "" has the keys before the first section.
 
 Invariants: a key that isn't in the sections is an error that names similar ones. An error names the
 file, the key, the value (unless it may be a secret) and what is expected.
@@ -25,7 +25,7 @@ from aiokafka08.errors import IllegalArgumentError, KafkaError
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key: its check, which returns the value or raises ValueError(expected), and default."""
+    """A key. Its check returns the value, or raises ValueError with what is expected."""
 
     check: Callable[[object], Any]
     default: Any = None
@@ -114,7 +114,7 @@ def check_sections(text: str, known: Sections) -> dict[str, dict[str, Any]]:
 
     Raises:
         TOMLDecodeError: it isn't TOML.
-        IllegalArgumentError: a key or value is wrong; the text doesn't name the file.
+        IllegalArgumentError: a key or value is wrong; its text lacks the file (see `named`).
     """
     return check_document(tomllib.loads(text), known)
 
@@ -164,7 +164,11 @@ def _value(name: str, key: Key, value: object) -> Any:
 
 
 def read_file(path: Path, expected: str) -> str:
-    """Return the text of a file; IllegalArgumentError names it, and what is expected."""
+    """Return the text of a file.
+
+    Raises:
+        IllegalArgumentError: it can't be read; the error names the file and `expected`.
+    """
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -174,9 +178,9 @@ def read_file(path: Path, expected: str) -> str:
 
 @contextmanager
 def named(path: Path | str) -> Iterator[None]:
-    """Put the file's name in front of errors while the block reads it.
+    """Begin the texts of errors with the file's name while the block parses the file.
 
-    Each error of the block, and of TOML, becomes an IllegalArgumentError.
+    A KafkaError or TOMLDecodeError of the block becomes an IllegalArgumentError.
     """
     try:
         yield

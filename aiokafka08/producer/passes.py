@@ -2,8 +2,8 @@
 
 Invariants: `wake` schedules a pass for the next event-loop iteration, unless one is scheduled
 already, so one pass handles the messages that tasks buffer in one iteration. While responses are
-handled, neither the callbacks of the completed futures nor a pass run; after it both run at once.
-After `stop` no pass runs.
+handled, neither the callbacks of completed futures nor a pass run; `responses_end` runs both. After
+`stop` no pass runs.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ class Sender:
 
     async def stop(self, error: KafkaError) -> None:
         """Call `abort`, and wait until the background work has ended."""
-        # Nothing waits before this: a caller that is cancelled has stopped everything all the same.
+        # Before the first await, so that everything is stopped even if the caller is cancelled.
         self.abort(error)
         for sink in self._sinks.values():
             await sink.wait_stopped()
@@ -135,7 +135,7 @@ class Sender:
             self.passes.set_timer(next_time)
 
     def _growth_bytes(self, leader: int | None, message_bytes: float) -> int:
-        """Return the size to which a batch may grow behind another one for the same partition."""
+        """Return the size to which a batch may grow that waits for an earlier one."""
         acks0 = self._options.required_acks == 0
         if self._options.codec is not Codec.NONE:
             return STORABLE_BYTES if acks0 else self._options.max_request_size

@@ -1,12 +1,13 @@
-"""What the producer knows of each topic: partitions, partitioner, queues, and the calls that wait.
+"""The topics that the producer has sent to: partitions, partitioner, queues and waiting calls.
 
 The compiled twin (`_producer_c`) reads the slots `available`, `is_open`, `partitioner`,
 `partitions` and `queues` of `TopicRoute`.
 
 Invariant: calls that send to one topic are served in FIFO order. While `is_open` is True the topic
-is known, and no call has acquired it or waits for it, so a call may append at once. Otherwise it
-has to `acquire` the topic, and later calls wait behind it, whether it waits for metadata or for
-memory. While it waits for a partition that it named, only calls that name it too wait behind it.
+is known, and no call has acquired it or waits for it, so a call may append at once. Otherwise a
+call has to `acquire` the topic. While that call waits for metadata or for memory, later calls to
+the topic wait; while it waits for a partition that it named, only calls that name this partition
+wait.
 """
 
 from __future__ import annotations
@@ -74,11 +75,11 @@ class TopicRoute:
         self.callers = 0  # number of calls that have the lock, or wait for it or for a partition
         self.failures = 0  # number of lookups of the topic that failed
         self.last_failure: KafkaError | None = None
-        # Partitions that callers named and that don't exist, with the loop time when that was found
-        # out last
+        # Partitions that callers named and that don't exist, each with the loop time of the last
+        # lookup that found it missing
         self.missing: dict[int, float] = {}
         # Partitions that callers wait for, each with the lock of the call that looks it up. A call
-        # holds it until it has appended, so that these calls stay in order.
+        # holds the lock until it has appended, so that calls with this partition stay in order.
         self.awaited: dict[int, FairLock] = {}
 
     def queue(self, partition: object) -> PartitionQueue:
@@ -115,7 +116,7 @@ class TopicRoutes:
         self._new_partitioner = new_partitioner
         self._leader_wait_s = leader_wait_s
         self._loop = asyncio.get_running_loop()
-        self._snapshot = router.metadata.snapshot  # the one that all known topics agree with
+        self._snapshot = router.metadata.snapshot  # the one that the routes were last updated to
         self._lookups: set[asyncio.Task[object]] = set()
         self._closed: KafkaError | None = None
         router.metadata.add_listener(self._metadata_changed)
@@ -139,7 +140,7 @@ class TopicRoutes:
     async def acquire(
         self, topic: str, metadata_timeout_s: float, named: Iterable[object] = ()
     ) -> AsyncIterator[TopicRoute]:
-        """Wait until earlier calls for the topic are served, and the topic and partitions known.
+        """Wait until earlier calls are served, and the topic and its `named` partitions are known.
 
         Later calls wait until the body has ended. `metadata_timeout_s` limits the lookup of the
         topic, and that of each partition.
@@ -158,7 +159,7 @@ class TopicRoutes:
         failures = route.failures
         route.callers += 1
         route.is_open = False
-        # Each call that holds the lock before this one has an earlier deadline.
+        # The deadline counts from the call, not from the time when it gets the lock.
         arrived_at = self._loop.time()
         deadline = arrived_at + metadata_timeout_s
         try:
@@ -174,7 +175,7 @@ class TopicRoutes:
                         if not lacking:
                             yield route
                             return
-                    for number in sorted(lacking):  # one order for all calls: no deadlock
+                    for number in sorted(lacking):  # in one order in all calls, so no deadlock
                         numbers.discard(number)
                         await awaited.enter_async_context(
                             self._await_partition(route, number, arrived_at, metadata_timeout_s)
@@ -237,7 +238,7 @@ class TopicRoutes:
         version = None if leader is None else self._router.version(leader)
         is_leader_known = version is not None
         if version is None:
-            version = self._router.version()  # of the oldest broker: all can read its format
+            version = self._router.version()  # of the oldest broker, whose format all can read
         if version is not None:
             queue.magic = version.magic
             if version.line not in self._options.supported_lines:
@@ -247,7 +248,7 @@ class TopicRoutes:
     # --- inside -----------------------------------------------------------------------------------
 
     async def _find(self, route: TopicRoute, failures: int, deadline: float) -> None:
-        """Look the topic up unless it is known; `failures` is as it was when the call came."""
+        """Look the topic up unless it is known; `failures` is their number when the call came."""
         if self._closed is not None:
             raise copy.copy(self._closed)
         if route.last_failure is not None and route.failures > failures:
@@ -293,8 +294,9 @@ class TopicRoutes:
     ) -> None:
         metadata = self._router.metadata
         missing_at = route.missing.get(number, -math.inf)
-        # A call that came before a lookup failed doesn't look the partition up again. One that
-        # comes soon after it asks once: the brokers had the time to learn of the partition.
+        # A call that came before the last lookup failed doesn't look the partition up again. A call
+        # that comes soon after that failure refreshes once without waiting for the partition, since
+        # the brokers have had the time to learn of it.
         if missing_at < arrived_at:
             keep_s = self._router.config.limits.partition_unknown_s
             lookup: Coroutine[Any, Any, object]

@@ -201,8 +201,8 @@ def read_options(spark_options: Mapping[str, str], *, streaming: bool | None) ->
 
     Args:
         spark_options: the options as Spark passes them; names in any case.
-        streaming: True for a micro-batch query, which has other defaults and no end. None while
-            the kind of query isn't known: only errors in both kinds are raised.
+        streaming: True for a micro-batch query, which has other defaults and no end. None if the
+            kind of query isn't known; then only what is wrong in both kinds raises an error.
 
     Raises:
         IllegalArgumentError: an unknown option, or a wrong value.
@@ -440,7 +440,7 @@ def _check_batch_bounds(start: QueryBound, end: QueryBound) -> None:
 
 
 def _check_timestamps(start: TimestampBound, end: TimestampBound) -> None:
-    """Refuse an end before the start; an `at_ms` holds for each partition that the other names."""
+    """Refuse an end before the start; `at_ms` holds for each partition that the other bound has."""
     if start.at_ms is not None and end.at_ms is not None:
         if end.at_ms < start.at_ms:
             raise IllegalArgumentError(

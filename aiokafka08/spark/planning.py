@@ -255,7 +255,7 @@ def clip_to_log(
 
 @dataclass(frozen=True, slots=True)
 class ColumnFilter:
-    """Values of one column that a pushed-down filter accepts; a filter on `topic` has `values`."""
+    """What a filter accepts of a column: `values` of `topic`, `intervals` of any other."""
 
     column: str
     # Pairs of the first and the last value, None for no bound.
@@ -415,7 +415,7 @@ def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
 
 def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
     """Return a log line: the lag of a query in total, and the largest lag of a partition."""
-    # This imports asyncio, which planning does without.
+    # Imported here because it imports asyncio, and planning must not (see above: no network).
 
     lags = {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
     if not lags:

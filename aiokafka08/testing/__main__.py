@@ -1,7 +1,7 @@
 """`python -m aiokafka08.testing`: run an embedded cluster as a process of its own.
 
-Invariant: there is no authentication, so it listens on loopback only: another `--host` needs
-`--allow-remote`.
+Invariant: without `--allow-remote` the cluster listens on loopback only, because it has no
+authentication.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def run(
 
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
     try:
-        from uvloop import run  # sends twice as fast
+        from uvloop import run  # faster than asyncio's loop
     except ImportError:  # also if uvloop is a folder here
         return asyncio.run
     return run
@@ -209,7 +209,8 @@ async def _serve(cluster: EmbeddedCluster) -> None:
 
 @contextlib.contextmanager
 def _short_holds() -> Iterator[None]:
-    """Bound the time for which the interpreter blocks the event loop, as no library may."""
+    """Bound the time for which the interpreter blocks the event loop."""
+    # A library must not change these settings, which hold for the whole process.
     loop = asyncio.get_running_loop()
     thresholds, switch_s = gc.get_threshold(), sys.getswitchinterval()
     timer: asyncio.TimerHandle
@@ -220,12 +221,12 @@ def _short_holds() -> Iterator[None]:
         timer = loop.call_later(_COLLECTION_S, collect)
 
     with older_objects_left_out():
-        # A full collection visits the objects of all topics. By default it runs whenever their
-        # number has grown by a quarter; connections leave no cycles, so a fixed interval does.
+        # A full collection visits the objects of all topics. By default it runs whenever the number
+        # of objects has grown by a quarter. Connections leave no cycles, so a timer is enough.
         gc.set_threshold(*thresholds[:2], 1_000_000)
         # After each wait for I/O the event loop's thread gets the GIL back within this time, also
-        # while the worker thread runs Python code. The default is 5 ms, for each connection that is
-        # read.
+        # while the worker thread runs Python code. With the default, 5 ms, each read of a
+        # connection could wait that long.
         sys.setswitchinterval(_SWITCH_S)
         timer = loop.call_later(_COLLECTION_S, collect)
         try:

@@ -1,10 +1,10 @@
-"""Read and write the committed offsets of a group, wherever the cluster keeps them.
+"""Read and write the committed offsets of a group, in Kafka or in ZooKeeper.
 
-`OffsetStore` is the interface; each kind has a module, and `choose` picks one when the router has
-started.
+`OffsetStore` is the interface; each kind of store has a module, and `choose` picks one when the
+router has started.
 
-Invariant: a partition without a committed offset is None in the result of `fetch`, or missing from
-it, in whichever form the broker says so. A partition that is missing from a broker's response is an
+Invariant: brokers have several codes for "no offset is committed"; the result of `fetch` then has
+None for the partition, or lacks it. A partition that is missing from a broker's response is an
 error, never a success (docs/brokers.md 8.3).
 """
 
@@ -18,7 +18,7 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 
 class CommitIdentity(NamedTuple):
-    """An immutable copy of generation and member id, which goes with the positions of one commit.
+    """The generation and the member id that are sent with one commit.
 
     Brokers from 0.9 on accept offsets of a live group only from its members. Generation -1 and
     member "" make a commit outside of any membership.
@@ -44,15 +44,16 @@ class OffsetStore(Protocol):
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | None]:
-        """Return what is committed, within `timeout_s`; None, or no entry, where nothing is.
+        """Return the committed offset of each partition; None, or no entry, if there is none.
 
-        Raises KafkaError if some commits aren't known; `retriable` says whether to try again.
+        Raises KafkaError if the offset of a partition can't be read within `timeout_s`; `retriable`
+        says whether to try again.
         """
 
     async def fetch_each(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, OffsetAndMetadata | KafkaError | None]:
-        """As `fetch`, with the error of a partition in its place."""
+        """As `fetch`, but an offset that can't be read has its error as the value."""
 
     async def commit(
         self,

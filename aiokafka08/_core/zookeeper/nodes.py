@@ -1,10 +1,8 @@
-"""Read and decode nodes, and keep apart those that can't be read: the only place that decodes.
+"""Read and decode nodes that any program may have written, and report those that can't be read.
 
-Any program may have written a node: an old tool, an admin's hand, a broker that died in between.
-
-Invariant: a node that holds something else than expected, or whose ACL refuses this client, is an
-error of its own, which names the node, its data and the expected data. It never keeps another node
-from being read, and a decoder never raises another exception.
+Invariant: a node that holds something else than expected, or whose ACL refuses this client, becomes
+an error that names the node and a remedy, and the data and the expected data if it was read. Such a
+node never prevents that others are read.
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ V = TypeVar("V")
 NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}")
 """The name of a node of a partition or a broker."""
 _PARTITION_STATE: Final = "/brokers/topics/[^/]+/partitions/[^/]+/state"
-# The remedy for an unreadable node, by the first pattern that matches its path. No remedy harms a
-# running cluster, or makes an offset look as if it had never been there: brokers and consumers hold
-# ephemeral nodes, and the others have no copy.
+# The remedy for an unreadable node, by the first pattern that matches its path. Ephemeral nodes
+# belong to running brokers and consumers, and the other nodes have no copy. So no remedy harms a
+# running cluster, or makes an offset look as if it had never existed.
 _REMEDIES: Final = (
     (
         f"/consumers/[^/]+/offsets/[^/]+/(?:{NUMBER.pattern})",
@@ -108,7 +106,7 @@ class UnreadableNode:
 
 
 def remedy_of(error: KafkaError) -> str | None:
-    """Return the remedy for the node of an error, with which its text ends; None without one."""
+    """Return the remedy with which the text of an error about a node ends, else None."""
     nodes = (arg for arg in error.args if isinstance(arg, UnreadableNode))
     return next((node.remedy for node in nodes), None)
 
@@ -118,10 +116,10 @@ def decode_node(
 ) -> V | KafkaError:
     """Return the decoded data of a node, or the error that says that it holds something else.
 
-    `decode` may raise any error of reading a foreign value. `expected` is for the error, such as
-    "an offset".
+    `decode` may raise any of the errors that are caught below. `expected` is what the error calls
+    the right data, such as "an offset".
     """
-    # kafka-node writes None.
+    # kafka-node creates nodes without data: kazoo then returns None.
     data = data or b""
     try:
         return decode(data)
@@ -215,7 +213,7 @@ class NodeReader:
 
         waiting = list(paths)
         results: dict[str, Any] = {}
-        # ZooKeeper responds to pipelined requests.
+        # ZooKeeper accepts many requests before it has responded to the first.
         for at in range(0, len(waiting), _IN_FLIGHT):
             deadline = environment.monotonic() + self._timeout_s
             sent = {path: send(path) for path in waiting[at : at + _IN_FLIGHT]}

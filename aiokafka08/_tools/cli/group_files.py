@@ -46,7 +46,7 @@ class GroupOffset(NamedTuple):
 
 
 class NodeText(NamedTuple):
-    """The text of a node in ZooKeeper that held no offset, in a backup."""
+    """An item of a backup: the text of a node in ZooKeeper that held no offset."""
 
     group: str
     topic: str
@@ -56,12 +56,12 @@ class NodeText(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The node."""
+        """The path of the node."""
         return f"/consumers/{self.group}/offsets/{self.topic}/{self.partition}"
 
 
 def format_backup(saved: Iterable[GroupOffset | NodeText]) -> bytes:
-    """Return the text of a backup: `json`, with `NodeText`s."""
+    """Return the content of a backup: a file of the format `json` that may have `NodeText`s."""
     items = [
         one._asdict()
         if isinstance(one, GroupOffset)
@@ -77,7 +77,7 @@ def format_offsets(offsets: Iterable[GroupOffset], format: OffsetFileFormat) -> 
     """Return the text of a file.
 
     Raises:
-        IllegalArgumentError: the format can't express the name of a group, which can't be a node.
+        IllegalArgumentError: the format is `zookeeper`, and a group's name can't name a node.
     """
     offsets = list(offsets)
     if format == "zookeeper":
@@ -104,7 +104,8 @@ def parse_offsets(text: str, origin: str, texts: list[NodeText] | None = None) -
     Args:
         text: the text of the file.
         origin: the file's name, for errors.
-        texts: gets the `NodeText`s of a backup, which are an error without it (default None).
+        texts: the list to which the `NodeText`s of a backup are added; None: they are an error
+            (default None).
 
     Raises:
         IllegalArgumentError: the text has none of the formats, or no offsets; names the first
@@ -219,7 +220,7 @@ def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
 
 
 def _quoted(group: str) -> str:
-    """Return a group as a field of CSV that can't begin like another format."""
+    """Return a group's name as a field of CSV; quoted if it may begin like another format."""
     return group if _PLAIN.fullmatch(group) else '"' + group.replace('"', '""') + '"'
 
 

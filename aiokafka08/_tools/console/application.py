@@ -1,7 +1,7 @@
 """`app`: the console as an ASGI application, to be served or mounted.
 
-`server` serves it for the command `console`. Everything else in this package hangs from here:
-`Console` owns the `ClusterWatch`, the pages and their guard.
+`server` serves it for the command `console`. `Console` owns the `ClusterWatch`, the pages and their
+guard.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def app(
 
     Args:
         authorize: called with each request (`starlette.requests.Request`), returns True to admit
-            it; it may be a coroutine function. None admits requests from this machine only, and
-            none with a proxy's header. A proxy on this machine that adds no header looks like a
-            user: behind any proxy, give `authorize` (default None).
+            it; it may be a coroutine function. None: only requests from this machine without a
+            proxy's header are admitted. A proxy on this machine that adds no header looks
+            like a user, so give `authorize` if the console is behind a proxy (default None).
         hosts: without `authorize`, the host names under which the console may be opened, besides
             addresses and "localhost" (default ()).
         title: the cluster's name on the pages; None: the addresses (default None).
@@ -130,11 +130,11 @@ def make_console(
 
     Args:
         options: of `AIOKafkaAdminClient`.
-        access: who is admitted.
+        access: decides which requests are admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
         mask, gateways, bridges: as of `app`.
-        reword: turns errors into words of the place where the options were given.
+        reword: rewords the text of an error, such as with the names of command-line options.
     """
     if interval_s < 1:
         raise IllegalArgumentError(f"interval_s={interval_s!r}: expected a number >= 1")

@@ -35,7 +35,10 @@ K = TypeVar("K", bound=Hashable)
 _TOPIC_POINTS: Final = 120
 _GROUP_POINTS: Final = 360, 1440
 _KEPT_S: Final = 3600.0
-"""For how long what a sample with gaps lacks is kept: it may be gone, or not read."""
+"""How long groups and histories are kept that a sample with gaps lacks.
+
+They may have been deleted, or a request for them may have failed.
+"""
 
 GroupKey = tuple[str, str]
 """The name and the store of a group."""
@@ -45,10 +48,11 @@ TimedSample = tuple[float, ClusterSample]
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic. `messages` is the number of offsets in its logs: compaction leaves gaps in them.
+    """A topic.
 
-    `messages_per_s` is at least so much if `rate_lacks` isn't 0: the number of partitions that it
-    lacks.
+    `messages` is the number of offsets in its logs; after compaction they have fewer messages.
+    `rate_lacks` is the number of partitions that `messages_per_s` lacks. If it isn't 0, the true
+    rate may be higher.
     """
 
     topic: str
@@ -122,9 +126,9 @@ class GroupRow:
 
 
 class _Rate(NamedTuple):
-    """Messages per second; at least so many, if it `lacks` partitions.
+    """Messages per second; the true rate may be higher if `lacks`, a number of partitions, isn't 0.
 
-    `is_cut` says that a partition is missing which the sample before had; then it isn't known.
+    `is_cut` says that a partition of the sample before is missing. `per_s` is None then.
     """
 
     per_s: float | None
@@ -142,10 +146,11 @@ class ClusterView:
         topics, groups: by name, and by name and store.
         lags: the rows of each group.
         summed: the partitions whose lag is known, of each group that the sample has.
-        findings: those of the doctor's rules that a sample is enough for.
+        findings: of the doctor's rules that need only samples.
         messages_per_s: produced messages of all topics but internal ones; None after one sample,
             and if a partition is missing that the sample before had.
-        rate_lacks: the number of partitions that it lacks: it is at least so much.
+        rate_lacks: the number of partitions that `messages_per_s` lacks. If it isn't 0, the true
+            rate may be higher.
     """
 
     sample: ClusterSample
@@ -214,11 +219,11 @@ class ClusterView:
 
 
 class LagSum(NamedTuple):
-    """Which partitions the newest point of a group's lag is the sum of.
+    """The partitions that the newest point of a group's lag sums up.
 
     Attributes:
-        partitions: they.
-        since: the time of the first point of just these.
+        partitions: the partitions.
+        since: the time of the first of the points that sum up exactly these partitions.
         at: the time of the newest point.
     """
 
@@ -242,7 +247,7 @@ class Histories:
     sums: dict[GroupKey, LagSum] = field(default_factory=dict)
 
     def lag_per_s(self, key: GroupKey, now: float, window_s: float) -> float | None:
-        """Return how fast a group's lag grows; None unless points of the same partitions say so."""
+        """Return how fast a group's lag grows; None without points of the same partitions."""
         last = self.sums.get(key)
         if last is None or last.at != now:
             return None
@@ -286,7 +291,7 @@ def _kept(
 
 
 def _unread(view: ClusterView, key: GroupKey, last: LagSum) -> set[TopicPartition]:
-    """Return the partitions of a group's last point that aren't known now, but may be there."""
+    """Return the last point's partitions that may still exist, but whose lag is unknown now."""
     missing = last.partitions - view.summed[key]
     if not missing or view.taken_at - last.at >= _KEPT_S:
         return set()
@@ -321,7 +326,7 @@ def view_of(
         now: when the sample was taken, by the history's clock.
         wall_s: the same in seconds since the epoch.
         has_zookeeper: whether ZooKeeper's address is known.
-        last: the view of the sample before; of it come the groups that a gap hides.
+        last: the view of the sample before. Groups that a gap hides are taken from it.
     """
     then, earlier = before or (now, ClusterSample({}, {}))
     rates = {

@@ -1,7 +1,7 @@
 """Rules about the brokers themselves: whether they respond, and of which releases they are. Pure.
 
-Invariant: the release "0.8" stands for any of 0.8.0 to 0.8.2: requests that tell them apart leave
-errors in the log of an 0.8.0 broker (docs/brokers.md 2.5).
+Invariant: the release "0.8" stands for any of 0.8.0 to 0.8.2, because requests that detect the
+exact release leave errors in the log of an 0.8.0 broker (docs/brokers.md 2.5).
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def unreachable(cluster: ClusterSample) -> Iterator[Finding]:
 
 
 def mixed_lines(releases: Mapping[int, str]) -> Iterator[Finding]:
-    """Find brokers of several releases, by node id (`releases_of`)."""
+    """Find that the brokers are of several releases; `releases` is by node id."""
     by_release: dict[str, list[int]] = {}
     for node_id, release in releases.items():
         by_release.setdefault(release, []).append(node_id)
     if any(release.startswith("0.8.") for release in by_release):
-        by_release.pop(str(BrokerLine.V0_8), None)  # may be of the same line
+        by_release.pop(str(BrokerLine.V0_8), None)  # may be one of the others
     if len(by_release) > 1:
         listed = "; ".join(
             f"{release}: {node_list(node_ids)}" for release, node_ids in sorted(by_release.items())
@@ -53,7 +53,7 @@ def mixed_lines(releases: Mapping[int, str]) -> Iterator[Finding]:
 
 def releases_of(cluster: ClusterSample) -> dict[int, str]:
     """Return the brokers' releases by node id; those that didn't respond are left out."""
-    # `LogSampler.tell_0_8_apart` tells the releases of 0.8 apart.
+    # `LogSampler.tell_0_8_apart` refines "0.8" by a fetch.
     return {
         node_id: str(BrokerLine.V0_8)
         if broker.version.line < BrokerLine.V0_9

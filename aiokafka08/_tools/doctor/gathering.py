@@ -46,8 +46,7 @@ async def look(
     logs = LogSampler(router, router.config.request_timeout_s, search_clock)
     began, first = clock(), await cluster.sample()
     releases = releases_of(first)
-    # The requests that tell the releases of 0.8 apart leave errors in a broker's log, so they are
-    # sent only if the releases are mixed anyway.
+    # `mixed_lines` compares the exact releases of 0.8; a single broker needs no comparison.
     if len(releases) > 1:
         releases = await logs.tell_0_8_apart(first, releases)
     formats = await logs.formats(first, releases)

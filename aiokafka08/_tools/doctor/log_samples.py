@@ -114,8 +114,7 @@ class LogSampler:
         """
         # Only 0.8.2 responds to a fetch of 0 bytes before the wait is over, if there is a message
         # at the offset (docs/brokers.md 7.2). Requests that show the exact line leave errors in the
-        # log of
-        # 0.8.0.
+        # log of 0.8.0.
         messages = {leader: (tp, start) for tp, leader, start, _ in _readable(cluster)}
         unknown = [
             node_id

@@ -1,8 +1,8 @@
 """The pages /metrics and /healthz of a run. Pure: `CopyStatus` in, bytes out.
 
 Invariant: /healthz is 200 only while a copy is running, no partition or topic has stopped, no error
-repeats, and messages that wait are committed; else it is 503 with the reasons. The page
-docs/bridge.md names the metrics.
+repeats, and no message has waited `SILENT_S` without a commit; else it is 503 with the reasons.
+docs/bridge.md lists the metrics.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def health_page(status: CopyStatus, now: float) -> Page:
     """Return /healthz; `now` is the loop's time. Another thread may write to `status`."""
     silent_s = min(status.lag_s(now), now - status.committed_at)
     silence = f"messages wait, and none was committed for {silent_s:.0f} s"
-    # An error of one attempt is retried; a session's end is in `status.problem`.
+    # An action that failed once is being retried. A session's end is in `status.problem`.
     errors = [(action, error) for action, error in list(status.errors.items()) if action != SESSION]
     problems = [
         *([silence] if silent_s >= SILENT_S else []),
@@ -60,7 +60,7 @@ def _partitions(status: CopyStatus, now: float) -> Iterator[MetricFamily]:
         if partition.end is not None:
             end.add(partition.end, *labels)
             lag.add(max(partition.end - partition.position, 0), *labels)
-        # How long ago the log reached the oldest end that the copy hasn't reached.
+        # The age of the oldest end of the log that the copy hasn't reached.
         lag_s.add(partition.lag_s(now), *labels)
         stopped.add(int(partition.stopped is not None), *labels)
         skipped.add(partition.skipped, *labels)

@@ -1,9 +1,9 @@
 """Send a member's heartbeats from a task of its own, also during a rebalance.
 
-Invariants: only the user's read calls count as use. A rebalance doesn't: the time since the last
-use goes on from one generation to the next, until the member has left the group (`stop`). No
-JoinGroup or SyncGroup, which may take as long as a session timeout, delays a heartbeat: these have
-a connection of their own (`Lane.JOIN`).
+Invariants: only the user's read calls count as activity. A rebalance doesn't, so the time since the
+last activity runs on from one generation to the next, until the member leaves the group (`stop`).
+JoinGroup and SyncGroup, which may take as long as a session timeout, don't delay a heartbeat,
+because they have a connection of their own (`Lane.JOIN`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Heartbeat:
             self._task = None
 
     async def stop(self) -> None:
-        """Send no more heartbeats and wait until the task has ended. The member has left."""
+        """Send no more heartbeats and wait until the task has ended, as the member leaves."""
         task = self._task
         self.cancel()
         self._active_at = None
@@ -126,7 +126,7 @@ class Heartbeat:
                 timeout_s=timeout_s,
             )
         except UnsupportedVersionError as error:
-            # The brokers were set back to 0.8: no search for the coordinator ends that.
+            # The brokers were set back to 0.8, so another lookup of the coordinator doesn't help.
             self._on_unsupported(generation, error)
             return NextStep.FAIL
         except KafkaError:

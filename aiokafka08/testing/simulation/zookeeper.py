@@ -1,8 +1,8 @@
 """A simulated ZooKeeper server: sessions, ephemeral nodes, watches, and a network that fails.
 
-    zookeeper = SimulatedZookeeper(loop, wall_time)
+    zookeeper = SimulatedZookeeper(loop, wall_time, spend)
     client = SimulatedKazooClient(zookeeper, timeout=6.0)
-    zookeeper.disconnect(for_s=10)  # longer than the session: it ends, its nodes are deleted
+    zookeeper.disconnect(for_s=10)  # longer than the timeout, so the session ends
 
 Invariant: nothing blocks and nothing runs in a thread. A request of a connected client has its
 result at once; callbacks and everything that takes time are timers of the loop.
@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from aiokafka08.testing.simulation.party import NO_PARTY, PARTY
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, Tree, WatchEvent
 
-# Until an event reaches the functions that wait for it.
+# Seconds until an event reaches the functions that wait for it.
 CALLBACK_S: Final = 0.001
 # The parts of the session timeout after which kazoo pings the server, and after which it gives up a
 # silent connection.
@@ -58,7 +58,7 @@ class ConnectedClient(Protocol):
         """Lose the network until a time of the loop."""
 
     def notify(self, kind: EventKind, path: str) -> None:
-        """Take the event of a watched node."""
+        """Receive the event of a watched node."""
 
 
 class Session:
@@ -93,7 +93,7 @@ class SimulatedZookeeper:
         latency_s: for how long each request blocks.
         spend: see above.
         on_event: called after each change of a node with what happened and the path.
-        on_session_end: called with the party whose session ends, by its client or without it, and
+        on_session_end: called with the party whose session its client closes or that expires, and
             the paths of its ephemeral nodes, just before they are deleted.
     """
 
@@ -133,7 +133,7 @@ class SimulatedZookeeper:
         """Interrupt the network between clients and server.
 
         A session ends if its client is away for longer than the session's timeout. The client
-        learns it when it is back.
+        learns of the end when it is connected again.
 
         Args:
             for_s: seconds until the network is back.
@@ -162,7 +162,7 @@ class SimulatedZookeeper:
         client.lose_network(self._scheduler.time() + CALLBACK_S, silent=False)
 
     def lead_to(self, tree: Tree) -> None:
-        """Let the address lead to another ZooKeeper, with these nodes; all sessions end."""
+        """Replace the server by another one, which has these nodes; all sessions end."""
         # A client learns the end of its session when it connects to the other ZooKeeper.
         clients = list(self._clients)
         for session in list(self._sessions.values()):
@@ -172,7 +172,7 @@ class SimulatedZookeeper:
             client.lose_network(self._scheduler.time() + CALLBACK_S, silent=False)
 
     def lose_response(self, client: ConnectedClient) -> None:
-        """Let the client's next change take effect, and its connection break before the result."""
+        """Apply the client's next change, but break its connection before it gets the result."""
         client.loses_response = True
 
     @property
@@ -221,7 +221,7 @@ class SimulatedZookeeper:
         return session.number in self._sessions
 
     def lives_until(self, session: Session, when: float) -> bool:
-        """Return whether a session will last until a time without a ping or a request."""
+        """Return whether a session lasts until `when` if no ping or request comes before."""
         return session.number in self._sessions and when < session.last_heard + session.timeout_s
 
     def _watch_expiry(self, session: Session, delay: float) -> None:
