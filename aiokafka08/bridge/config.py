@@ -257,7 +257,7 @@ _first_rules: ContextVar[tuple[RenameRule, ...]] = ContextVar("first_rules", def
 
 @contextmanager
 def renames_first(rules: Sequence[RenameRule]) -> Iterator[None]:
-    """Let `read_config` put the rules of the command line in front of those of the file.
+    """Let `read_config` put the rules of the command line before those of the file.
 
     So each command that reads the file maps topics by the same rules while the block runs.
     """

@@ -52,7 +52,7 @@ def copy_with_spark(
     records_per_round: int = 5_000_000,
     on_round: Callable[[Positions], object] = lambda positions: None,
 ) -> dict[TopicPartition, int]:
-    """Copy all that the source has now, and return the positions behind it.
+    """Copy all that the source has now, and return the positions after it.
 
     The call may be killed and repeated at any time: it continues at the last commit. A newer start
         of
@@ -85,7 +85,7 @@ def copy_with_spark(
     prepared = _run(_prepare(config, run))
     _log.info("%s: Spark copies %d partitions", config.client_id, len(prepared.positions))
     ends = _run(_log_ends(config, list(prepared.positions)))
-    # Positions move only behind committed rounds: a round that fails is read again.
+    # Positions move only after committed rounds: a round that fails is read again.
     positions = {tp: at for tp, (_, at) in prepared.positions.items()}
     while wanted := plan_round(positions, ends, records_per_round):
         parts = divide(config, run, prepared, wanted)

@@ -557,7 +557,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             CorruptRecordException: the next message is damaged in two fetches, or its envelope of
                 headers is damaged (`EmbeddedHeadersError`). The error has its `offset`,
                 and as `next_offset` the offset to `seek()` to. If that is None, `seek()` to a
-                clearly later offset: brokers may not find messages close behind the damage.
+                clearly later offset: brokers may not find messages just after the damage.
             OffsetOutOfRangeError, NoOffsetForPartitionError: with auto_offset_reset="none".
             RecordTooLargeError: the next message is larger than `fetch_max_bytes`.
             Exception: a deserializer raised it for the next message. Its `__notes__` give the

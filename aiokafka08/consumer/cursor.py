@@ -386,7 +386,7 @@ class Cursor:
             return self._fail_if_again(error, offset, context.now)
         if finding.step is FetchStep.CORRUPT:
             damage = not_a_message(self.topic_partition, offset, finding.next_offset)
-            if finding.next_offset == offset:  # in front of it: a fetch doesn't bring it again
+            if finding.next_offset == offset:  # before the offset: fetches don't return it again
                 return self.fail(damage, context.now)
             return self._fail_if_again(damage, offset, context.now)
         if self.next_fetch.offset != offset:

@@ -215,7 +215,7 @@ class ConsumerEngine:
         )
 
     async def finish(self) -> None:
-        """End the calls that take messages, and commit the positions behind their messages."""
+        """End the calls that take messages, and commit the positions after their messages."""
         # Before the membership ends: other members read the partitions after that.
         self.collector.close()
         await self.commits.stop()

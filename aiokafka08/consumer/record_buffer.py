@@ -387,7 +387,7 @@ class RecordBuffer:
         many.
 
         Only for consumers without deserializers. After the last step of a call, `read_ahead` must
-        follow: until then, `position` may be behind a record whose offset others share.
+        follow: until then, `position` may be after a record whose offset others share.
 
         Raises CorruptRecordException if the next message to return is corrupt.
         """

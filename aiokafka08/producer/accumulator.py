@@ -121,7 +121,7 @@ class Accumulator:
         limit = self.batch_bytes
         earlier = queue.batches[-1] if queue.batches else queue.muted_by
         if earlier is not None:
-            # An idle partition's batch is full at `batch_bytes`. Behind an earlier batch the next
+            # An idle partition's batch is full at `batch_bytes`. After an earlier batch the next
             # one grows, so that one partition fills a link with a long round trip.
             message_bytes = earlier.builder.size_bytes / max(earlier.count, 1)
             limit = max(limit, self._growth_bytes(queue.leader, message_bytes))

@@ -64,7 +64,7 @@ class BufferMemory:
                 # memory was closed.
                 self.release(size)
             else:
-                self._serve()  # a smaller request behind the cancelled one may fit now
+                self._serve()  # a smaller request after the cancelled one may fit now
             raise
 
     def release(self, size: int) -> None:

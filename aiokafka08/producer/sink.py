@@ -432,7 +432,7 @@ class Sink:
             connection.send(produce, request)
             if acks == 0:
                 # A broker doesn't respond to this produce request. The response to the tiny request
-                # behind it shows that the broker has read everything before. If the produce request
+                # after it shows that the broker has read everything before. If the produce request
                 # fails, the broker closes the connection, and the outcome of all messages sent
                 # since the last such response is unknown (docs/brokers.md 3.3).
                 connection.send(ListOffsetsRequest(-1, []), request, version=0)

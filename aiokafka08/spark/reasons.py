@@ -5,7 +5,7 @@ inner frames; the log of `aiokafka08.spark` has these, at level DEBUG. Any other
 as it is.
 """
 
-# Spark shows an error of a data source as the text of its traceback, in front of a hundred lines of
+# Spark shows an error of a data source as the text of its traceback, before a hundred lines of
 # Java. Some of its processes leave out their own frames, and then the cause of the error, too;
 # others print all, as Python does: the cause first. So each error of this package leaves the data
 # source without its inner frames, and with a copy of itself as its cause. The copy has the error's

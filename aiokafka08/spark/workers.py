@@ -76,7 +76,7 @@ def prepare_workers(context: Any) -> None:
                 raise
             _check(launch.name, python, own, folder)
             # Spark's processes inherit the environment of the JVM, which may have started before
-            # this program set its own, and lives on behind `spark.stop()`.
+            # this program set its own, and lives on after `spark.stop()`.
             launch.environment["PYTHONPATH"] = own
 
 

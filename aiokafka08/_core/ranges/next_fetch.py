@@ -92,7 +92,7 @@ class FetchFinding(NamedTuple):
     message_bytes: int | None = None
     message_set: Buffer | None = None  # DATA: the part of the response to use; usually all of it
     # CORRUPT: the offset of the next message, if it is known. It is the fetch offset if the damage
-    # stands in front of that.
+    # is before that.
     next_offset: int | None = None
 
 
@@ -145,7 +145,7 @@ class NextFetch:
         # Whether the next request must contain this partition only
         self.alone = self.meets_damage = False
         self._was_damaged = False  # no message of the last response could be used
-        self._dropped: list[_Identity] = []  # of the first entries behind what was used last
+        self._dropped: list[_Identity] = []  # of the first entries after what was used last
         self._was_empty = False  # the last response was empty, with the watermark above
         self._empty_waits = 0
         self._early_responses = 0  # in a row
@@ -278,7 +278,7 @@ class NextFetch:
 
     @property
     def lacks_dropped(self) -> bool:
-        """Whether the entry behind the last message states an offset below the next one."""
+        """Whether the entry after the last message states an offset below the next one."""
         # A search for a later offset doesn't find that entry.
         return bool(self._dropped) and self._dropped[0][0] < self.offset
 

@@ -1,7 +1,7 @@
-"""Find where a log can be read again behind damage that hides the next message.
+"""Find where a log can be read again after damage that hides the next message.
 
 Without whole size fields neither a client nor a broker sees where the next message begins. A broker
-reads over the damage to find a later offset, and fails, until an index entry stands behind the
+reads over the damage to find a later offset, and fails, until an index entry is after the
 damage (docs/brokers.md 7.19).
 
 Invariant: the search takes a number of fetches that grows with the logarithm of the offsets.
@@ -38,7 +38,7 @@ _FETCH_BYTES: Final = 64 * 1024
 async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
     """Return the first offset from which the leader returns a message, or the end of the log.
 
-    If damage stands at several places, it is the first one behind one of them. `offset` is the
+    If several places are damaged, it is the first such offset after one of them. `offset` is the
     first one to try. Nothing else may use the router's lane for urgent fetches.
 
     Raises KafkaError if the leader doesn't respond, or with another error than -1.

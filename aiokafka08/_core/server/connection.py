@@ -283,7 +283,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_half_closed(self) -> bool:
-        """Whether the client's FIN has come behind its last request."""
+        """Whether the client's FIN has come after its last request."""
         return self._half_closed
 
     @property
@@ -426,7 +426,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     def _work(self, frame: memoryview, exchange: Exchange) -> Work[None]:
         # The scheduler calls the handler. If `_begin` called it, a handler that isn't a generator
-        # and responds at once would begin the next frame in front of this one's job.
+        # and responds at once would begin the next frame before this one's job.
         yield from self._handler.handle(frame, exchange)
 
     def _handled(self) -> None:

@@ -52,7 +52,7 @@ class RecordFilter:
     ) -> tuple[int, list[BytesRecord]]:
         """Return how many records were checked, and the accepted ones of them.
 
-        Stop behind `most` accepted ones, at least 1; None checks all.
+        Stop after `most` accepted ones, at least 1; None checks all.
         """
         accepted: list[BytesRecord] = []
         for index, record in enumerate(records):

@@ -224,7 +224,7 @@ def lost_position(config: BridgeConfig, tp: TopicPartition) -> str:
 
 
 def copied_elsewhere(config: BridgeConfig, tp: TopicPartition, copy: TopicPartition) -> str:
-    """Return the text about a partition whose runs lead behind the end of its copy."""
+    """Return the text about a partition whose runs lead beyond the end of its copy."""
     return (
         f"{partition_text(tp)}: it was copied to another topic than "
         f"{copy.topic!r}, or {copy.topic!r} has lost its end: the offsets stored in topic "

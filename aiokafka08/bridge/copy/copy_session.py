@@ -154,11 +154,11 @@ class CopySession:
         # By worker, how often its transactions were aborted: chunks of an older epoch are dropped.
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
-        # The offset behind the last record put into the sink; partitions left out have none.
+        # The offset after the last record put into the sink; partitions left out have none.
         self._put: dict[TopicPartition, int] = {}
         # Partitions that have no position at the target, before their first records.
         self._begins: set[TopicPartition] = set()
-        # Offsets that the target refuses: records in front of them are copied.
+        # Offsets that the target refuses: records before them are copied.
         self._refused: dict[TopicPartition, int] = {}
         # When each position was last committed, or tried, for `_recommit`.
         self._committed_at: dict[TopicPartition, float] = {}
@@ -356,7 +356,7 @@ class CopySession:
             records = [record for record in records if record.offset < end]
         for part in split_between_offsets(records, CHUNK_RECORDS):
             await self._put_chunk(tp, part, part[-1].offset + 1, epoch)
-        # Offsets behind the last record hold no message that can be copied, but the position passes
+        # Offsets after the last record hold no message that can be copied, but the position passes
         # them.
         if self._put[tp] < end:
             await self._put_chunk(tp, [], end, epoch)

@@ -71,7 +71,7 @@ class CopyStarts:
         target: the connection to the target.
         identities: names the topics that begin anew, or aren't copied.
         run: this start of the process.
-        find_by_tail: finds the offset of the source behind the last records of a copy.
+        find_by_tail: finds the offset of the source after the last records of a copy.
     """
 
     def __init__(

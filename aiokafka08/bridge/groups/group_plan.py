@@ -1,7 +1,7 @@
 """Decide about a group's offset at the target. Pure.
 
 Invariants:
-- An offset is translated only if the bridge has copied all messages in front of it.
+- An offset is translated only if the bridge has copied all messages before it.
 - Without `rewind` no committed offset of the target goes back.
 - A group with members at the target isn't changed.
 """
@@ -20,7 +20,7 @@ from aiokafka08.structs import TopicPartition
 # The decision about an offset:
 # - move: it is committed at the target.
 # - same: the target has it already.
-# - behind: the target's offset is larger: only `rewind` would move it back.
+# - behind: the target's offset is larger, and only `rewind` would move it back.
 # - waiting: the bridge hasn't copied as far as the group has read.
 # - missing: the group would lose messages that the bridge never copied.
 # - refused: the group has members at the target, or has committed there meanwhile.
@@ -56,7 +56,7 @@ class CopiedPartition:
     target_start: int | None
 
     def to_target(self, offset: int) -> int | None:
-        """Return the target offset of a group; None if not all in front of the group is copied."""
+        """Return the target offset of a group; None if not all before the group is copied."""
         if len(self.known):
             return self.known.to_target(offset, self.position)
         # Nothing was copied, so the target has only messages of its own producers, and the group

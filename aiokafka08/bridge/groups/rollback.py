@@ -105,7 +105,7 @@ def plan_rollback(
         end = part.known.end_target
         if end is None:
             is_beyond, which = part.is_empty and at > (part.target_start or 0), "is empty"
-        else:  # the marker of the last transaction is behind the last message copied
+        else:  # the marker of the last transaction is after the last message copied
             is_beyond, which = at > end + 1, f"ends at {end}"
         if is_beyond:
             reason = "; ".join(filter(None, [reason, f"read beyond the copy, which {which}"]))

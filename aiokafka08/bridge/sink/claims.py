@@ -3,8 +3,8 @@
 `TransactionSink.start` does the steps of a claim. The claims are in the state topic (one partition,
 compacted), so the order of its log is the order of the starts.
 
-Invariant: when a start has its claim, all producers of the starts whose claim is in front of its
-own are fenced; and each start whose claim is behind it will initialise all ids of this one.
+Invariant: when a start has its claim, all producers of the starts whose claim is before its
+own are fenced; and each start whose claim is after it will initialise all ids of this one.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def decode_claims(values: Iterable[tuple[bytes | None, bytes | None]]) -> list[C
 
 
 def next_claim(claims: Iterable[Claim], run: str, producers: int) -> Claim:
-    """Return the claim of the start `run` with so many producers, behind all `claims` that were
+    """Return the claim of the start `run` with so many producers, after all `claims` that were
     read.
 
     It has the largest number of ids that were ever in use.

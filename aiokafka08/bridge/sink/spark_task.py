@@ -84,7 +84,7 @@ def write_part(part: SparkPart, batches: Iterator[Any]) -> None:
     Raises:
         BridgeFencedError: a newer start has claimed the bridge.
         BridgeError: a row can't be copied.
-        TargetError: the transaction failed; another attempt continues behind the committed rows.
+        TargetError: the transaction failed; another attempt continues after the committed rows.
     """
     writer = PartWriter(part)
     try:

@@ -243,7 +243,7 @@ class TransactionWorker:
         self._producer.purge()
         deadline = time.monotonic() + _PURGE_S
         while len(self._producer) and time.monotonic() < deadline:
-            # A fatal error is raised here, once, in front of the callbacks.
+            # A fatal error is raised here, once, before the callbacks.
             with contextlib.suppress(self._confluent.KafkaException):
                 self._producer.poll(_POLL_S)
 

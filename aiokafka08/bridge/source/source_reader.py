@@ -4,7 +4,7 @@ Invariants:
 - The records that `read()` returns of a partition continue where the last call ended, or at the
   offset of `seek` or `add`. If that isn't possible, the partition is suspended, and `read()` raises
   `PartitionLostError` once; the other partitions continue.
-- A read ends behind all messages of its last offset: several may share one (docs/brokers.md 6.7),
+- A read ends after all messages of its last offset: several may share one (docs/brokers.md 6.7),
   and a position can't be between them.
 """
 
@@ -50,10 +50,10 @@ class PartitionLostError(KafkaError):
     Attributes:
         partition: Of the source.
         offset: The next offset of the copy.
-        first, last: Where the log begins, and the offset behind its end.
+        first, last: Where the log begins, and the offset after its end.
         resume: Where the copy can continue: `first`, or `last` if the log is shorter than the copy,
-            or behind a message that can't be read; None if that isn't known.
-        records: Messages in front of the loss that have the same offset.
+            or after a message that can't be read; None if that isn't known.
+        records: Messages before the loss that have the same offset.
     """
 
     def __init__(
@@ -181,7 +181,7 @@ class SourceReader:
     async def bounds(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Return where logs begin, and the offsets behind their ends.
+        """Return where logs begin, and the offsets after their ends.
 
         Raises:
             KafkaError: a leader doesn't respond.
@@ -320,7 +320,7 @@ class SourceReader:
     async def _up_to_position(
         self, tp: TopicPartition, records: Sequence[ConsumerRecord[bytes, bytes]]
     ) -> Sequence[ConsumerRecord[bytes, bytes]]:
-        """Return the records in front of the consumer's position, and hold the others.
+        """Return the records before the consumer's position, and hold the others.
 
         The held records share an offset, which is copied as a whole. If they take too much memory,
         the

@@ -216,7 +216,7 @@ class TopicIdentities:
             return
         # Not in a transaction, since a running worker owns its producer, so the claims are checked
         # first. A fenced start that hangs between the check and the write puts its identities
-        # behind those of the newer start. That matters only if the topic was created again
+        # after those of the newer start. That matters only if the topic was created again
         # meanwhile: the next start then finds it recreated once more, and stops it or copies it
         # once more. No message is lost.
         await self._sink.check_owner()

@@ -51,7 +51,7 @@ async def filled_topics(
     if any(claim.run != run.id for claim in await read_claims(config, target)):
         return []
     committed = await target.committed(config.position_group, copies)
-    # An offset of the group in front of the first start was committed by hand: it is accepted.
+    # An offset of the group before the first start was committed by hand, and is accepted.
     bounds = await target.log_bounds([tp for tp in copies if tp not in committed])
     filled = await target.ever_had_records(
         [tp for tp, (first, end) in bounds.items() if first < end]

@@ -445,7 +445,7 @@ class Target:
         await self.wait_stable(await self.log_ends(tps))
 
     async def wait_stable(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Wait until no transaction is open in front of these offsets.
+        """Wait until no transaction is open before these offsets.
 
         Raises:
             TargetError: the target doesn't respond, or a transaction stays open.
@@ -469,7 +469,7 @@ class Target:
     async def log_bounds(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """Return the first offset of each partition, and the offset behind its last stable record.
+        """Return the first offset of each partition, and the offset after its last stable record.
 
         Raises:
             TargetError: the target doesn't respond.
@@ -477,7 +477,7 @@ class Target:
         return await self._watermarks(partitions, "read_committed")
 
     async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset behind the last record of each partition, of open transactions too.
+        """Return the offset after the last record of each partition, of open transactions too.
 
         Raises:
             TargetError: the target doesn't respond.
@@ -585,7 +585,7 @@ class Target:
                         raise confluent.KafkaException(message.error())
                 if at_end or (most is not None and len(records) >= most):
                     return records
-                # Markers and aborted records in front of `end` bring no message, so only time shows
+                # Markers and aborted records before `end` bring no message, so only time shows
                 # no progress.
                 idle = 0 if messages else idle + 1
                 if idle * _POLL_S > self._timeout_s:
@@ -615,7 +615,7 @@ class Target:
             failed: list[Any] = []
             # Without idempotence this also works on brokers before 0.11, which then refuse the
             # transactions with an error that says so. Each key's last record counts, so a repeated
-            # one is harmless, except for a claim behind a newer one: the newer start then ends as
+            # one is harmless, except for a claim after a newer one: the newer start then ends as
             # fenced.
             settings = {**self.settings, "acks": "all", "message.timeout.ms": 30_000}
             producer = self.confluent.Producer(settings)

@@ -48,9 +48,9 @@ class PartitionBounds(NamedTuple):
     source_end: int
     target_first: int
     target_end: int
-    # How many offsets the source has behind the bridge's position; they aren't compared.
+    # How many offsets the source has after the bridge's position; they aren't compared.
     waiting: int
-    # How many offsets the source has in front of the first message copied; likewise.
+    # How many offsets the source has before the first message copied; not compared either.
     before: int
 
 
@@ -84,7 +84,7 @@ class PartitionVerdict:
     has_begun: bool = True
     is_of_another: bool = False
     before: int = 0
-    # Of the first and the last equal message in front of the first difference; None until both
+    # Of the first and the last equal message before the first difference; None until both
     # sides were compared to the end. Groups' positions rest on these maps.
     first_map: OffsetPair | None = None
     last_map: OffsetPair | None = None
@@ -133,7 +133,7 @@ def bounds(
     end = source_end if position is None else max(source_first, min(position, source_end))
     waiting = source_end - end
     # The bridge may have copied more since the target's end was read: the runs, read after the
-    # position, say where the copies in front of it end.
+    # position, say where the copies before it end.
     if position is not None:
         target_end = max(target_end, known.to_target(position, position) or 0)
     if known.first_source is not None and source_first > known.first_source:
@@ -142,7 +142,7 @@ def bounds(
         target_first = max(target_first, target_end if at is None else at)
     before = 0
     if known.first_source is not None and known.first_source > source_first:
-        # The copy began behind the log's start.
+        # The copy began after the log's start.
         before = min(known.first_source, end) - source_first
     return PartitionBounds(
         source_first + before, end, target_first, max(target_first, target_end), waiting, before
@@ -213,14 +213,14 @@ async def verify(
             existing = [
                 copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)
             ]
-            # The target's logs first, so all that the bridge has written in front of their ends
-            # comes from in front of the position.
+            # The target's logs first, so all that the bridge has written before their ends
+            # comes from before the position.
             target_logs = await when_available(lambda: target.log_bounds(existing))
             positions = await when_available(
                 lambda: target.committed(config.position_group, existing)
             )
             # The runs last: the bridge may copy more before the position is read, and they say
-            # where the copies in front of the position end. `bounds` takes the larger end.
+            # where the copies before the position end. `bounds` takes the larger end.
             await when_available(lambda: target.wait_decided(config.offsets_topic))
             runs = await when_available(lambda: read_stored_runs(config, target))
             source_logs = await admin.list_log_bounds(tps)
@@ -268,7 +268,7 @@ async def _keep_within_logs(
     copies: Mapping[TopicPartition, TopicPartition],
     logs: Mapping[TopicPartition, tuple[int, int]],
 ) -> None:
-    """Cut the bounds in `plan` that end behind the target's log, by wrong runs.
+    """Cut the bounds in `plan` that end beyond the target's log, by wrong runs.
 
     Nothing would come there. `logs` are the bounds of the target's logs from before the runs were
     read.
