@@ -22,15 +22,15 @@ def older_objects_left_out() -> Iterator[None]:
     If such blocks overlap, the end of the first one ends it for all.
     """
     has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
-    # Garbage that has survived two collections is left out too: only a full collection would find
-    # it, and that holds the event loop.
+    # Garbage that has survived two collections is left out too, since only a full collection would
+    # find it, and that holds the event loop.
     gc.collect(1)
     gc.freeze()
     try:
         yield
     finally:
-        # If the program has frozen objects itself (`gc.freeze`), all stay frozen: Python doesn't
-        # tell them apart.
+        # If the program has frozen objects itself (`gc.freeze`), all stay frozen, because Python
+        # doesn't tell them apart.
         if not has_frozen:
             gc.unfreeze()
 

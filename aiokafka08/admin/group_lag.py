@@ -41,7 +41,7 @@ def check_stored_group(group: object) -> StoredGroup:
         check_any_group_id(group.group)
         check_one_of("store", group.store, ["kafka", "zookeeper"])
         return group
-    # A name isn't enough: a group may be in both stores.
+    # A name isn't enough, because a group may be in both stores.
     name = shorten(group) if isinstance(group, str) else '"billing"'
     raise IllegalArgumentError(
         f"group={shorten(group)}: expected a StoredGroup, which names the store too, such "

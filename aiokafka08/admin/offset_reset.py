@@ -162,7 +162,7 @@ async def plan_offsets(
 
 async def _read_logs(router: Router, targets: Mapping[TopicPartition, PlanTarget]) -> _Logs:
     """Return the bounds of the logs; raise UnknownTopicOrPartitionError."""
-    # All topics: a request by a topic's name might create it.
+    # All topics, because a request by a topic's name might create it.
     await router.metadata.fetch_all()
     for topic, partition in targets:
         partitions = sorted(router.metadata.snapshot.partitions(topic))

@@ -217,8 +217,8 @@ class TopicChanges:
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 while True:
-                    # Not this topic by name: each later refresh would name it too, and after the
-                    # topic's deletion a refresh would auto-create it.
+                    # Not this topic by name, because each later refresh would name it too, and
+                    # after the topic's deletion a refresh would auto-create it.
                     await metadata.fetch_all(limit_ms / 1000)
                     if all(metadata.snapshot.leader(tp) is not None for tp in wanted):
                         return

@@ -85,7 +85,7 @@ def copy_with_spark(
     prepared = _run(_prepare(config, run))
     _log.info("%s: Spark copies %d partitions", config.client_id, len(prepared.positions))
     ends = _run(_log_ends(config, list(prepared.positions)))
-    # Positions move only after committed rounds: a round that fails is read again.
+    # Positions move only after committed rounds, so a round that fails is read again.
     positions = {tp: at for tp, (_, at) in prepared.positions.items()}
     while wanted := plan_round(positions, ends, records_per_round):
         parts = divide(config, run, prepared, wanted)

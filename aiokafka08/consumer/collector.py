@@ -273,8 +273,8 @@ class Collector:
 
     def _pending(self, partitions: Collection[TopicPartition], known: KnownErrors) -> bool:
         """Whether there is more to decode, apart from what has failed with a known error."""
-        # A decoding step without a message doesn't prove that the buffer is exhausted: it may have
-        # stopped because it had decompressed a lot (`record_buffer.DECODE_STEP_BYTES`).
+        # A decoding step without a message doesn't prove that the buffer is exhausted, since it may
+        # have stopped because it had decompressed a lot (`record_buffer.DECODE_STEP_BYTES`).
         failed = {cursor for cursor, _ in known}
         return any(
             cursor.buffer.pending for cursor in self._selected(partitions) if cursor not in failed
@@ -373,7 +373,8 @@ class Collector:
                     if not self._decode(cursor, room, known):
                         break
                 finally:
-                    # Report a step without messages too: it may have freed a set in the buffer.
+                    # Report a step without messages too, since it may have freed a set in the
+                    # buffer.
                     self._observer.messages_returned(cursor)
                 count = buffer.decoded_count
                 has_records = has_records or count > 0

@@ -288,7 +288,7 @@ class Committer:
         except KafkaError as error:
             self._telemetry.emit(CommitFailed(str(error)))
             if not error.retriable and not isinstance(error, CommitFailedError):
-                # No retry can help: the next public call raises it, once.
+                # No retry can help, so the next public call raises it, once.
                 self._error = error
                 self._observer.commit_failed()
 

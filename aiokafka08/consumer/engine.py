@@ -436,7 +436,7 @@ class ConsumerEngine:
         listener = self._subscription.listener
         if listener is not None:
             await self._call_listener(listener.on_partitions_assigned, new)
-        # Fetching begins only now: the listener may seek before the first message comes.
+        # Fetching begins only now, because the listener may seek before the first message comes.
         self.fetcher.set_cursors(self.cursors.values())
 
     async def revoke(self, *, rejoins: bool = False) -> None:

@@ -354,7 +354,7 @@ class Fetcher:
             raise KafkaTimeoutError(
                 f"node {node_id}: gave up an overdue fetch, since other partitions wait for memory"
             ) from None
-        # Cancelled, or a bug: no response is applied.
+        # Cancelled, or a bug. No response is applied.
         except BaseException:
             self._abandon(plan.fetches)
             raise

@@ -202,7 +202,8 @@ def wrap_append(recorder: MessagingRecorder, original: Any) -> Any:
     ) -> Any:
         producer = _owners.pop(self, None)
         if producer is not None:
-            # At the first message: the messages are encoded before `send_batch()` begins its span.
+            # At the first message, because the messages are encoded before `send_batch()` begins
+            # its span.
             operation = MessagingOperation(recorder, producer, "create")
             span = operation.start_span(())
             _injectors[self] = ContextInjector(span, embeds=True), span.get_span_context()

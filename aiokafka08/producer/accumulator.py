@@ -212,7 +212,7 @@ class Accumulator:
 
     def begin_pass(self, now: float) -> None:
         """Begin a pass of the sender: queues whose linger or backoff is over become ready."""
-        # No wake-up during the pass: the sender looks at the queues later in the same pass.
+        # No wake-up during the pass, since the sender looks at the queues later in the same pass.
         self._sender_is_awake = True
         for queue in self._waiting.pop_due(now):
             self._make_ready(queue)

@@ -110,7 +110,8 @@ class BatchBuilder:
             return None
         builder.append(key_bytes, value_bytes, -1 if timestamp is None else timestamp)
         if headers and (mode == "drop" or value_bytes is None):
-            # A null value loses its headers: an envelope would turn a tombstone into a value.
+            # A null value loses its headers, because an envelope would turn a tombstone into a
+            # value.
             self.dropped_headers += 1
         return AppendedMessage(len(builder) - 1, None, size, timestamp)
 

@@ -126,7 +126,7 @@ class PureAppender:
             self._until_check = _CHECK_EVERY
             if self._yield_is_due():
                 return None
-        # Wrong arguments take the slow path too: it raises the error.
+        # Wrong arguments take the slow path too, which raises the error.
         if timestamp_ms is not None or headers or _running_loop() is not self._loop:
             return None
         route = self._by_topic.get(topic)

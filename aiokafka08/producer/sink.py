@@ -489,7 +489,7 @@ class Sink:
             else:
                 for batch in request.batches:
                     self._resolver.retry(batch, error, now, may_be_stored=True)
-            # Not `send_due`: this may run while the connection is being closed.
+            # Not `send_due`, because this may run while the connection is being closed.
             self._passes.wake()
         except Exception as crash:
             self._on_crash(crash)

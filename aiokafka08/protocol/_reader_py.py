@@ -464,8 +464,8 @@ class MessageSetReader:
             offset = offset + relative_to if fixed_offset is None else fixed_offset
             if offset < fetch_offset:
                 continue
-            # A wrapper isn't skipped: its offset is that of its last message, and the messages
-            # before that one may be below the end offset.
+            # A wrapper isn't skipped, because its offset is that of its last message, and the
+            # messages before that one may be below the end offset.
             if offset >= end_offset and not attributes & CODEC_MASK:
                 next_pos = end
                 break

@@ -93,7 +93,8 @@ class _FrameBuffers:
         It is smaller than the frame if few of the frame's bytes have arrived.
         """
         for buffer in self._kept:
-            # Not much larger: a view of any part of the frame keeps the whole buffer in memory.
+            # Not much larger, because a view of any part of the frame keeps the whole buffer in
+            # memory.
             if size_bytes <= buffer.size_bytes <= 2 * size_bytes and not buffer.has_views():
                 return buffer.view()[:size_bytes]
         step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)

@@ -444,7 +444,7 @@ def message_set_reader(options: ReadOptions, tp: TopicPartition, raw: RawSet) ->
 
 async def _start_router(config: NetConfig, leaders: PartitionLeaders | None) -> Router:
     router = Router(config, Telemetry(client_id=config.client_id))
-    # Request all topics: a broker may create a topic that a Metadata request names.
+    # Request all topics, because a broker may create a topic that a Metadata request names.
     router.metadata.all_topics, router.metadata.may_create_topics = True, False
     await router.start(leaders)
     return router
@@ -513,7 +513,7 @@ async def _offsets_by_time(
                     router, options, tp, timestamps[tp], segment.offset, latest[tp]
                 )
             if not has_timestamps:
-                # The beginning of a segment is too early for an end: it would leave out rows.
+                # The beginning of a segment is too early for an end, since it would leave out rows.
                 if not start:
                     raise IllegalArgumentError(
                         f"{where}: the messages have no timestamps (message format 0), so a query "
@@ -540,7 +540,7 @@ async def _offsets_by_time(
         async with asyncio.TaskGroup() as group:
             tasks = {tp: group.create_task(search(tp)) for tp in timestamps if tp not in exact}
     except ExceptionGroup as failed:
-        # One error is enough: it has the detail, and shows whether a retry can help.
+        # One error is enough, since it has the detail, and shows whether a retry can help.
         raise failed.exceptions[0] from None
     return exact | {tp: task.result() for tp, task in tasks.items()}
 

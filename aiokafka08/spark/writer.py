@@ -204,7 +204,7 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Ta
     }
     if options.partitioner is not None:
         settings["partitioner"] = options.partitioner
-    # Spark's iterator blocks, so it runs in a thread: the producer can send meanwhile.
+    # Spark's iterator blocks, so it runs in a thread, and the producer can send meanwhile.
     batch = await asyncio.to_thread(next, batches, None)
     if batch is None:
         return written

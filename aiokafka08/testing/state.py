@@ -487,7 +487,8 @@ class ClusterState:
             if partition.leader == node_id:
                 partition.leader = _NO_LEADER
                 partition.behind.setdefault(node_id, partition.log.end_offset)
-            # The last member of the ISR stays, even if it is dead: only it has the whole log.
+            # The last member of the ISR stays, even if it is dead, because only it has the whole
+            # log.
             if node_id in partition.isr and len(partition.isr) > 1:
                 partition.isr.remove(node_id)
             partition.published_isr = list(partition.isr)

@@ -63,7 +63,7 @@ class Offload:
             if self._stopped:
                 raise
             # The process has reached its limit of threads. The executor has queued the call all the
-            # same: a thread that lives takes the work, unless this is faster.
+            # same, so a thread that lives takes the work, unless this is faster.
             do()
         running = asyncio.wrap_future(result)
         self._running.add(running)

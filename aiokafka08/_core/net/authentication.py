@@ -181,7 +181,7 @@ class _Conversation:
     async def send_raw(self) -> None:
         """Authenticate with frames only, and have the broker show that it has accepted them."""
         await self._run(self._send_frame, self._send_last_frame)
-        # The broker says nothing to the last token: it closes, or serves the next request.
+        # The broker says nothing to the last token. It closes, or serves the next request.
         await self._request(alive_request(), 0, "the last token")
 
     async def send_handshake(self, version: BrokerVersion | None) -> float:

@@ -136,8 +136,8 @@ class Metadata:
             if timeout_s is not None:
                 self._stagger.shorten(timeout_s / 4)  # this caller waits for the running one too
             try:
-                # A running refresh isn't enough: it may lack topics that were added since, and its
-                # response may be older than the error that the caller has met.
+                # A running refresh isn't enough, because it may lack topics that were added since,
+                # and its response may be older than the error that the caller has met.
                 await self._wait_for_refresh(self._started_refreshes + 1)
             finally:
                 self._callers.discard(limit)
@@ -371,7 +371,7 @@ class Metadata:
     def _on_refreshed(self, task: asyncio.Task[None]) -> None:
         self._refreshing = None
         if not task.cancelled():
-            task.exception()  # mark it as retrieved: the callers of `refresh()` raise it
+            task.exception()  # mark it as retrieved, since the callers of `refresh()` raise it
 
     def _new_call(self) -> int:
         self._calls += 1
@@ -381,8 +381,8 @@ class Metadata:
         self._started_refreshes += 1
         call = self._new_call()
         needed = self._topics | self._waiting.keys()
-        # Only the awaited topics, if no caller needs the tracked ones: the cost of a new topic
-        # doesn't grow with the number of known topics.
+        # Only the awaited topics, if no caller needs the tracked ones, so that the cost of a new
+        # topic doesn't grow with the number of known topics.
         topics = sorted(needed if self._tracked_wanted else self._waiting)
         self._tracked_wanted = False
         self._stagger = Stagger()

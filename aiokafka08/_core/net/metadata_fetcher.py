@@ -153,8 +153,9 @@ class MetadataFetcher:
         if all_topics:
             request = MetadataRequest([] if version == 0 else None)
         elif not topics and version == 0:
-            # In version 0, [] requests all topics. No request returns the brokers alone: only find
-            # out whether the broker responds, unless the probe of its version has just shown it.
+            # In version 0, [] requests all topics. No request returns the brokers alone, so only
+            # find out whether the broker responds, unless the probe of its version has just shown
+            # it.
             if loop.time() - node.last_response > self._config.limits.unresponsive_s:
                 await node.ping(deadline - loop.time())
             return MetadataResponse([], -1, [])

@@ -349,7 +349,7 @@ class Node:
                     )
                 if self._is_current(version):
                     break
-                # Another lane was lost since the version was probed: this connection may have
+                # Another lane was lost since the version was probed, so this connection may have
                 # reached a broker of another version.
                 connection.close("the broker may have been replaced")
         except KafkaError as error:
@@ -486,9 +486,9 @@ class Node:
                 self._failure = reason
                 self._back_off()
         if reason not in _HEALTHY or not self._lanes:
-            # Probe again before the next connection: the broker may come back as another version (a
-            # rolling upgrade). After an idle close, this isn't necessary if another lane is still
-            # open: the broker is then still the same.
+            # Probe again before the next connection, since the broker may come back as another
+            # version (a rolling upgrade). After an idle close, this isn't necessary if another lane
+            # is still open, because the broker is then still the same.
             self._outages += 1
         if reason not in _HEALTHY and not self._lanes:
             self._is_0_8_0 = False

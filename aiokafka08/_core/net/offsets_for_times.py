@@ -56,9 +56,9 @@ async def offsets_for_times(
     older = await list_offsets(router, before)
     listed = await list_offsets(router, dict.fromkeys(unsure, LATEST), max_num_offsets=ALL_SEGMENTS)
     segments = {tp: _start_offset(older[tp], listed[tp]) for tp in unsure}
-    # "No message" may be wrong: the broker searches a single segment, the first whose largest
-    # timestamp isn't before the time. A segment in format 0, or from before an upgrade, has none;
-    # the broker takes the time of its file, may search it in vain, and doesn't go on
+    # "No message" may be wrong, because the broker searches a single segment, the first whose
+    # largest timestamp isn't before the time. A segment in format 0, or from before an upgrade, has
+    # none; the broker takes the time of its file, may search it in vain, and doesn't go on
     # (docs/brokers.md 8.14). It is right if only the last segment is in question and its first
     # message has a timestamp: then the broker could search it.
     lasts = {

@@ -63,8 +63,9 @@ async def probe_version(
         KafkaProtocolError: the peer isn't a Kafka broker.
         WrongPortError: it is a TLS listener, but the client doesn't use TLS, or it is ZooKeeper.
     """
-    # End before the callers' deadlines: the error raised here says more than their timeouts. And
-    # leave time for another attempt: new connections may reach a broker when this one hangs.
+    # End before the callers' deadlines, because the error raised here says more than their
+    # timeouts. And leave time for another attempt: new connections may reach a broker when this one
+    # hangs.
     limit_s = min(
         config.request_timeout_s * 0.9,
         max(config.request_timeout_s / 4, config.limits.attempt_s),

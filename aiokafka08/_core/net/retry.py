@@ -71,8 +71,8 @@ async def retry(
         except KafkaError as error:
             if is_final(error):
                 raise
-            # A failure at the deadline counts only if there is no other: it often says no more than
-            # that the time is over.
+            # A failure at the deadline counts only if there is no other, because it often says no
+            # more than that the time is over.
             last = error if last is None or clock() < too_late else last
         else:
             if not isinstance(result, KafkaError):

@@ -157,7 +157,7 @@ class Router:
             KafkaError: as `Node.request`.
         """
         if node_id is None:
-            # The request may be a write: a broker that carries out an old one late can undo a
+            # The request may be a write, and a broker that carries out an old one late can undo a
             # newer one. So it gets more time than a read until another broker gets the request.
             delay_s = self.config.limits.attempt_s
             response, _ = await self.request_any(

@@ -128,7 +128,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._pending:
             return 0.0
         oldest = next(iter(self._pending.values()))
-        # From the last data, if that is later: a broker processes one request at a time.
+        # From the last data, if that is later, since a broker processes one request at a time.
         return self._loop.time() - max(oldest.sent_at, self.last_received)
 
     @property
@@ -189,7 +189,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     async def wait_writable(self) -> None:
         """Wait until the socket has taken most data; raise KafkaConnectionError if closed."""
-        # In a loop: a task that was woken earlier may have filled the buffer again.
+        # In a loop, since a task that was woken earlier may have filled the buffer again.
         while not self._writable.is_set():
             await self._writable.wait()
         if self.close_reason is not None:
@@ -279,7 +279,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                     waiter.set_result(matched.response)
         except KafkaProtocolError as error:
             self.close(str(error))
-        finally:  # also if memory is short: the waiters may have left work for `on_received`
+        finally:  # also if memory is short, since the waiters may have left work for `on_received`
             if self.on_received is not None:
                 self.on_received()
             self._close_if_drained()

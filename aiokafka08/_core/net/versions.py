@@ -310,8 +310,8 @@ def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None
     frame = yield Probe(request, version)
     if frame is not None:
         return frame
-    # A single close proves nothing: a dying broker and a proxy close connections too. If a 0.8.2
-    # broker were taken for a 0.8.0 one, all commits would fail.
+    # A single close proves nothing, since a dying broker and a proxy close connections too. If a
+    # 0.8.2 broker were taken for a 0.8.0 one, all commits would fail.
     frame = yield Probe(alive_request(), 0, fresh=True)
     if frame is None:
         raise KafkaConnectionError("it closes its connections while its version is probed")

@@ -122,8 +122,8 @@ def _fetch_result(fetched: CommittedPartition) -> CommittedOffset | KafkaError:
 
 def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
     """Raise OffsetMetadataTooLargeError if a partition's metadata is too long."""
-    # Checked before the request: a broker of 0.8.2 responds with an error to metadata that is too
-    # long, but commits the new offset nevertheless (docs/brokers.md 8.7).
+    # Checked before the request, because a broker of 0.8.2 responds with an error to metadata that
+    # is too long, but commits the new offset nevertheless (docs/brokers.md 8.7).
     limit = 1024 if line <= BrokerLine.V0_8_1 else 4096
     for tp, (_, metadata) in offsets.items():
         length = len(metadata.encode("utf-16-le", "surrogatepass")) // 2  # as Java counts

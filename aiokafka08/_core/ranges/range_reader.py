@@ -219,8 +219,8 @@ class _RangeReader:
                 self._raise_error_code(fetched, fetch.offset)
                 finding = self._apply_response(fetch, fetched, elapsed_s)
                 if finding.step is FetchStep.END:
-                    # A shorter log refuses the end of the range: the messages are gone. If it
-                    # doesn't, they exist: the watermark lags for a moment after a failover
+                    # A shorter log refuses the end of the range, so the messages are gone. If it
+                    # doesn't, they exist, and the watermark lags for a moment after a failover
                     # (docs/brokers.md 9.5).
                     refused = self._end
                     at_end, _ = await self._response_to(self._send(refused, 1))
@@ -299,8 +299,8 @@ class _RangeReader:
                 self._holds_large = True
             size = min(max(size, DEFAULT_FETCH_BYTES), self._limit_bytes)
         if wanted.alone:
-            # Let the other fetches end first: a broker responds to one request at a time, so the
-            # time for those would look like a wait of this one.
+            # Let the other fetches end first, because a broker responds to one request at a time,
+            # so the time for those would look like a wait of this one.
             await asyncio.gather(*(fetch.task for fetch in fetches), return_exceptions=True)
             fetches.clear()
         elif fetches and fetches[0].offset == wanted.offset and fetches[0].max_bytes < size:
@@ -434,7 +434,7 @@ class _RangeReader:
         first = (await list_offsets(self._router, {tp: EARLIEST}, timeout_s=limit_s))[tp]
         last = (await list_offsets(self._router, {tp: LATEST}, timeout_s=limit_s))[tp]
         # A refusal alone proves nothing (KAFKA-2477); the bounds of the log do. A log end before
-        # `refused` must be seen twice: the first one may come from a former leader.
+        # `refused` must be seen twice, because the first one may come from a former leader.
         self._refusals += 1
         if not first or not last:
             return

@@ -95,7 +95,7 @@ def compare_clusters(
         meet = _meet(brokers.bootstrap, everywhere, resolve)
         return Agreement.SAME if meet else Agreement.NONE
     # A broker agrees if both sides have its node id, with an endpoint in common. A broker that only
-    # one side has is no contradiction: it may be down, or have just started.
+    # one side has is no contradiction, since it may be down, or have just started.
     common = {
         node_id
         for node_id, known in brokers.brokers.items()

@@ -248,7 +248,7 @@ class GroupNodes:
                 owned.setdefault((group, member), {}).setdefault(topic, []).append(tp.partition)
         if not strangers:
             return owned, {}
-        # Members come and go while the group is read: a stranger isn't known afterwards either.
+        # Members come and go while the group is read, so a stranger isn't known afterwards either.
         again = self._reader(client)
         now = again.data(strangers)
         ids = {group: f"{_ROOT}/{group}/ids" for group in map(_group, now)}

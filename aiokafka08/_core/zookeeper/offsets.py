@@ -207,7 +207,8 @@ class OffsetNodes:
                 return client.create_async(path, value, makepath=True)
             return client.set_async(path, value, version=version)
 
-        # One node of each topic first: it makes the path, which each of the others would make too.
+        # One node of each topic first, because it makes the path, which each of the others would
+        # make too.
         firsts = {tp.topic: tp for tp in offsets if versions[tp] is None}
         requests = {tp: send(tp) for tp in firsts.values()}
         wait_for_last(requests, deadline)

@@ -42,7 +42,7 @@ OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
 
 # For how long a temporary session is tried if no server accepts connections: a restart may pass, a
-# wrong port doesn't. kazoo has no option for it: it tries until the whole time is over.
+# wrong port doesn't. kazoo has no option for it, and tries until the whole time is over.
 _REFUSED_S: Final = 2.0
 
 # For how long a session that all servers refuse isn't tried again for as long: a command opens one
@@ -282,7 +282,7 @@ def check_node_name(option: str, name: str) -> None:
 
 def is_node_name(name: str) -> bool:
     """Return whether a name can be the name of a node."""
-    # Names that ZooKeeper has returned are never checked: they exist.
+    # Names that ZooKeeper has returned are never checked, since they exist.
     return bool(name) and name not in (".", "..") and not _NOT_IN_NAMES.search(name)
 
 

@@ -58,7 +58,7 @@ def offsets_to_save(
     errors: list[KafkaError] = [] if stored.error is None else [stored.error]
     errors += [stored.errors[tp] for tp in wanted if tp in stored.errors and tp not in stored.texts]
     if partitions is None:
-        # Other nodes aren't named after a partition: no offset is lost with them.
+        # Other nodes aren't named after a partition, so no offset is lost with them.
         refused = GroupAuthorizationFailedError
         errors += [error for error in stored.others if isinstance(error, refused)]
     if errors:

@@ -92,9 +92,9 @@ class LagRow:
 
 
 class LagTotal(NamedTuple):
-    """The sum of what is still to read where it is known, and how long the slowest one waits.
+    """The sum of the known lags of a group's partitions, and the longest wait in seconds.
 
-    `unknown` counts the partitions where it isn't known, though they have messages.
+    `unknown` counts the partitions whose lag isn't known, without those known to be empty.
     """
 
     lag: int | None
@@ -234,10 +234,10 @@ class LagSum(NamedTuple):
 
 @dataclass(slots=True)
 class Histories:
-    """Values over time, of what the last view names, and for an hour of what a gap may hide.
+    """Values over time. What the last view lacks is kept for an hour if a gap may hide it.
 
-    Invariant: a sum that lacks a partition which the point before has is no point. It would look as
-    if the group had caught up, or nothing were written.
+    Invariant: a sum isn't added if it lacks a partition of the point before. It would look as if
+    the group had caught up, or nothing were written.
     """
 
     produced: PointHistory = field(default_factory=lambda: PointHistory(*_GROUP_POINTS))

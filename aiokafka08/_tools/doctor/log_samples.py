@@ -98,7 +98,7 @@ class LogSampler:
             )
         ):
             for tp, partition in fetched.items():
-                # The bytes may be cut off: the format is in the header.
+                # The bytes may be cut off, but the format is in the header.
                 if len(partition.message_set) > _MAGIC_AT:
                     formats.setdefault(tp.topic, set()).add(partition.message_set[_MAGIC_AT])
         return formats

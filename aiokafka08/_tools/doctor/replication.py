@@ -116,7 +116,7 @@ def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """
     before = _refused(first)
     for node_id, refused in _refused(last).items():
-        # In both samples: a change of leaders takes a moment.
+        # In both samples, since a change of leaders takes a moment.
         names = [tp for tp in refused if tp in before.get(node_id, ())]
         if not names:
             continue
@@ -182,7 +182,7 @@ def long_names(cluster: ClusterSample) -> Iterator[Finding]:
             continue
         longest = len(f"{name}-{max(topic.partitions)}")
         why = f"its name has {len(name)} characters; Kafka's limit from 0.10 on is {MAX_NEW_NAME}. "
-        # A replica's folder is named after topic and partition: the longest name decides.
+        # A replica's folder is named after topic and partition, so the longest name decides.
         if longest > _MAX_FOLDER_NAME:
             why += (
                 f"The folder of a partition has {longest}, and file systems allow "

@@ -50,7 +50,7 @@ class PartitionSample(NamedTuple):
         is_refused: The broker that Metadata names as the leader has responded that it isn't.
     """
 
-    # A tuple: a large cluster has many partitions, and frozen data classes take longer.
+    # A tuple, because a large cluster has many partitions, and frozen data classes take longer.
 
     leader: int | None
     replicas: tuple[int, ...] = ()

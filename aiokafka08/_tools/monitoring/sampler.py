@@ -60,7 +60,7 @@ _REFUSED: Final = "the brokers that are named as leaders of {} respond that they
 _UNREACHABLE: Final = "the leaders of {} don't respond"
 _SILENT: Final = "no leader returns the offsets of {}"
 
-# How many groups in ZooKeeper are read by one call: a thread can't be cancelled.
+# How many groups in ZooKeeper one call reads. Few, because its thread can't be cancelled.
 _AT_ONCE: Final = 8
 
 

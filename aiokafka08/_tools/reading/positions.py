@@ -246,7 +246,7 @@ def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str
 
 def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentError:
     """Return the error for an end by time of which the broker knows only the segment."""
-    # The segment may hold older messages, too: an end at its beginning would leave them out.
+    # The segment may hold older messages, too, so an end at its beginning would leave them out.
     return IllegalArgumentError(
         f"{partition_text(tp)}: the broker has no index by time, so it "
         f"doesn't know where to stop at {show_time(position.number)}; expected another end: stop "

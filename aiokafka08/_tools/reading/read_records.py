@@ -30,16 +30,16 @@ from aiokafka08.protocol.message_set import (
 from aiokafka08.structs import TopicPartition
 
 BUDGET_BYTES: Final = 24 * 1024 * 1024
-# Fetches are large: a broker searches a set once per fetch, and to search a set of 1 MB costs it
-# more than to send it (docs/brokers.md 7.15).
+# Fetches are large, because a broker searches a set once per fetch, and to search a set of 1 MB
+# costs it more than to send it (docs/brokers.md 7.15).
 _MAX_FETCH_BYTES: Final = 4 * 1024 * 1024
 _MIN_FETCH_BYTES: Final = 32 * 1024
 _SLICE_RECORDS: Final = 8192
 _COLUMNS_RECORDS: Final = 65536
 _COLUMNS_BYTES: Final = 2 * 1024 * 1024
 _POLL_MS: Final = 200
-# How long the metadata has to lack a topic until it counts as deleted: a broker that has just
-# started may not know all topics.
+# How long the metadata has to lack a topic until it counts as deleted, because a broker that has
+# just started may not know all topics.
 _MISSING_S: Final = 5.0
 
 # Records of one partition at a time; an empty sequence: the partition has reached its end.

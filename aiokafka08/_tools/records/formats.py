@@ -67,7 +67,7 @@ def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Ser
             raise IllegalArgumentError(
                 f"{option}=avro: expected the URL of a schema registry too (-r URL)"
             )
-        # Imported at its first use: the packages of `avro` are an extra.
+        # Imported at its first use, since the packages of `avro` are an extra.
         if avro is None:
             from aiokafka08._tools.records.avro import avro_deserializer
 

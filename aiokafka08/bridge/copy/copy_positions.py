@@ -82,7 +82,7 @@ class StoredRuns:
             key, runs = _decoded(record.key, record.value)
         except (KafkaProtocolError, ValueError) as error:
             if record.value is not None:
-                # Kept, not raised: a later record of the key may replace it.
+                # Kept, not raised, since a later record of the key may replace it.
                 self.damaged[record.key] = text = _damage(record, error)
                 if len(self.damaged) > MOST_DAMAGED:
                     raise KafkaProtocolError(text) from None

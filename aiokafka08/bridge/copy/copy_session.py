@@ -254,8 +254,8 @@ class CopySession:
         own = await when_available(lambda: own_batch_limit(self._config, self._target))
         self._batch_bytes = min(self._batch_bytes, own or self._batch_bytes)
         await self._sink.start(self._batch_bytes)
-        # Only now: the start of the sink has fenced older starts, so the topic doesn't change any
-        # more.
+        # Only now, when the start of the sink has fenced older starts, so the topic doesn't change
+        # any more.
         self._stored = await read_stored_runs(self._config, self._target, ends_only=True)
         await self._identities.start(self._stored)
         self._sink.run_workers(self._stored.run_logs())
@@ -478,7 +478,7 @@ class CopySession:
         """Read a worker's partitions again from their committed positions."""
         self._epochs[worker] = epoch
         for tp, status in self._status.partitions.items():
-            # Nothing is put of a partition that is left out: its position may not be known.
+            # Nothing is put of a partition that is left out, since its position may not be known.
             if tp in self._put and self._sink.worker_of(tp) == worker:
                 is_dropped = self._put[tp] > status.position
                 self._put[tp] = status.position
@@ -517,7 +517,7 @@ class CopySession:
             await self._identities.refresh()  # raises if the topic was created again
         status = self._status.partitions[tp]
         status.skipped += lost.missing
-        # An abort leads back to it: the log may have grown past the old one by then.
+        # An abort leads back to it, because the log may have grown past the old one by then.
         status.position = min(status.position, lost.resume)
         if self._refused.get(tp, lost.resume) < lost.resume:
             del self._refused[tp]

@@ -107,7 +107,7 @@ class CopyStarts:
         Raises:
             KafkaError: one of the clusters doesn't respond.
         """
-        # A topic that comes later may be filled at the target: the start has checked only the
+        # A topic that comes later may be filled at the target, since the start has checked only the
         # others.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
         positions = await find_positions(self._config, self._target, pairs, stored, judged)

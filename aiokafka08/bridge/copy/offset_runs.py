@@ -103,7 +103,7 @@ def runs_of_transaction(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
     for run in runs:
         source, target, length = run
         # Messages that share an offset have at most `SHARED_RUNS` runs. One after a message of
-        # another producer has none: a later copy of the offset would look the same.
+        # another producer has none, because a later copy of the offset would look the same.
         if source + 1 == joined.end_source and (
             target != joined.end_target or joined.shared_runs >= SHARED_RUNS
         ):
@@ -124,8 +124,8 @@ class OffsetMap:
         self._sources = array("q")
         self._targets = array("q")
         self._lengths = array("q")
-        # Arrays, not tuples: a million tuples take much memory, and the garbage collector visits
-        # them.
+        # Arrays, not tuples, because a million tuples take much memory, and the garbage collector
+        # visits them.
         written = array("q"), array("q"), array("q")
         end, is_ordered = 0, True
         for run in runs:

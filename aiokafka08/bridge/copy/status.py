@@ -174,7 +174,7 @@ class CopyStatus:
         """Return the messages between positions and ends, without stopped partitions."""
         return sum(
             partition.lag or 0
-            # A list first: a page's thread may read while the loop adds partitions.
+            # A list first, because a page's thread may read while the loop adds partitions.
             for partition in list(self.partitions.values())
             if partition.stopped is None
         )

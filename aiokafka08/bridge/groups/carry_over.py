@@ -257,7 +257,8 @@ class GroupTransfer:
         """Return as `plan`, with the state of both clusters by which the moves were decided."""
         may_rewind = self._config.groups.rewind if rewind is None else rewind
         async with source_admin(self._config) as admin:
-            # Read the groups first: a position of the bridge that is read later can only be larger.
+            # Read the groups first, so that a position of the bridge that is read later can only be
+            # larger.
             offsets = await source_offsets(self._config, admin, self._file_offsets)
             partitions = await copied_partitions(self._config, admin, self.target)
         partitions = await without_head_holes(self._config, partitions, offsets.values())

@@ -183,7 +183,7 @@ class PartWriter:
     ) -> None:
         size = data_bytes(records)
         limit = self._part.config.copy.buffer_bytes
-        # Events are applied before each chunk: a failed transaction ends the task at once.
+        # Events are applied before each chunk, so that a failed transaction ends the task at once.
         while not self._events.empty() or self._waiting_bytes >= limit:
             self._apply(self._events.get())
         chunk = Chunk(0, tp, self._ranges[tp].copy, records, next_offset, size)

@@ -286,7 +286,7 @@ class TransactionWorker:
                     return
             except _Abort as abort:
                 reason = str(abort)
-            # Not in the handler: the exception would be kept, and by its frames the producer.
+            # Not in the handler, where the exception would be kept, and by its frames the producer.
             if reason is not None:
                 self._abort(reason)
                 if self._stop_at is not None:

@@ -115,8 +115,8 @@ class SourceReader:
         self._consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
             **network,
             enable_auto_commit=False,
-            # Without a group and without a reset: the bridge alone decides where a partition
-            # continues.
+            # Without a group and without a reset, because the bridge alone decides where a
+            # partition continues.
             auto_offset_reset="none",
             headers="refuse",
             max_partition_fetch_bytes=config.copy.fetch_bytes,

@@ -75,7 +75,7 @@ async def refuse_old_target(config: BridgeConfig) -> None:
             "writes in transactions: %s", config.client_id, error.text,
         )  # fmt: skip
         return
-    # One old broker is enough: the target may be in an upgrade.
+    # One old broker is enough, since the target may be in an upgrade.
     if (old := await _find_old(config.target.bootstrap, network)) is not None:
         raise UnsupportedVersionError(
             f"target.bootstrap={shorten(config.target.bootstrap)}: the broker at "

@@ -112,7 +112,7 @@ async def refused_by_target(
     """
     specs = plan.create
     # With nothing to create, try a topic as a new one of the source would get. Only refused
-    # settings of it count: its name is made up, and it may never be created.
+    # settings of it count, because its name is made up, and it may never be created.
     if not specs and config.target.topic_config:
         specs = (_new_topic(config, config.target.topic_config),)
     return {

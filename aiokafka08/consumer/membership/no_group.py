@@ -85,9 +85,9 @@ class NoGroup:
         """Return the partitions that were added to a topic that was read before."""
         number = self._subscription.number
         highest = self._highest if number == self._subscription_number else {}
-        # They start at their first message, whatever auto_offset_reset says: all their messages
-        # were written after the subscription began, and "latest" would lose them. A new topic that
-        # a pattern matches starts as auto_offset_reset says, as with aiokafka.
+        # They start at their first message, whatever auto_offset_reset says, because all their
+        # messages were written after the subscription began, and "latest" would lose them. A new
+        # topic that a pattern matches starts as auto_offset_reset says, as with aiokafka.
         new = {tp for tp in partitions if tp.partition > highest.get(tp.topic, tp.partition)}
         self._subscription_number = number
         self._highest = {}

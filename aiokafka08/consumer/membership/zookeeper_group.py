@@ -353,8 +353,8 @@ class ZookeeperGroup:
                     member,
                     error,
                 )
-                # Retry while ZooKeeper can't be reached: the nodes would stay until the session
-                # ends.
+                # Retry while ZooKeeper can't be reached, because the nodes would stay until the
+                # session ends.
                 if not await self._back_off():
                     self._is_stale = True
                     return

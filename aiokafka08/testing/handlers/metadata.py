@@ -29,7 +29,7 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
 
-# With as many partitions in the cluster, clients create no topic: they can't fill the memory.
+# With as many partitions in the cluster, clients create no topic, so they can't fill the memory.
 MAX_CREATED_PARTITIONS: Final = 10_000
 
 
@@ -54,7 +54,7 @@ def metadata(context: RequestContext, request: MetadataRequest) -> Work[HandlerR
     """
     state, line = context.state, context.line
     seen = state.metadata_view(context.node.node_id)
-    # Version 0 has no null: brokers can't read it.
+    # Version 0 has no null, so brokers can't read it.
     if request.topics is None and context.layout == 0:
         return Disconnect() if line.on_unreadable_request is BadRequestPolicy.CLOSE else NoReply()
     names = list(dict.fromkeys(request.topics or ()))

@@ -186,7 +186,7 @@ def validated(operation: Operation) -> Operation:
 
 _NUMBER: Final = (int, float)
 _NUMBER_OR_NONE: Final = (int, float, type(None))
-# The types of the fields. Plain checks: a history has tens of thousands of operations.
+# The types of the fields. Plain checks, because a history has tens of thousands of operations.
 _KINDS: Final = (
     *(("process", str), ("call", str), ("invoked", _NUMBER), ("ended", _NUMBER_OR_NONE)),
     *(("accepted", _NUMBER_OR_NONE), ("status", str), ("deadline_s", _NUMBER_OR_NONE)),

@@ -273,7 +273,7 @@ class SimulatedKazooClient:
 
     def _delay_notice(self) -> None:
         """Put off the notice of a silent network, since a request is sent."""
-        # Kazoo takes a request for a ping: it sends its next one later, and misses that response.
+        # Kazoo takes a request for a ping. It sends its next one later, and misses that response.
         now, ping_s = self._server.time(), self._timeout_s * PING_PART
         if now < self._silent_ping_at:
             self._silent_ping_at = now + ping_s

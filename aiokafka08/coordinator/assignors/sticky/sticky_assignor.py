@@ -85,7 +85,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         # The member with the latest claim owns a partition.
         for partition, (owner, *_) in claimants.items():
             shares[owner].add(*partition)
-        # Topics with few subscribers first: the others have more choice.
+        # Topics with few subscribers first, because the others have more choice.
         for topic in sorted(existing, key=lambda topic: (len(subscribers[topic]), topic)):
             for number in sorted(existing[topic]):
                 if TopicPartition(topic, number) not in claimants:
