@@ -70,7 +70,7 @@ def join_error(
 ) -> BrokerResponseError:
     """Return the error for a user whose consumer can't be a member of the group.
 
-    `protocol_type`: the group's protocol type; "consumer", that of consumers, if it isn't known.
+    `protocol_type`: the kind of the group as far as it is known; "consumer" for consumer groups.
     """
     error = broker_error(code, f"group {group!r}")
     if isinstance(error, InconsistentGroupProtocolError) and protocol_type != PROTOCOL_TYPE:

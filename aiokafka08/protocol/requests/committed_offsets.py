@@ -57,7 +57,7 @@ class CommittedPartition:
 
 @dataclass(slots=True)
 class OffsetFetchResponse(Response):
-    """`error_code` is an error of the whole group, such as NotCoordinatorForGroup."""
+    """`error_code` is the error of the whole group, such as NotCoordinatorForGroup."""
 
     topics: list[Topic[CommittedPartition]]
     error_code: Annotated[Int16, Since(2, absent=0)] = 0
@@ -67,8 +67,8 @@ class OffsetFetchResponse(Response):
 class OffsetFetchRequest(Request[OffsetFetchResponse]):
     """Version 0 reads from ZooKeeper, 1 and 2 from `__consumer_offsets`.
 
-    To read all committed offsets of a group, `topics` is None in version 2, and `[]` in version 1
-    on 0.9 to 0.10.1 (docs/brokers.md 8.8).
+    To request all committed offsets of a group, set `topics` to None in version 2, or to [] in
+    version 1 for brokers 0.9 to 0.10.1 (docs/brokers.md 8.8).
     """
 
     api = ApiKey.OFFSET_FETCH

@@ -162,7 +162,7 @@ class SimulatedZookeeper:
         client.lose_network(self._scheduler.time() + CALLBACK_S, silent=False)
 
     def lead_to(self, tree: Tree) -> None:
-        """Replace the server by another one, which has these nodes; all sessions end."""
+        """Let the address lead to another ZooKeeper, with these nodes; all sessions end."""
         # A client learns the end of its session when it connects to the other ZooKeeper.
         clients = list(self._clients)
         for session in list(self._sessions.values()):
