@@ -448,3 +448,10 @@ def restart_crippled(cluster: RealCluster) -> None:
     broker = cluster._node(0)
     broker.launch()
     wait_for(lambda: accepts(cluster.port(0)), 60, "the broker listens")
+    zookeeper = KazooClient(cluster.zookeeper_connect)
+    zookeeper.start()
+    try:  # 0.8 listens before it registers
+        wait_for(lambda: zookeeper.get_children("/brokers/ids"), 60, "the broker registers")
+    finally:
+        zookeeper.stop()
+        zookeeper.close()
