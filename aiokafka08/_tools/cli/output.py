@@ -8,7 +8,6 @@ raises an `OSError` whose `filename` is "stdout"; if the reader has closed its e
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 # Columns for people, by default on a terminal; a header and a line per row, by default elsewhere;
 # one JSON array; a JSON object per line.
 FORMATS: Final = ("table", "tsv", "json", "jsonl")
-
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 # Field → a value that JSON can express.
 Row = Mapping[str, Any]
@@ -222,7 +219,7 @@ def tsv_value(value: object) -> str:
     """Return a value as a field of TSV."""
     # Null is nothing, and a list has commas.
     text = "" if value is None else _plain(value)
-    return _CONTROL.sub(lambda found: visible(found[0]), text.replace("\\", "\\\\"))
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 
 
 def _plain(value: object) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from aiokafka08._tools.cli.output import tsv_value, write_rows
+from aiokafka08._tools.cli.output import write_rows
 
 ROWS: list[dict[str, Any]] = [
     {"name": "a\tb\\\n", "number": 5, "isr": [0, 1], "yes": True, "extra": "not a field"},
@@ -44,10 +44,6 @@ def test_json_formats_have_the_fields_only(written: Written) -> None:
 def test_tsv_escapes_and_is_the_default_without_a_terminal(written: Written) -> None:
     assert written("tsv") == ("name\tnumber\tisr\tyes\na\\tb\\\\\\n\t5\t0,1\tyes\nä\t\t\tno\n")
     assert written(None) == written("tsv")
-
-
-def test_tsv_has_no_control_characters() -> None:
-    assert tsv_value("a\r\x1b[31m\x7f\x9bä") == "a\\r\\x1b[31m\\x7f\\x9bä"
 
 
 def test_table_has_columns_and_no_control_characters(written: Written) -> None:
