@@ -17,6 +17,7 @@ from aiokafka08._core.zookeeper.nodes import decode_node, json_object, remedy_of
 from aiokafka08._tools.doctor.examination import Examination, examine
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
+from aiokafka08._wording import shorten
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka08.admin.group_lag import GroupLags
 from aiokafka08.bridge.config import BridgeConfig, parse_config
@@ -200,7 +201,7 @@ def test_junk_in_any_node_is_named_and_hides_nothing() -> None:
                     continue  # the topic has no settings; pykafka reads a topic of this name
                 seen = await reader.look_at(place, data)
                 [error] = [text for text in seen.sample.errors if shown_path(place) in text]
-                assert f"holds {data[:100]!r}" in error
+                assert f"holds {shorten(data)}" in error
                 assert "; expected " in error
                 assert seen.texts == [error]
                 if place.startswith("/consumers") or "/topics/" in place:

@@ -39,6 +39,11 @@ class Gateways:
     def start(self, number: int) -> None:
         """Start one, and wait until it listens; it may have been killed before."""
         port = self.ports[number]
+
+        def listens() -> bool:
+            assert self._processes[number].poll() is None, self.log(number)
+            return accepts(port)
+
         with (self._folder / f"gateway-{port}.log").open("ab") as log:
             self._processes[number] = subprocess.Popen(
                 [
@@ -48,7 +53,7 @@ class Gateways:
                 stdout=log,
                 stderr=log,
             )
-        wait_for(lambda: accepts(port), _START_S, f"gateway {number} listens")
+        wait_for(listens, _START_S, f"gateway {number} listens")
 
     def log(self, number: int) -> str:
         """Return what one has logged."""

@@ -220,16 +220,14 @@ MUTANTS = (
     Mutant(
         "a partition missing from the response to a commit is committed",
         "_core/offset_store/responses.py",
-        "    return {tp: results[tp] if tp in results else _left_out() for tp in partitions}\n"
-        "\n\n"
-        "def read_fetch_response(",
-        "    return {tp: results.get(tp) for tp in partitions}\n\n\ndef read_fetch_response(",
+        "    if committed is None:\n        return left_out(",
+        "    if committed is None:\n        return None and left_out(",
     ),
     Mutant(
         "errors of a commit are ignored",
         "_core/offset_store/responses.py",
-        "            error = broker_error(group_code(partition.error_code))",
-        "            error = None and broker_error(group_code(partition.error_code))",
+        "    return broker_error(group_code(committed.error_code)) if committed.error_code else None",
+        "    return None",
     ),
     Mutant(
         "a message whose offset falls is lost at the end of the log",
