@@ -46,7 +46,9 @@ class WorkersGateway:
         )
         with self._log.open("ab") as log:
             # An empty variable: without the debug mode of event loops, which the tests have.
-            environment = {**os.environ, "PYTHONASYNCIODEBUG": ""}
+            # The folder of its metrics stays if it is killed.
+            changed = {"PYTHONASYNCIODEBUG": "", "TMPDIR": str(folder)}
+            environment = {**os.environ, **changed}
             self._process = subprocess.Popen(command, stderr=log, env=environment)
         self.pid = self._process.pid
         reaper.watch_process(self.pid)
