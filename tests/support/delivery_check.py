@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08.errors import KafkaError, NoBrokersAvailable
 from aiokafka08.testing.history import Message, Recorder, check, report
+from tests.support.waiting import eventually
 
 C = TypeVar("C")
 
@@ -106,6 +107,7 @@ class DeliveryCheck:
                     async with asyncio.timeout(drain_timeout):
                         await asyncio.gather(*senders)
                         await self._until(lambda: not self._unseen)
+                        await eventually(partial(_are_at_end, consumers), drain_timeout, 0.1)
                 except TimeoutError:
                     raise AssertionError(self._state(consumers)) from None
             finally:
@@ -255,6 +257,18 @@ class DeliveryCheck:
             self._readers.add(name)
         self._seen |= new
         self._unseen -= new
+
+
+async def _are_at_end(consumers: Iterable[AIOKafkaConsumer]) -> bool:
+    """Return whether the consumers have read all that is stored: also a second copy, by a retry."""
+    try:
+        for consumer in consumers:
+            for tp, end in (await consumer.end_offsets(list(consumer.assignment()))).items():
+                if await consumer.position(tp) < end:
+                    return False
+    except KafkaError:  # a rebalance has taken a partition, or a broker is late
+        return False
+    return True
 
 
 async def _start(
