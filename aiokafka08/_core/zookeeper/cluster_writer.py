@@ -4,7 +4,7 @@ A gateway calls `ClusterWriter` in threads, because it blocks. These nodes it wr
 
 - `/controller` and `/brokers/ids/<broker>`, for as long as its session lasts;
 - `/brokers/topics/<topic>`, and `…/partitions/<partition>/state` below it;
-- `/cluster/id`, if brokers have written another one.
+- `/cluster/id`, by which clients compare brokers and ZooKeeper whatever gateway they have asked.
 
 Invariants: nothing is written while a broker or another gateway is registered. `/controller` says
 which of several gateways writes. What brokers have written is kept in the field `MARK` of the node
@@ -299,8 +299,6 @@ class ClusterWriter:
         plan.changes += [NodeChange(path, None, b"") for path in _FOLDERS if path not in nodes]
         for path, fields in wanted.items():
             old = nodes.get(path)
-            if old is None and path == _CLUSTER_ID:
-                continue
             after = self._changed_data(path, old, fields)
             if after is not None:
                 before, version = (None, -1) if old is None else (old.data, old.version)

@@ -7,11 +7,13 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from time import monotonic
 from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 
+from aiokafka08._core.zookeeper.cluster_check import read_registered
 from aiokafka08._core.zookeeper.cluster_writer import (
     MARK,
     ClusterWriter,
@@ -203,6 +205,19 @@ OLD_TREE = {
     "/consumers/g/offsets/t/0": "42",
     "/config/topics/t": '{"version":1,"config":{"retention.ms":"1"}}',
 }
+
+
+def test_clients_of_any_gateway_see_the_same_cluster(tree: Tree, new_writer: Any) -> None:
+    """By its id, and by the peers, whose ids have ten digits; without peers by the id alone."""
+    brokers = {0: ("gateway-1", 9093), 1_000_000_001: ("gateway-1", 9092)}
+    with closing(new_writer()) as writer:
+        writer.write(WrittenCluster(brokers, {}, "new"))
+        registered = read_registered(tree.client, tree.connect, monotonic() + 10)
+        assert registered.brokers.keys() == brokers.keys()
+        assert registered.cluster_id == "new"
+    with closing(new_writer()) as writer:
+        writer.apply(writer.plan_restore())
+    assert not tree.has("/cluster/id")
 
 
 def test_what_brokers_have_written_can_be_put_back(tree: Tree, new_writer: Any) -> None:
