@@ -30,7 +30,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}|1[0-9]{9}|2(?:0[0-9]|1[0-3])[0-9]{7}")
-"""The name of a node of a partition or a broker: a number in 32 bits, without the last millions."""
+"""The name of a node of a partition or a broker: a number below 2,140,000,000, so of 32 bits."""
 _PARTITION_STATE: Final = "/brokers/topics/[^/]+/partitions/[^/]+/state"
 # The remedy for an unreadable node, by the first pattern that matches its path. Ephemeral nodes
 # belong to running brokers and consumers, and the other nodes have no copy. So no remedy harms a

@@ -58,7 +58,7 @@ class CheckCode(Code):
         Severity.WARNING,
         "a pattern of allowed topics matches no topic",
     )
-    UNREAD = "unread", Severity.NOTE, "what the target didn't tell"
+    UNREAD = "unread", Severity.NOTE, "what the target didn't answer"
     CREATION = "topics-created", Severity.NOTE, "the target creates a topic when a client names it"
     TIMESTAMPS = (
         "timestamps-limited",

@@ -21,8 +21,9 @@ from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08.protocol.types import Buffer
 
 FIRST_ID: Final = 1_000_000_001
-"""The first id of a peer, which no broker has: else gateways that have seen other brokers would
-number the peers in other ways. Java clients use the highest ids for connections of their own."""
+"""The first id of a peer, far from those of brokers. Otherwise gateways that have seen different
+brokers would number the peers differently. Java clients use the highest ids for connections of
+their own."""
 
 _OF_EACH_BROKER: Final = frozenset({"ListGroups", "DescribeLogDirs", "ListTransactions"})
 """The APIs that clients send to all brokers, to add up the responses."""

@@ -32,7 +32,7 @@ _CODES: Final = frozenset({"ErrorCode"})
 
 
 def remembered_creation() -> Remembered[int, bool]:
-    """Return what has brokers by their ids, and whether they create topics that clients name."""
+    """Return an empty memory: by the id of a broker, whether it creates topics."""
     return Remembered(_KNOWN_S)
 
 

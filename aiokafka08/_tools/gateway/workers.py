@@ -1,7 +1,8 @@
 """`Workers`: several processes that share the ports of a gateway, and the one that keeps them.
 
 Each worker runs `Gateways` of its own, and the system spreads connections over them. The process of
-`Workers` serves no clients: it has the table of ports, the list of clients, and the ZooKeeper.
+`Workers` serves no clients: it has the table of ports and the list of clients, and writes to
+ZooKeeper.
 Between the two is a pipe. A worker sends a `Report` every second, and the ids of new brokers, to
 which it gets the table's indices.
 
@@ -44,7 +45,7 @@ _STABLE_S: Final = 60.0
 
 
 class Report(NamedTuple):
-    """What a worker has to tell: what has come since its last report, and its state.
+    """What a worker has counted since its last report, and its state.
 
     Attributes:
         clients: the clients that were seen.
