@@ -37,7 +37,9 @@ class Masks:
         for text in texts:
             topic, _, fields = text.partition("=")
             names = fields.split(",")
-            if not topic or not all(part for name in names for part in name.split(".")):
+            parts = [part for name in names for part in name.split(".")]
+            # "$" is the root of a JSONPath. As the name of a field it would hide nothing.
+            if not topic or not all(parts) or "$" in parts:
                 raise IllegalArgumentError(
                     f"mask={text!r}: expected TOPIC=FIELD,…, such as orders=key,card.number or "
                     "*=value"
