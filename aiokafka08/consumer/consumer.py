@@ -627,8 +627,19 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         limit, max_bytes = self._limit(max_records) or ARROW_ROWS, CALL_COLUMN_BYTES
         if decoding.embedded_headers:
             limit, max_bytes = min(limit, EMBEDDED_ARROW_ROWS), EMBEDDED_ARROW_BYTES
-        timeout_s = _seconds(timeout_ms)
-        collected = await self._collector.get_columns(partitions, timeout_s, limit, max_bytes)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _seconds(timeout_ms)
+        while True:
+            wait_s = deadline - loop.time()
+            collected = await self._collector.get_columns(partitions, wait_s, limit, max_bytes)
+            batch = await self._record_batch(collected)
+            if batch.num_rows or not collected.runs:
+                return batch
+            # Only damaged envelopes came: the collector raises a new error now, and a known one
+            # only if no other partition has messages.
+
+    async def _record_batch(self, collected: CollectedColumns) -> arrow.RecordBatch:
+        """Return taken messages as a batch. What isn't returned is put back."""
         cursors = {tp: self._engine.cursor(tp) for tp in collected.positions}
         taken = {tp: TakenRecords(position) for tp, position in collected.positions.items()}
         # Until these messages are returned, a commit has the position before them.
@@ -644,7 +655,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
 
         try:
             batch = arrow.record_batch(collected.runs, collected.columns)
-            if not decoding.embedded_headers:
+            if not self._config.decoding.embedded_headers:
                 return batch
             return await self._extract_headers(batch, collected, rewind)
         except BaseException:
@@ -663,15 +674,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         rewind: Callable[[TopicPartition, int, Exception | None], None],
     ) -> arrow.RecordBatch:
         """Return each partition's rows before its first damaged envelope, and rewind to that. The
-        next call raises the error; this one does if it has no rows."""
+        partition of the first one fails."""
         counts = [count for _, count in collected.runs]
         steps = arrow_headers.extract_rows(received, counts, self._config.decoding.extract)
         batch, kept, error = await self._collector.run_steps(steps)
         if error is not None:
-            if not batch.num_rows:
-                assert error.partition is not None
-                self._engine.cursor(error.partition).note_raised(error)
-                raise error
             start = 0
             for (tp, count), left in zip(collected.runs, kept, strict=True):
                 if left < count:

@@ -43,8 +43,9 @@ def not_bad(value: bytes) -> bytes:
 
 async def call_once(consumer: Consumer, call: str) -> list[tuple[int, int]]:
     """Return partition and offset of what one call returns."""
-    if call == "getmany_arrow":
-        batch = await consumer.getmany_arrow(timeout_ms=1000, max_records=100)
+    if call in ("getmany_arrow", "rows"):
+        limit = 100 if call == "getmany_arrow" else 1
+        batch = await consumer.getmany_arrow(timeout_ms=1000, max_records=limit)
         rows = zip(batch["partition"].to_pylist(), batch["offset"].to_pylist(), strict=True)
         return list(rows)
     if call == "getone":
@@ -52,8 +53,8 @@ async def call_once(consumer: Consumer, call: str) -> list[tuple[int, int]]:
     elif call == "async for":
         records = [await asyncio.wait_for(anext(aiter(consumer)), 5)]
     else:
-        limit = 100 if call == "max_records" else None
-        got = await consumer.getmany(timeout_ms=1000, max_records=limit)
+        max_records = 100 if call == "max_records" else None
+        got = await consumer.getmany(timeout_ms=1000, max_records=max_records)
         records = list(chain.from_iterable(got.values()))
     return [(one.partition, one.offset) for one in records]
 
@@ -218,17 +219,21 @@ async def test_offset_out_of_range_is_raised_before_the_backlog(
     assert await call_once(consumer, call) == [(1, 5)]
 
 
+@pytest.mark.parametrize("call", ["getmany_arrow", "rows"])
 async def test_envelope_error_is_raised_before_the_backlog_in_arrow(
-    cluster: EmbeddedCluster, make_consumer: MakeConsumer
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, call: str
 ) -> None:
-    """A damaged envelope of headers is found after the columns were taken."""
+    """A damaged envelope of headers is found after the columns were taken.
+
+    A call that takes one row takes just the damaged one, again and again.
+    """
     cluster.append("t", 0, values(0, BACKLOG))
     cluster.append("t", 1, [embed(b"0", [("a", b"b")]), b"\xff\x05", b"2"])
     consumer = make_consumer(headers="embedded")
     consumer.assign([tp(0), tp(1)])
     await consumer.start()
     await until_buffered(consumer, BACKLOG_BYTES + 26)
-    got, errors = await drain(consumer, "getmany_arrow", BACKLOG + 1)
+    got, errors = await drain(consumer, call, BACKLOG + 1)
     [(before, error)] = errors
     assert isinstance(error, EmbeddedHeadersError)
     assert before <= got.index((1, 0)) + 101
