@@ -25,7 +25,7 @@ from tests.bridge.clusters import TargetReader
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import require_real_brokers, zookeeper_alone
 from tests.brokers.java_process import JavaProcess
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_ports
 from tests.brokers.waiting import wait_for
 from tests.consumer.membership.other_clients import JavaMember, ScalaMember
 from tests.support.paths import ROOT
@@ -289,7 +289,7 @@ class Rehearsal:
         folder: Path,
     ) -> None:
         self.old, self.clicks, self.new = old, clicks, new
-        gateways = [f"{HOST}:{free_port()}" for _ in range(2)]
+        gateways = [f"{HOST}:{free_ports()}" for _ in range(2)]
         self.moved = Moved(old, ",".join(gateways), zookeeper)
         names = {
             "old1:9092,old2:9092,old3:9092": old.bootstrap_servers,

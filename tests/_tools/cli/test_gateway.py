@@ -15,7 +15,7 @@ import pytest
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, command_line
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_port, free_ports
 from tests.brokers.wire import metadata
 
 
@@ -130,7 +130,7 @@ def test_check_looks_at_the_ports_of_each_listener(cli: RunCommand, tmp_path: Pa
     with EmbeddedCluster(version="0.10") as cluster, socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
-        used, first = f"127.0.0.1:{other.getsockname()[1]}", f"127.0.0.1:{free_port()}"
+        used, first = f"127.0.0.1:{other.getsockname()[1]}", f"127.0.0.1:{free_ports()}"
         text = f"to = {cluster.bootstrap_servers!r}\nlisten = '{first}'\nmetrics = '{{metrics}}'\n"
         text += f"[listeners.billing]\nlisten = '{used}'\n"
         path.write_text(text.format(metrics=f":{free_port()}"))
@@ -146,7 +146,7 @@ def test_check_looks_at_the_ports_of_each_listener(cli: RunCommand, tmp_path: Pa
 
 
 def test_listeners_whose_ports_meet_are_refused(cli: RunCommand, tmp_path: Path) -> None:
-    path, port = tmp_path / "gateway.toml", free_port()
+    path, port = tmp_path / "gateway.toml", free_ports()
     with EmbeddedCluster(version="0.10", brokers=2) as cluster:
         path.write_text(
             f"to = {cluster.bootstrap_servers!r}\nlisten = '127.0.0.1:{port}'\nworkers = 2\n"
@@ -160,7 +160,7 @@ def test_listeners_whose_ports_meet_are_refused(cli: RunCommand, tmp_path: Path)
 def test_second_gateway_with_the_same_state_is_refused(cli: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "listeners.json"
     with EmbeddedCluster(version="0.10") as cluster, PortTable(path).lock():
-        listen = f"127.0.0.1:{free_port()}"
+        listen = f"127.0.0.1:{free_ports()}"
         done = cli(
             *("gateway", "--to", cluster.bootstrap_servers, "--listen", listen),
             *("--state", str(path)),
@@ -170,7 +170,7 @@ def test_second_gateway_with_the_same_state_is_refused(cli: RunCommand, tmp_path
 
 
 def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
-    port, state = free_port(), tmp_path / "listeners.json"
+    port, state = free_ports(), tmp_path / "listeners.json"
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
         metrics_port = free_port()
         options = ["--listen", f"127.0.0.1:{port}", "--state", str(state)]

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from tests._tools.cli.conftest import command_line
 from tests._tools.gateway.gateways import HOST
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_ports
 from tests.brokers.reaper import reaper
 
 _START_S = 90
@@ -22,7 +21,7 @@ class GatewayProcess:
     """A gateway that keeps its ports from one start to the next."""
 
     def __init__(self, targets: str, brokers: int, folder: Path) -> None:
-        self.first_port = _free_ports(brokers)
+        self.first_port = free_ports()
         self._brokers = brokers
         self._log = folder / "gateway.log"
         self._command = command_line(
@@ -79,18 +78,3 @@ def gateway_process(targets: str, brokers: int, folder: Path) -> Iterator[Gatewa
         yield gateway
     finally:
         gateway.kill()
-
-
-def _free_ports(count: int) -> int:
-    """Return the first one of as many free ports behind each other."""
-    while True:
-        first = free_port()
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    probe = stack.enter_context(socket.socket())
-                    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                    probe.bind((HOST, port))
-            except OSError:
-                continue
-        return first

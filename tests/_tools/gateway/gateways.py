@@ -16,7 +16,7 @@ from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import Request, decode_response, encode_request
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_ports
 from tests.support.stream_server import StreamServer
 
 HOST = "127.0.0.1"
@@ -27,7 +27,7 @@ async def running(
     targets: str, table: PortTable | None = None, **changed: Any
 ) -> AsyncIterator[Gateway]:
     """Run a gateway to these brokers; `changed` are fields of its options."""
-    options = replace(gateway_options(targets, f"{HOST}:{free_port()}"), **changed)
+    options = replace(gateway_options(targets, f"{HOST}:{free_ports()}"), **changed)
     gateway = Gateway(options, table or PortTable())
     await gateway.start()
     try:

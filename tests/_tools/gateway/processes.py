@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from tests._tools.gateway.gateways import HOST
-from tests.brokers.ports import accepts, free_port
+from tests.brokers.ports import accepts, free_ports
 from tests.brokers.waiting import wait_for
 
 _START_S = 120.0
@@ -24,7 +24,7 @@ class Gateways:
     """
 
     def __init__(self, target: str, folder: Path, count: int, *options: str) -> None:
-        self.ports = [free_port() for _ in range(count)]
+        self.ports = [free_ports() for _ in range(count)]
         self._folder = folder
         self._options = ["--to", target, *options]
         for port in self.ports if count > 1 else ():

@@ -46,7 +46,7 @@ from tests._tools.gateway.gateways import (
     first_port,
     running,
 )
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_port, free_ports
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
@@ -354,7 +354,7 @@ async def test_clients_that_leave_at_once_do_not_hold_up_the_end() -> None:
 async def test_target_that_answers_nobody_is_an_error_at_the_start() -> None:
     ports = [free_port(), free_port()]
     targets = ",".join(f"{HOST}:{port}" for port in ports)
-    gateway = Gateway(gateway_options(targets, f"{HOST}:{free_port()}"), PortTable())
+    gateway = Gateway(gateway_options(targets, f"{HOST}:{free_ports()}"), PortTable())
     with pytest.raises(KafkaConnectionError, match=f"(?s)can't be reached: .*{ports[1]}: "):
         await gateway.start()
 
@@ -488,7 +488,7 @@ async def test_stop_answers_what_is_in_flight() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
 
     async with SlowBroker(begun, go_on) as broker:
-        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_ports()}"), PortTable())
         await gateway.start()
         async with await RawClient.connect(first_port(gateway)) as client:
             client.send(request(16, 0))
@@ -507,7 +507,7 @@ async def test_new_broker_in_an_answer_during_stop_gets_no_listener() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     async with SlowBroker(begun, go_on) as broker:
         broker.late = broker.metadata({9: broker.port, 0: broker.port})
-        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_ports()}"), PortTable())
         await gateway.start()
         async with await RawClient.connect(first_port(gateway)) as client:
             client.send_request(MetadataRequest([]), 1)
@@ -528,7 +528,7 @@ async def test_new_broker_in_an_answer_during_stop_gets_no_listener() -> None:
 
 async def test_stop_ends_a_request_that_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
     async with ScriptedBroker(lambda frame: b"") as broker:
-        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_ports()}"), PortTable())
         await gateway.start()
         async with await RawClient.connect(first_port(gateway)) as client:
             client.send(request(16, 0))
@@ -580,7 +580,7 @@ async def send_acks_0(gateway: Gateway) -> None:
 
 async def test_stop_sends_what_was_taken_without_acknowledgement() -> None:
     async with UnreadBroker() as broker:
-        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_ports()}"), PortTable())
         await gateway.start()
         await send_acks_0(gateway)
         stopping = asyncio.create_task(gateway.stop(30))
@@ -594,7 +594,7 @@ async def test_stop_sends_what_was_taken_without_acknowledgement() -> None:
 
 async def test_stop_leaves_no_connection_to_a_broker_that_does_not_read() -> None:
     async with UnreadBroker() as broker:
-        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_port()}"), PortTable())
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_ports()}"), PortTable())
         await gateway.start()
         await send_acks_0(gateway)
         await gateway.stop(0.05)

@@ -11,7 +11,7 @@ from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.gateway.gateways import HOST, first_port, running
 from tests._tools.gateway.worker_processes import workers_gateway
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_ports
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
 
@@ -34,7 +34,7 @@ sasl.password=secret of {user}
 
 async def test_each_listener_has_its_own_principal_and_rights(tmp_path: Path) -> None:
     """The target is another gateway, which lists the principals of its clients."""
-    port, file = free_port(), tmp_path / "gateway.toml"
+    port, file = free_ports(), tmp_path / "gateway.toml"
     file.write_text(TEXT.format(host=HOST, port=port))
     for user in ("alice", "bob"):
         (tmp_path / f"{user}.properties").write_text(PROPERTIES.format(user=user))

@@ -10,7 +10,7 @@ from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker, first_port
 from tests._tools.gateway.test_access import KEYS, Caller, StubTarget
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_ports
 from tests.support.waiting import until
 
 
@@ -20,7 +20,7 @@ def value_of(metrics: PrometheusMetrics, series: str) -> float:
 
 
 async def started(broker: ScriptedBroker, metrics: PrometheusMetrics) -> Gateway:
-    options = gateway_options(broker.address, f"{HOST}:{free_port()}")
+    options = gateway_options(broker.address, f"{HOST}:{free_ports()}")
     gateway = Gateway(options, PortTable(), metrics)
     await gateway.start()
     return gateway

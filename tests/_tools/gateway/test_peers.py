@@ -32,7 +32,7 @@ from tests._tools.gateway.gateways import (
     first_port,
     running,
 )
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_ports
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.fast
@@ -92,7 +92,7 @@ async def test_peer_has_no_id_of_a_broker_that_joins() -> None:
         ScriptedBroker(lambda frame: b"") as broker,
         running(
             broker.address,
-            listen=(HOST, free_port()),
+            listen=(HOST, free_ports()),
             peers=(("g1", 9092), ("g2", 9092)),
         ) as gateway,
         await RawClient.connect(first_port(gateway)) as client,
@@ -107,7 +107,7 @@ async def test_peer_has_no_id_of_a_broker_that_joins() -> None:
 
 @asynccontextmanager
 async def two_gateways(targets: str) -> AsyncIterator[tuple[Gateway, Gateway]]:
-    ports = [free_port(), free_port()]
+    ports = [free_ports(), free_ports()]
     peers = tuple((HOST, port) for port in ports)
     async with (
         running(targets, listen=peers[0], peers=peers) as first,
@@ -165,7 +165,7 @@ async def test_groups_are_listed_by_brokers_and_not_by_the_entry() -> None:
 
 @pytest.mark.parametrize(("key", "version"), [(16, 0), (16, 5), (35, 1), (35, 4), (66, 2)])
 async def test_entry_has_nothing_of_what_is_asked_of_all_brokers(key: int, version: int) -> None:
-    port = free_port()
+    port = free_ports()
     async with (
         ScriptedBroker(lambda frame: frame[4:8] + b"answer") as broker,
         running(broker.address, listen=(HOST, port), peers=(("g2", 9092),)) as gateway,
@@ -185,7 +185,9 @@ async def test_entry_leads_to_a_broker_that_can_be_reached() -> None:
     """It is closed while there is none."""
     async with (
         EmbeddedCluster(2, version="0.10", topics={"t": 2}) as cluster,
-        connected(cluster.bootstrap_servers, listen=(HOST, free_port()), peers=(("g2", 9092),)) as (
+        connected(
+            cluster.bootstrap_servers, listen=(HOST, free_ports()), peers=(("g2", 9092),)
+        ) as (
             gateway,
             _,
         ),

@@ -25,7 +25,7 @@ from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.gateway.gateways import HOST
 from tests.brokers.fixtures import zookeeper_alone
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_ports
 from tests.brokers.zookeeper import ZooKeeperServer
 from tests.support.waiting import eventually, until
 
@@ -95,7 +95,7 @@ async def mirrored(
     targets: str, tree: Tree, interval_s: float = 0.2, **changed: Any
 ) -> AsyncIterator[tuple[Gateway, ZookeeperMirror]]:
     """Run a gateway that keeps a ZooKeeper current."""
-    changed = {"listen": (HOST, free_port()), **changed}
+    changed = {"listen": (HOST, free_ports()), **changed}
     options = replace(gateway_options(targets, zookeeper=tree.connect), **changed)
     gateway = Gateway(options, PortTable())
     mirror = ZookeeperMirror(options, gateway.address_of, gateway.peers, interval_s)

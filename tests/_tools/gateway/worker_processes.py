@@ -18,7 +18,7 @@ import psutil
 
 from tests._tools.cli.conftest import command_line
 from tests._tools.gateway.gateways import HOST
-from tests.brokers.ports import free_port
+from tests.brokers.ports import free_port, free_ports
 from tests.brokers.reaper import reaper
 from tests.brokers.waiting import wait_for
 
@@ -38,7 +38,7 @@ class WorkersGateway:
 
     def __init__(self, targets: str, folder: Path, count: int, *options: str) -> None:
         self.count = count
-        self.port, self._metrics_port = free_port(), free_port()
+        self.port, self._metrics_port = free_ports(), free_port()
         self._log = folder / "gateway.log"
         command = command_line(
             *("gateway", "run", *options, "--to", targets, "--listen", f"{HOST}:{self.port}"),
