@@ -20,7 +20,6 @@ import contextlib
 import importlib
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,7 +38,7 @@ from tests.tools.sessions import (
     PROJECT,
     PYTHONS,
     environment,
-    fetch_brokers,
+    fetch_programs,
     install,
     installed_pythons,
     paths_marked,
@@ -136,18 +135,6 @@ def archive_spark(session: nox.Session) -> None:
     session.run("python", "-m", "tests.spark.class_archive")
 
 
-def fetch_debian_programs(session: nox.Session) -> None:
-    """Install Debian's kcat and chromium, beside which tests run our commands, where possible.
-
-    Elsewhere these tests are skipped, and say so.
-    """
-    missing = [name for name in ("kcat", "jq", "chromium") if not shutil.which(name)]
-    if not missing or not shutil.which("apt-get") or os.geteuid() != 0:
-        return
-    for command in (("update", "-q"), ("install", "-y", "-q", "--no-install-recommends", *missing)):
-        session.run("apt-get", *command, external=True, silent=True, success_codes=[0, 100])
-
-
 @nox.session
 def lint(session: nox.Session) -> None:
     """Run ruff, codespell, cython-lint, import-linter, check-jsonschema and towncrier."""
@@ -188,9 +175,8 @@ def tests(session: nox.Session) -> None:
         return
     install(session, "lint", "types", "test")
     run_lint(session)
-    fetch_brokers(session)
+    fetch_programs(session)
     archive_spark(session)
-    fetch_debian_programs(session)
     with beside(session, *TYPES, pytest_of(*TWINS), twin="python"):
         run_pytest(session, *PARALLEL)
 
@@ -232,7 +218,7 @@ def matrix(session: nox.Session) -> None:
     """Run the checks of `tests`, with each asynchronous test on both event loops, on all lines."""
     install(session, "lint", "types", "test")
     run_lint(session)
-    fetch_brokers(session)
+    fetch_programs(session)
     archive_spark(session)
     with beside(session, *TYPES, pytest_of(*selection("client", "not real")), twin="python"):
         run_pytest(session, *PARALLEL, "--loop=both", "--all-lines", *session.posargs)
@@ -246,7 +232,7 @@ def interpreter(session: nox.Session) -> None:
     Each version has seeds of its own.
     """
     install(session, "test")
-    fetch_brokers(session)
+    fetch_programs(session)
     archive_spark(session)
     selected = ("-m", "not real or spark", "-k", "not test_no_seed_shows_an_anomaly")
     with beside(session, pytest_of(*TWINS), twin="python"):
@@ -260,7 +246,7 @@ def interpreter(session: nox.Session) -> None:
 def rounds(session: nox.Session) -> None:
     """Run the other tests that are marked `full`, and the other seeds."""
     install(session, "test")
-    fetch_brokers(session)
+    fetch_programs(session)
     archive_spark(session)
     run_pytest(session, *PARALLEL, "--full", "-m", "full", "--ignore=tests/protocol")
     # Not beside the tests: Spark gives a Python worker 10 s to connect, whatever the machine does.

@@ -79,6 +79,19 @@ def fetch_brokers(session: nox.Session) -> None:
         session.run("python", "-m", "tests.support.gssapi_wheel")
 
 
+def fetch_programs(session: nox.Session) -> None:
+    """Get the brokers, and install Debian's kcat and chromium where possible.
+
+    Elsewhere the tests that run these are skipped, and say so.
+    """
+    fetch_brokers(session)
+    missing = [name for name in ("kcat", "jq", "chromium") if not shutil.which(name)]
+    if not missing or not shutil.which("apt-get") or os.geteuid() != 0:
+        return
+    for command in (("update", "-q"), ("install", "-y", "-q", "--no-install-recommends", *missing)):
+        session.run("apt-get", *command, external=True, silent=True, success_codes=[0, 100])
+
+
 def installed_pythons() -> list[str]:
     """Return those of `PYTHONS` that are installed, the oldest first."""
     return [version for version in PYTHONS if works(f"python{version}")]
