@@ -25,6 +25,8 @@ from examples.demo.run import DemoError, Run, Speed
 from examples.demo.tally import Package, count_packages
 
 ROOT = Path(__file__).parents[2]
+START_SPARK, IN_SPARK = "start Spark", "aggregate in Spark"
+"""The stages."""
 PATIENCE_S = 5.0
 """Time for the JVM to end."""
 NAMED = 5
@@ -45,7 +47,7 @@ def aggregate(run: Run) -> Sequence[Speed]:
     if missing := missing_for_spark():
         run.console.print(f"Spark skipped: {missing}")
         return []
-    run.console.print("Spark starts")
+    run.console.print("Spark starts: a JVM, Python's workers and a first small query")
     begun = time.perf_counter()
     with run.console.status("Spark"), _job(run.bootstrap, run.topic) as receive:
         session = receive()
@@ -62,8 +64,8 @@ def aggregate(run: Run) -> Sequence[Speed]:
         "the numbers of messages, bytes and comment lines are as sent."
     )
     return [
-        Speed("start Spark", 0, 0, started - begun),
-        Speed("aggregate in Spark", messages, run.input.total_bytes, ended - started),
+        Speed(START_SPARK, 0, 0, started - begun),
+        Speed(IN_SPARK, messages, run.input.total_bytes, ended - started),
     ]
 
 

@@ -20,9 +20,8 @@ from examples.demo.ingest import ingest
 from examples.demo.input import Input, library, read_module, source_files
 from examples.demo.operate import operate
 from examples.demo.options import parse
-from examples.demo.progress import Meter
 from examples.demo.report import print_report
-from examples.demo.run import DemoError, Killed, Run, Speed, Stage, on_loop
+from examples.demo.run import DemoError, Killed, Run, Stage, on_loop
 from examples.demo.topic import prepare
 from examples.demo.verify import verify
 
@@ -50,23 +49,22 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _demo(options: argparse.Namespace, console: Console) -> None:
-    topic = options.topic or f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+    topic = options.topic or "demo"
+    if options.bootstrap and not options.topic:
+        topic = f"demo-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
     with _cluster(options, topic) as (bootstrap, kill_leader):
         partitions = on_loop(prepare(bootstrap, topic))
-        kind = (
-            ""
-            if options.bootstrap
-            else f", embedded Kafka {options.version} in a process of its own"
+        where = options.bootstrap or f"an embedded Kafka {options.version}"
+        console.print(
+            f"topic {topic}, {partitions} partitions, on {bootstrap}"
+            + ("" if options.bootstrap else f": {where} in a process of its own")
         )
-        console.print(f"topic {topic}, {partitions} partitions, on {bootstrap}{kind}")
-        lines, reading = _read_input(options.messages, console)
+        lines = _read_input(options.messages, console)
         codec = None if options.codec == "none" else options.codec
         run = Run(bootstrap, topic, codec, lines, console, options.no_spark, kill_leader)
-        run.speeds.append(reading)
         for stage in STAGES:
             run.speeds.extend(stage(run))
         print_report(run)
-        where = options.bootstrap or f"an embedded Kafka {options.version}"
         from examples.demo.picture import draw  # importing matplotlib takes a second
 
         draw(run, where, options.output)
@@ -89,18 +87,13 @@ def _cluster(
         yield cluster.bootstrap, kill
 
 
-def _read_input(messages: int | None, console: Console) -> tuple[Input, Speed]:
+def _read_input(messages: int | None, console: Console) -> Input:
     folder = library()
     files = source_files(folder)
-    with Meter(console, "read the library", len(files), "files") as meter:
-        modules = []
-        for path in files:
-            modules.append(read_module(folder, path))
-            meter.advance(1)
-        try:
-            found = Input(modules, messages)
-        except ValueError:
-            raise DemoError(f"input failed: {folder} has no Python source") from None
+    try:
+        found = Input([read_module(folder, path) for path in files], messages)
+    except ValueError:
+        raise DemoError(f"input failed: {folder} has no Python source") from None
     console.print(
         f"{found.lines:,} lines in {len(files):,} files of Python {platform.python_version()}'s "
         f"standard library"
@@ -110,8 +103,11 @@ def _read_input(messages: int | None, console: Console) -> tuple[Input, Speed]:
             f"for {found.messages:,} messages they are sent in {found.rounds} rounds, with the "
             "round in the key"
         )
-    return found, Speed("read the library", found.lines, found.size_bytes, meter.seconds)
+    return found
 
 
 def _console(*, stderr: bool = False) -> Console:
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    """Return a console that breaks lines between words on a terminal, and elsewhere nowhere."""
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    console.soft_wrap = not console.is_terminal
+    return console

@@ -34,13 +34,11 @@ class Input:
     Attributes:
         messages: their number.
         lines: the lines of one round.
-        size_bytes: the bytes of one round.
         total_bytes: the bytes of all messages, keys and values.
     """
 
     def __init__(self, modules: list[Module], messages: int | None = None) -> None:
         self.lines = sum(len(module.lines) for module in modules)
-        self.size_bytes = sum(len(line) for module in modules for line in module.lines)
         if not self.lines:
             raise ValueError("no lines of source")
         self._modules = modules

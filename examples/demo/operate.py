@@ -20,13 +20,25 @@ def operate(run: Run) -> None:
         KafkaError: the offsets weren't committed.
     """
     group = f"{run.topic}-reader"
+    _say(run, "What the command line shows about this cluster:")
     _show(run, "metadata", run.topic)
     try:
         on_loop(_commit(run, group))
     except KafkaConfigurationError:
         run.console.print("group lag skipped: on 0.8.0 the offsets of groups are in ZooKeeper")
     else:
+        _say(
+            run,
+            f"The demo has committed offsets for group {group} as if it had read 90 % of each "
+            "partition, so that there is a lag to show: the last 10 % are uncommitted on purpose.",
+        )
         _show(run, "group", "lag", group)
+    if run.killed is not None:
+        _say(
+            run,
+            f"Broker {run.killed.node}, which the demo killed, stays down. So doctor must find the "
+            "partitions that lack its replica, and end with exit code 1:",
+        )
     _show(run, "doctor", also=FINDINGS)
 
 
@@ -43,9 +55,13 @@ async def _commit(run: Run, group: str) -> None:
         await consumer.commit({tp: end * 9 // 10 for tp, end in ends.items()})
 
 
+def _say(run: Run, text: str) -> None:
+    run.console.print(f"\n{text}")
+
+
 def _show(run: Run, *words: str, also: int = 0) -> None:
     """Run a command, and show its command line first; `also` is an exit code besides 0."""
     arguments = [*words, "-b", run.bootstrap]
-    run.console.print(f"\n$ aiokafka08 {' '.join(arguments)}", style="bold")
+    run.console.print(f"\n$ aiokafka08 {' '.join(arguments)}", style="bold", soft_wrap=True)
     if main([*arguments, "--format", "table"]) not in (0, also):
         raise DemoError(f"aiokafka08 {' '.join(arguments)} failed")

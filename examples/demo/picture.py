@@ -10,19 +10,20 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from aiokafka08 import __version__
-from examples.demo.ingest import PERCENTS
-from examples.demo.run import Run, Speed
+from examples.demo.aggregate import IN_SPARK, START_SPARK
+from examples.demo.ingest import FAILOVER, INGEST, PERCENTS
+from examples.demo.run import Run
 from examples.demo.tally import add_up, largest
 from examples.demo.timeline import percentile
+from examples.demo.verify import VERIFY
 
 INTERVALS = 80
 PACKAGES = 8
 LONGEST_NAME = 18
 LONGEST_PLACE = 60
 
-START_SPARK = "start Spark"
-RATES = ("ingest", "consume and verify", "aggregate in Spark")
-"""The stages whose rates are compared; reading the library isn't Kafka's work."""
+RATES = (INGEST, FAILOVER, VERIFY, IN_SPARK)
+"""The stages whose rates are compared."""
 
 INK, MUTED, GRID = "#1f2933", "#66727f", "#e4e8ec"
 BLUE, ORANGE, GREEN = "#2f6db3", "#d9772b", "#3b8f6a"
@@ -57,9 +58,7 @@ def figure(run: Run, where: str) -> Figure:
     )
     messages = run.findings.modules.total()
     title = "The source of Python's standard library, through Kafka and back"
-    verified = f"{messages:,} messages: 0 lost, 0 reordered" + (
-        f", {len(run.repeated):,} repeated by retries" if run.repeated else ""
-    )
+    verified = f"{messages:,} messages: 0 lost, {len(run.repeated):,} repeated, 0 reordered"
     machine = (
         f"aiokafka08 {__version__} on {_shortened(where)}, compression {run.codec or 'none'}, "
         f"Python {platform.python_version()}, {os.cpu_count()} cores"
@@ -92,8 +91,8 @@ def _draw_ingest(axes: Axes, run: Run) -> None:
         node, led, partitions = run.killed
         axes.axvline(run.timeline.killed_s, color=ORANGE, linestyle="--", linewidth=1.5)
         title += (
-            f"\nDashed: broker {node} killed, leader of {led} of {partitions} partitions; longest "
-            f"pause {run.timeline.longest_pause_s():.2f} s"
+            f"\nHalf of them undisturbed, then broker {node} is killed (dashed), leader of {led} "
+            f"of {partitions} partitions: longest pause {run.timeline.longest_pause_s():.2f} s"
         )
     _plain(axes, title)
     axes.set_ylim(0, 1.08 * max([*thousands, 1]))
@@ -107,60 +106,46 @@ def _draw_ingest(axes: Axes, run: Run) -> None:
 
 def _draw_rates(axes: Axes, run: Run) -> None:
     shown = [speed for speed in run.speeds if speed.stage in RATES]
-    rates = [speed.messages / speed.seconds / 1000 for speed in shown]
-    bars = axes.barh(range(len(shown)), rates, color=BLUE, height=0.5)
-    labels = [_rate(speed) for speed in shown]
-    axes.bar_label(bars, labels, padding=5, color=MUTED, fontsize=9)
-    axes.set_yticks(range(len(shown)), [speed.stage.replace(" ", "\n", 1) for speed in shown])
-    axes.invert_yaxis()
-    axes.set_xlim(0, 2.1 * max([*rates, 1]))  # room for the labels
-    title = "Thousands of messages per second"
+    rates = [speed.messages / speed.seconds for speed in shown]
+    names = [speed.stage.replace(" ", "\n", 1) for speed in shown]
+    title = "Messages per second"
     for speed in run.speeds:
         if speed.stage == START_SPARK:
             title += f"\nSpark's start, not included: {speed.seconds:.1f} s"
+    _draw_bars(axes, names, rates, [f"{rate:,.0f}" for rate in rates], BLUE)
     _plain(axes, title)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.locator_params(axis="x", nbins=4)
-    axes.grid(axis="x", color=GRID)
-
-
-def _rate(speed: Speed) -> str:
-    return f"{speed.size_bytes / speed.seconds / 1e6:,.0f} MB/s, {speed.seconds:,.1f} s"
 
 
 def _draw_latency(axes: Axes, run: Run) -> None:
-    if run.latencies_ms:
-        found = [percentile(run.latencies_ms, percent) for percent in PERCENTS]
-    else:
-        found = [0.0 for _ in PERCENTS]
-    bars = axes.barh(range(len(PERCENTS)), found, color=GREEN, height=0.5)
-    axes.bar_label(bars, [f"{one:.2f} ms" for one in found], padding=5, color=MUTED, fontsize=9)
-    axes.set_yticks(range(len(PERCENTS)), [f"p{percent}" for percent in PERCENTS])
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.5 * max([*found, 0.01]))  # room for the labels
+    found = [percentile(run.latencies_ms, percent) for percent in PERCENTS if run.latencies_ms]
+    names = [f"p{percent}" for percent in PERCENTS[: len(found)]]
+    _draw_bars(axes, names, found, [f"{one:.2f} ms" for one in found], GREEN)
     count = len(run.latencies_ms)
     _plain(axes, f"Latency of an acknowledgement\n{count:,} messages, one at a time")
-    axes.xaxis.set_major_formatter("{x:g} ms")
-    axes.locator_params(axis="x", nbins=4)
-    axes.grid(axis="x", color=GRID)
 
 
 def _draw_packages(axes: Axes, run: Run) -> None:
     packages = largest(run.packages, PACKAGES)
-    places = range(len(packages))
     shares = [100 * package.comment_share for package in packages.values()]
     names = [
         name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in packages
     ]
-    bars = axes.barh(places, shares, color=ORANGE, height=0.7)
-    axes.bar_label(bars, [f"{share:.1f} %" for share in shares], padding=4, color=MUTED, fontsize=9)
-    axes.set_yticks(places, names)
-    axes.set_xticks([])
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1.3 * max(*shares, 1))  # room for the labels
-    axes.margins(y=0.01)
+    _draw_bars(axes, names, shares, [f"{share:.1f} %" for share in shares], ORANGE)
     share = add_up(run.packages.values()).comment_share
     _plain(axes, f"Comment lines by package, by Spark\nall packages: {share:.1%}")
+
+
+def _draw_bars(
+    axes: Axes, names: list[str], lengths: list[float], labels: list[str], color: str
+) -> None:
+    """Draw bars from the top down, with their values in place of a scale."""
+    bars = axes.barh(range(len(names)), lengths, color=color, height=0.6)
+    axes.bar_label(bars, labels, padding=5, color=MUTED, fontsize=9)
+    axes.set_yticks(range(len(names)), names)
+    axes.set_xticks([])
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1.35 * max([*lengths, 1e-9]))  # room for the labels
+    axes.margins(y=0.01)
 
 
 def _plain(axes: Axes, title: str) -> None:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from examples.demo.aggregate import START_SPARK
+from examples.demo.ingest import FAILOVER, INGEST
 from examples.demo.run import Run
+from examples.demo.spark_job import WARM_UP
 from examples.demo.tally import add_up, largest
 
 PACKAGES = 8
 
 
 def print_report(run: Run) -> None:
-    """Print the tables, with Spark's if it ran."""
-    _print_findings(run)
+    """Print what the topic holds, as counted by Spark if it ran, and the speeds."""
     if run.packages:
         _print_packages(run)
+    else:
+        _print_findings(run)
     _print_speeds(run)
 
 
@@ -57,6 +61,15 @@ def _print_speeds(run: Run) -> None:
         table.add_row(stage, *(cells if messages else ["", "", cells[2], "", ""]))
     run.console.print(table)
     run.console.print(f"MB: values and their keys, before compression ({run.codec or 'none'})")
+    run.console.print(f"{INGEST}: in lists with acks=all, while all brokers run")
+    if run.killed is not None:
+        run.console.print(
+            f"{FAILOVER}: the other half of the lists, with the time until the new leader is there"
+        )
+    if any(speed.stage == START_SPARK for speed in run.speeds):
+        run.console.print(
+            f"{START_SPARK}: the JVM, Python's workers, and a first query of {WARM_UP} messages"
+        )
 
 
 def _table(title: str, first: str, *others: str) -> Table:

@@ -10,6 +10,8 @@ from examples.demo.partition_check import PartitionCheck
 from examples.demo.progress import Meter
 from examples.demo.run import DemoError, Run, Speed, on_loop
 
+VERIFY = "consume and verify"
+"""The stage."""
 PATIENCE_S = 30
 """Longest time without a message."""
 AT_ONCE = 5_000
@@ -35,7 +37,7 @@ def verify(run: Run) -> Sequence[Speed]:
             check = checks[partition] = PartitionCheck(run.topic, partition)
         check.add(key, values, [one.offset for one in metadata])
     run.sent.clear()
-    with Meter(run.console, "consume and verify", run.input.messages, "messages") as meter:
+    with Meter(run.console, VERIFY, run.input.messages) as meter:
         size_bytes = on_loop(_read(run, checks, meter))
     differences = [text for check in checks.values() for text in check.end()]
     if differences:
@@ -48,11 +50,11 @@ def verify(run: Run) -> Sequence[Speed]:
         (key or b"", value or b"") for check in checks.values() for key, value in check.repeated
     ]
     run.console.print(
-        f"{meter.done:,} messages of {len(run.findings.modules):,} modules were read: 0 lost, 0 "
-        f"reordered, {len(run.repeated):,} repeated. Each message is at the offset that its "
+        f"{meter.done:,} messages of {len(run.findings.modules):,} modules were read: 0 lost, "
+        f"{len(run.repeated):,} repeated, 0 reordered. Each message is at the offset that its "
         "acknowledgement named"
     )
-    return [Speed("consume and verify", meter.done, size_bytes, meter.seconds)]
+    return [Speed(VERIFY, meter.done, size_bytes, meter.seconds)]
 
 
 async def _read(run: Run, checks: dict[int, PartitionCheck], meter: Meter) -> int:

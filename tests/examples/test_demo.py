@@ -111,9 +111,7 @@ def test_demo_verifies_prints_and_draws(options: tuple[str, ...], tmp_path: Path
     picture = tmp_path / "new" / "demo.png"
     done = demo("--messages", "3000", "--output", str(picture), *options)
     assert done.returncode == 0, done.stderr
-    assert re.search(
-        r"^3,[0-9]+ messages of \d+ modules were read: 0 lost, 0 reor", done.stdout, re.M
-    )
+    assert re.search(r"^3,[0-9]+ messages of \d+ modules were read: 0 lost, \d", done.stdout, re.M)
     killed = re.search(
         r"^broker \d, leader of (\d) of \d partitions, was killed", done.stdout, re.M
     )
@@ -122,20 +120,32 @@ def test_demo_verifies_prints_and_draws(options: tuple[str, ...], tmp_path: Path
         r"^300 messages were sent one at a time with acks=all: p50 ", done.stdout, re.M
     )
     assert "What the topic holds" in done.stdout
-    for stage in ("read the library", "one at a time", "ingest", "consume and verify"):
+    for stage in ("one at a time", "ingest", "consume and verify"):
         assert re.search(rf"│ {stage} +│ +[\d,]+ │", done.stdout), stage
+    assert ("│ ingest, leader killed " in done.stdout) == (killed is not None)
+    assert_progress_agrees_with_table(done.stdout)
     assert "Spark found" not in done.stdout
     assert f"picture: {picture}" in done.stdout
     shown = done.stdout.partition(f"picture: {picture}")[2]
-    assert re.search(r"^\$ aiokafka08 metadata demo-\S+ -b 127", shown, re.M)
+    assert re.search(r"^\$ aiokafka08 metadata demo -b 127", shown, re.M)
     assert ("group lag skipped" in shown) == ("0.8.0" in options)
     assert ("$ aiokafka08 group lag demo-" in shown) == ("0.8.0" not in options)
+    assert ("the last 10 % are uncommitted on purpose" in shown) == ("0.8.0" not in options)
     assert "$ aiokafka08 doctor -b 127" in shown
+    assert ("which the demo killed, stays down" in shown) == (killed is not None)
     from matplotlib.image import imread
 
     height, width, _ = imread(picture).shape
     assert height > 500
     assert width > 800
+
+
+def assert_progress_agrees_with_table(text: str) -> None:
+    """The rate in a stage's last line of progress is that in its row of the table."""
+    rows = dict(re.findall(r"^│ (\S[^│]*?) +│ .* │ +([\d,]+) │ +[\d,.]+ │$", text, re.M))
+    lines = dict(re.findall(r"^([^:\n]+): [\d,]+ of [\d,]+ messages, ([\d,]+)/s$", text, re.M))
+    assert lines
+    assert lines == {stage: rows[stage] for stage in lines}
 
 
 @pytest.mark.spark
@@ -260,7 +270,7 @@ def test_demo_runs_on_a_real_broker(
         assert re.search(counted, done.stdout, re.M)
     named = re.search(r"^topic (demo-\S+), 3 partitions", done.stdout, re.M)
     assert named is not None
-    assert re.search(r"^5,000 messages of \d+ modules were read: 0 lost, 0 reor", done.stdout, re.M)
+    assert re.search(r"^5,000 messages of \d+ modules were read: 0 lost, \d", done.stdout, re.M)
     assert re.search(r"^topic demo-\S+ stays on the brokers", done.stdout, re.M)
     again = demo(*where, *small, "--topic", named[1])
     assert "has 5,000 messages; expected an empty topic" in error_line(again)
@@ -343,7 +353,9 @@ def test_ctrl_c_before_the_loop_runs_warns_of_nothing(monkeypatch: pytest.Monkey
 def test_ctrl_c_ends_the_demo_and_its_cluster(stage: str, tmp_path: Path) -> None:
     arguments = ("--messages", "400000", "--output", str(tmp_path / "demo.png"))
     with started(*arguments) as (process, port):
-        read = "^ingest: 400,000 of 400,000 " if stage == "verify" else "^for 400,000| lines in "
+        read = (
+            "^ingest, .*: 199,000 of 199,000 " if stage == "verify" else "^for 400,000| lines in "
+        )
         wait_for_line(process, read)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=40)
