@@ -1,5 +1,5 @@
-"""Every fenced block of README.md and docs/testing.md runs on the embedded cluster, as the page
-says, and so does the test in examples/.
+"""The program of README.md and every fenced block of the guides run on the embedded cluster, as the
+page says, and so does the test in examples/.
 
 A Python block with tests is a file for pytest, named by its first line if that is a comment. A
 named block without tests is a module for them; an unnamed one is a program. A block of `sh` is a
@@ -29,7 +29,6 @@ GUIDES = [
 ]
 """The guides with tests in them, but the one with a conftest."""
 PAGES = [
-    "README.md",
     "docs/testing.md",
     "docs/monitoring.md",
     *(f"docs/guides/{name}.md" for name in GUIDES),
@@ -139,12 +138,8 @@ def test_guide_prints_the_example(guide: str, name: str) -> None:
 
 
 def test_program_of_readme_sends_a_message_and_reads_on() -> None:
-    [program] = [
-        block.text
-        for block in blocks("README.md")
-        if block.language == "python" and not block.tests and not block.name
-        if "spark" not in block.text  # tests/spark runs it
-    ]
+    [block] = blocks("README.md")
+    program = block.text
     assert ADDRESS in program
     with EmbeddedCluster() as cluster:
         program = program.replace(ADDRESS, cluster.bootstrap_servers)
