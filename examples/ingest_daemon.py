@@ -5,8 +5,8 @@
     python examples/ingest_daemon.py --topic access --listen 127.0.0.1:5140
 
 On SIGTERM or Ctrl-C the daemon stops reading, closes the connections and sends the lines that it
-has read. It exits with 0 if all of them were acknowledged, else with 1. It needs uvloop
-(`pip install 'aiokafka08[uvloop]'`).
+has read. It exits with 0 if all of them were acknowledged, else with 1. It needs the
+extra `uvloop`.
 """
 
 from __future__ import annotations

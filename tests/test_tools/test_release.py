@@ -89,10 +89,13 @@ def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.Monkey
     module.write_text('"""Doc."""\n__version__ = "0.1.0"\n')
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
     pages = [tmp_path / "README.md", tmp_path / "docs/start/install.md"]
-    for page in pages:
+    for page in (*pages, tmp_path / "docs/spark.md", tmp_path / "docs/guides/services.md"):
         page.parent.mkdir(parents=True, exist_ok=True)
         page.write_text((ROOT / page.relative_to(tmp_path)).read_text())
     release.set_version("0.2.0")
+    assert "\n    pip install 'aiokafka08[spark]'\n" in (tmp_path / "docs/spark.md").read_text()
+    services = (tmp_path / "docs/guides/services.md").read_text()
+    assert "\n    pip install aiokafka08 fastapi uvicorn\n" in services
     for page in pages:
         assert release.RELEASED in page.read_text()
         assert "no release yet" not in page.read_text()
@@ -102,6 +105,37 @@ def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.Monkey
     for wrong in ("1", "v0.2.0", "0.2", "0.2.0.dev1", "00.2.0"):
         with pytest.raises(SystemExit, match=r"expected MAJOR\.MINOR\.PATCH"):
             release.set_version(wrong)
+
+
+@pytest.mark.parametrize(
+    ("written", "published"),
+    [
+        (
+            "It needs `pip install '.[a,b]'` in a clone, too.",
+            "It needs `pip install 'P[a,b]'`, too.",
+        ),
+        ("pip install --no-deps .    # in a clone", "pip install --no-deps P"),
+        ("pip install '.[a]' b    # in a clone", "pip install 'P[a]' b"),
+        ("pip install '.[a]'    # with two extras", "pip install '.[a]'    # with two extras"),
+    ],
+)
+def test_command_for_a_clone_becomes_one_for_the_index(written: str, published: str) -> None:
+    assert release.IN_A_CLONE.sub(r"\1P\2\3", written) == published
+
+
+def test_no_page_installs_what_no_index_has() -> None:
+    """Before the first release nobody but the package's own errors names the index's package."""
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.*")]
+    if release.UNRELEASED not in pages[0].read_text():
+        return
+    local = re.compile(r"--find-links|test\.pypi\.org|\.whl|as errors say it")
+    assert not [
+        (page.name, line)
+        for page in pages
+        if page.suffix in {".md", ".py", ".yml", ".sh"}
+        for line in page.read_text().splitlines()
+        if re.search(r"pip (install|download|wheel).*aiokafka08", line) and not local.search(line)
+    ]
 
 
 def test_published_ref_has_version_and_addresses(

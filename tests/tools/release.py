@@ -42,6 +42,11 @@ UNRELEASED = "There is no release yet: `pip install .` in a clone installs it."
 
 RELEASED = "`pip install aiokafka08` installs it, on common systems without a compiler."
 
+IN_A_CLONE = re.compile(
+    r"(pip (?:install|wheel) [^\n`]*?'?)\.(\[[\w,]+\]'|(?= ))(.*?)(?: +#)? in a clone\b"
+)
+"""A command of a page that installs from a clone, until the first release, and the words for it."""
+
 ADDRESSES = ("Repository", "Documentation", "Changelog", "Issues")
 """What `[project.urls]` must have when a version is published."""
 
@@ -94,8 +99,9 @@ def set_version(version: str) -> None:
     changelog = ROOT / "CHANGELOG.md"
     today = datetime.now(UTC).date().isoformat()
     changelog.write_text(merge_sections(changelog.read_text(), version, today))
-    for page in (ROOT / "README.md", ROOT / "docs" / "start" / "install.md"):
-        page.write_text(page.read_text().replace(UNRELEASED, RELEASED))
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = page.read_text().replace(UNRELEASED, RELEASED)
+        page.write_text(IN_A_CLONE.sub(r"\1aiokafka08\2\3", text))
 
 
 def missing_addresses() -> list[str]:

@@ -1,4 +1,4 @@
-"""Draw docs/cli.svg, the picture in README.md: `python -m tests._tools.cli.screenshot`.
+"""Draw docs/cli.svg, the picture in docs/cli.md: `python -m tests._tools.cli.screenshot`.
 
 It runs commands on an embedded cluster at port 9092, as on a terminal, and lets rich draw what they
 print.
