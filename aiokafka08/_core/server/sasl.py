@@ -10,6 +10,7 @@ complete.
 from __future__ import annotations
 
 import hmac
+import secrets
 from collections.abc import Generator, Mapping
 from functools import cache
 from typing import Final
@@ -29,17 +30,30 @@ _Steps = Generator[bytes, bytes, tuple[bytes, str]]
 
 
 class AuthenticationFailed(Exception):
-    """The server closes the connection; the text is for its own log, and has no secret."""
+    """The server closes the connection; the text is for its own log, and has no secret.
+
+    Attributes:
+        user: who the client says it is; "" if it hasn't said it.
+    """
+
+    def __init__(self, text: str, user: str = "") -> None:
+        super().__init__(text)
+        self.user = user
 
 
 class SaslUsers:
     """The users of a server, and their credentials for each mechanism.
 
+    Args:
+        passwords: by their names.
+        hides_unknown: whether SCRAM goes on with an unknown user up to the last step, as with a
+            wrong password; brokers don't.
+
     Raises:
         ModuleNotFoundError: the package scramp isn't installed.
     """
 
-    def __init__(self, passwords: Mapping[str, str]) -> None:
+    def __init__(self, passwords: Mapping[str, str], *, hides_unknown: bool = False) -> None:
         try:
             import scramp
         except ModuleNotFoundError as error:
@@ -48,6 +62,8 @@ class SaslUsers:
                 name=error.name,
             ) from error
         self._passwords = dict(passwords)
+        self._hides_unknown = hides_unknown
+        self._salts_key = secrets.token_bytes()  # for unknown users
         self._scram = {
             name: scramp.ScramMechanism(name) for name in MECHANISMS if name.startswith("SCRAM-")
         }
@@ -66,10 +82,11 @@ class SaslUsers:
             raise AuthenticationFailed(f"PLAIN: malformed token of {len(token)} bytes")
         acts_as, user, password = texts
         if acts_as not in ("", user):
-            raise AuthenticationFailed("PLAIN: the user asks to act as another one")
-        known = self._passwords.get(user)
-        if known is None or not hmac.compare_digest(known.encode(), password.encode()):
-            raise AuthenticationFailed("wrong user name or password")
+            raise AuthenticationFailed("PLAIN: the user asks to act as another one", user)
+        # An unknown user takes as long; the client's password isn't empty.
+        known = self._passwords.get(user, "")
+        if not hmac.compare_digest(known.encode(), password.encode()):
+            raise AuthenticationFailed("PLAIN: wrong user name or password", user)
         return b"", user
 
     def _scram_steps(self, mechanism: str) -> _Steps:
@@ -80,7 +97,12 @@ class SaslUsers:
         def credential(user: str) -> _Credential | None:
             nonlocal named
             named = user
-            return self._credential(mechanism, user) if user in self._passwords else None
+            if user in self._passwords:
+                return self._credential(mechanism, user)
+            if not self._hides_unknown:
+                return None
+            salt = hmac.digest(self._salts_key, f"{mechanism} {user}".encode(), "sha256")
+            return (salt, *self._credential(mechanism, None)[1:])
 
         server = self._scram[mechanism].make_server(credential)
         try:
@@ -90,10 +112,12 @@ class SaslUsers:
             return final.encode(), named
         except (scramp.ScramException, UnicodeDecodeError) as error:
             # The text of a UnicodeDecodeError has what the client sent.
-            raise AuthenticationFailed(f"{mechanism}: {type(error).__name__}") from None
+            raise AuthenticationFailed(f"{mechanism}: {type(error).__name__}", named) from None
 
-    def _make_credential(self, mechanism: str, user: str) -> _Credential:
-        made: _Credential = self._scram[mechanism].make_auth_info(self._passwords[user])
+    def _make_credential(self, mechanism: str, user: str | None) -> _Credential:
+        """Return the credential of a user; None: one that no password fits."""
+        password = secrets.token_hex() if user is None else self._passwords[user]
+        made: _Credential = self._scram[mechanism].make_auth_info(password)
         return made
 
 

@@ -4,7 +4,8 @@
 SaslHandshake 0 and plain tokens, as clients of 0.10 do, or by SaslHandshake 1 and SaslAuthenticate.
 
 Invariant: no password is in an error, a log line, `/clients` or a `repr()`. Until a login is
-complete, nothing of a client but ApiVersions reaches the target; its SASL requests never do.
+complete, nothing of a client but ApiVersions reaches the target; its SASL requests never do. An
+unknown user gets the answers of a wrong password.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from aiokafka08._core.server.sasl import (
 )
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.translation import read_body
+from aiokafka08._wording import shorten
 from aiokafka08.errors import (
     IllegalArgumentError,
     IllegalSaslStateError,
@@ -88,7 +90,7 @@ def read_users(path: Path) -> SaslUsers:
     if not users:
         raise IllegalArgumentError(f'{path}: no users; expected lines as user = "password"')
     try:
-        return SaslUsers(users)
+        return SaslUsers(users, hides_unknown=True)
     except ModuleNotFoundError as error:
         raise KafkaConfigurationError(f"{path}: {error}") from None
 
@@ -106,13 +108,15 @@ class ClientLogin:
         users: who may log in; None: clients needn't.
 
     Attributes:
-        ends: whether the connection ends behind the last answer.
+        mechanism: the one that the client has chosen; "" if the gateway doesn't have it.
+        failure: why the login has failed, for the log; "" if it hasn't. The connection ends behind
+            the answer.
     """
 
     def __init__(self, users: SaslUsers | None) -> None:
         self._session = None if users is None else SaslSession(users)
         self._version: int | None = None  # of SaslHandshake
-        self.ends = False
+        self.mechanism = self.failure = ""
 
     @property
     def is_complete(self) -> bool:
@@ -130,13 +134,9 @@ class ClientLogin:
         return self._version == 0 and not self.is_complete
 
     def take_token(self, frame: memoryview) -> list[Buffer]:
-        """Return the answer to a token without a header.
-
-        Raises:
-            AuthenticationFailed: the client isn't who it says.
-        """
+        """Return the answer to a token without a header; nothing if the login has failed."""
         token = self._receive(frame)
-        return [len(token).to_bytes(4, "big"), token]
+        return [] if self.failure else [len(token).to_bytes(4, "big"), token]
 
     def answer(self, head: RequestHead, frame: memoryview) -> list[Buffer]:
         """Return the answer to a request of SASL, of a version in `SASL_VERSIONS`.
@@ -158,9 +158,11 @@ class ClientLogin:
         if self._version is not None:
             raise AuthenticationFailed("SaslHandshake comes twice")
         self._version = head.version
-        self.ends = not self._session.choose(asked.mechanism)
-        code = UnsupportedSaslMechanismError.errno if self.ends else 0
-        return SaslHandshakeResponse(code, list(MECHANISMS))
+        if self._session.choose(asked.mechanism):
+            self.mechanism = asked.mechanism
+            return SaslHandshakeResponse(0, list(MECHANISMS))
+        self.failure = f"login failed: unknown mechanism {shorten(asked.mechanism)}"
+        return SaslHandshakeResponse(UnsupportedSaslMechanismError.errno, list(MECHANISMS))
 
     def _authenticate(self, head: RequestHead, frame: memoryview) -> SaslAuthenticateResponse:
         asked: SaslAuthenticateRequest = read_body(
@@ -171,13 +173,18 @@ class ClientLogin:
             return SaslAuthenticateResponse(IllegalSaslStateError.errno, text, b"")
         if self._version != _TOKENS_IN_REQUESTS:
             raise AuthenticationFailed("SaslAuthenticate comes without SaslHandshake 1")
-        try:
-            return SaslAuthenticateResponse(0, None, self._receive(asked.auth_bytes))
-        except AuthenticationFailed as error:
-            self.ends = True
-            text = f"Authentication failed: {error}"
+        token = self._receive(asked.auth_bytes)
+        if self.failure:
+            text = "Authentication failed: Invalid username or password"  # as brokers say it
             return SaslAuthenticateResponse(SaslAuthenticationFailed.errno, text, b"")
+        return SaslAuthenticateResponse(0, None, token)
 
     def _receive(self, token: Buffer) -> bytes:
+        """Return the answer to a token; nothing if the login has failed."""
         assert self._session is not None
-        return self._session.receive(token)
+        try:
+            return self._session.receive(token)
+        except AuthenticationFailed as error:
+            user = f" as user {shorten(error.user)}" if error.user else ""
+            self.failure = f"login{user} failed: {error}"
+            return b""

@@ -83,6 +83,9 @@ _OUT_OF_RESOURCES: Final = frozenset(
 
 LOGIN_S: Final = 20.0
 """How long a client may take to authenticate."""
+FAILED_LOGIN_S: Final = 0.1
+"""How late a failed login is answered, so that guessing takes time; as by brokers
+(connection.failed.authentication.delay.ms)."""
 
 _VERSIONS_S: Final = 10.0
 """For so long a broker isn't asked for its versions by clients that haven't authenticated."""
@@ -238,8 +241,7 @@ class GatewayHandler(ConnectionHandler):
         head: RequestHead | None = None
         try:
             if self._login.awaits_token:
-                exchange.respond(self._login.take_token(frame))
-                self._login_goes_on()
+                self._answer_login(None, self._login.take_token(frame), exchange)
                 return
             head = read_head(frame)
             if head.key in SASL_VERSIONS:
@@ -279,19 +281,38 @@ class GatewayHandler(ConnectionHandler):
     def _log_in(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> None:
         if head.version not in SASL_VERSIONS[head.key]:
             raise RefusedError(f"expected version 0 to {SASL_VERSIONS[head.key][-1]}")
-        exchange.respond(self._login.answer(head, frame))
-        if self._login.ends:
-            self._refuse(head, "the authentication has failed")
-        else:
-            self._login_goes_on()
-            self._count(head, Fate.PASSED)
+        self._answer_login(head, self._login.answer(head, frame), exchange)
 
-    def _login_goes_on(self) -> None:
+    def _answer_login(
+        self, head: RequestHead | None, answer: list[Buffer], exchange: Exchange
+    ) -> None:
+        failure = self._login.failure
+        if head is not None:
+            self._count(head, Fate.REFUSED if failure else Fate.PASSED)
+        if failure:
+            self._login_failed(failure, answer, exchange)
+            return
+        exchange.respond(answer)
         if self._login.is_complete and self._login_ends is not None:
             self._login_ends.cancel()
             self._login_ends = None
             self._connection.limit_frames(None)
             self._begin_connecting()
+
+    def _login_failed(self, failure: str, answer: list[Buffer], exchange: Exchange) -> None:
+        """Answer and close the connection late; no further frame of it is handled."""
+
+        def close() -> None:
+            exchange.respond(answer)
+            self._connection.close()
+
+        assert self._login_ends is not None
+        self._login_ends.cancel()
+        self._login_ends = asyncio.get_running_loop().call_later(FAILED_LOGIN_S, close)
+        self._hold("login", True)
+        mechanism = self._login.mechanism
+        self._route.measurements.login_failed(mechanism)
+        self._report("login", (self._connection.host, mechanism), failure)
 
     def _login_is_late(self) -> None:
         text = f"closed: the client hasn't authenticated within {LOGIN_S:g} s"

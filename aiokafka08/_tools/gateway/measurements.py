@@ -26,5 +26,8 @@ class Measurements:
     def upstream_failed(self, node_id: int, kind: str) -> None:
         """Note a failure of a connection to a broker: "connect" or "lost"."""
 
+    def login_failed(self, mechanism: str) -> None:
+        """Note a failed login of a client by a mechanism; "": by one that isn't known."""
+
 
 NO_MEASUREMENTS: Final = Measurements()

@@ -48,6 +48,12 @@ class PrometheusMetrics(Measurements):
             ("node", "kind"),
             registry=registry,
         )
+        self._failed_logins = Counter(
+            "aiokafka08_gateway_failed_logins",
+            "Logins of clients that have failed, by SASL mechanism; empty: one that isn't known.",
+            ("mechanism",),
+            registry=registry,
+        )
 
     def answered(self, api: str, seconds: float) -> None:
         """See `Measurements`."""
@@ -66,6 +72,10 @@ class PrometheusMetrics(Measurements):
     def upstream_failed(self, node_id: int, kind: str) -> None:
         """See `Measurements`."""
         self._upstream_errors.labels(str(node_id), kind).inc()
+
+    def login_failed(self, mechanism: str) -> None:
+        """See `Measurements`."""
+        self._failed_logins.labels(mechanism).inc()
 
     def text(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.translation import Budget, Translation
@@ -24,11 +25,14 @@ HOST = "127.0.0.1"
 
 @asynccontextmanager
 async def running(
-    targets: str, table: PortTable | None = None, **changed: Any
+    targets: str,
+    table: PortTable | None = None,
+    measurements: Measurements = NO_MEASUREMENTS,
+    **changed: Any,
 ) -> AsyncIterator[Gateway]:
     """Run a gateway to these brokers; `changed` are fields of its options."""
     options = replace(gateway_options(targets, f"{HOST}:{free_ports()}"), **changed)
-    gateway = Gateway(options, table or PortTable())
+    gateway = Gateway(options, table or PortTable(), measurements)
     await gateway.start()
     try:
         yield gateway

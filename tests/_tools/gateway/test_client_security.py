@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -19,12 +19,14 @@ from aiokafka08._core.sasl.mechanism import Mechanism
 from aiokafka08._core.sasl.plain import Plain
 from aiokafka08._core.sasl.scram import Scram
 from aiokafka08._core.server.sasl import SaslUsers
+from aiokafka08._core.server.transports import reset
 from aiokafka08._tools.findings import Code
 from aiokafka08._tools.gateway import handler
 from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.client_security import read_users, server_context
 from aiokafka08._tools.gateway.config import read_settings
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.metrics import PrometheusMetrics
 from aiokafka08._tools.gateway.options import FLAG_NAMES, GatewayOptions, gateway_options
 from aiokafka08._tools.gateway.target_client import TargetClient
 from aiokafka08._tools.gateway.target_connection import target_network
@@ -172,6 +174,101 @@ async def test_wrong_logins_are_answered_and_closed(caplog: pytest.LogCaptureFix
             client.send_request(SaslHandshakeRequest("PLAIN"), 0)  # a token by now
             assert await client.is_closed()
     assert "secret" not in caplog.text
+
+
+async def refused_steps(
+    gateway: Gateway, mechanism: str, user: str
+) -> list[tuple[int, str | None, int]]:
+    """Log in with a wrong password; return the code, text and size of each answer."""
+    client_side: Mechanism = Plain(user, "wrong-secret")
+    if mechanism != "PLAIN":
+        client_side = Scram(mechanism, user, "wrong-secret")
+    found = []
+    async with await RawClient.connect(first_port(gateway)) as client:
+        await client.call(SaslHandshakeRequest(mechanism), 1)
+        steps = await client_side.begin(HOST)
+        token = next(steps)
+        while True:
+            answer = await client.call(SaslAuthenticateRequest(token), 1)
+            found.append((answer.error_code, answer.error_message, len(answer.auth_bytes)))
+            if answer.error_code:
+                assert await client.is_closed()
+                return found
+            token = steps.send(answer.auth_bytes)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_unknown_user_is_answered_as_a_wrong_password_is(
+    mechanism: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text('alice = "alice-secret"\n')
+    path.chmod(0o600)
+    metrics = PrometheusMetrics()
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address, users=read_users(path), measurements=metrics) as gateway,
+    ):
+        known = await refused_steps(gateway, mechanism, "alice")
+        assert known[-1][:2] == (58, "Authentication failed: Invalid username or password")
+        for _ in range(2):
+            assert await refused_steps(gateway, mechanism, "mallory") == known
+    failed = f'aiokafka08_gateway_failed_logins_total{{mechanism="{mechanism}"}} 3.0'
+    assert failed in metrics.text().decode()
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 2  # the second one is the count
+    assert f"login as user 'alice' failed: {mechanism}" in lines[0]
+    assert lines[0].startswith(HOST)
+    assert "(2 more times" in lines[1]
+    assert "secret" not in caplog.text
+
+
+async def test_user_of_a_failed_login_is_shortened_and_escaped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with secured(users=users()) as gateway:
+        await refused_steps(gateway, "PLAIN", "m\x1b[31m" + "m" * 9000)
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "login as user 'm\\x1b[31mmm" in line
+    assert len(line) < 400
+
+
+async def test_salt_of_an_unknown_user_stays() -> None:
+    hiding = SaslUsers({"alice": PASSWORD}, hides_unknown=True)
+
+    def salt(user: str) -> bytes:
+        steps = hiding.authenticate("SCRAM-SHA-256")
+        next(steps)
+        return steps.send(f"n,,n={user},r=abcdefgh".encode()).split(b",")[1]
+
+    assert salt("bob") == salt("bob") != salt("carol")
+    assert len(salt("bob")) == len(salt("alice"))
+
+
+async def test_failed_login_is_answered_late_and_others_do_not_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    async with secured(users=users()) as gateway:
+        began = loop.time()
+        await refused_steps(gateway, "PLAIN", "alice")
+        assert loop.time() - began >= handler.FAILED_LOGIN_S == 0.1
+        async with await RawClient.connect(first_port(gateway)) as client:
+            await client.call(SaslHandshakeRequest("PLAIN"), 1)
+            client.send_request(SaslAuthenticateRequest(WRONG), 1)
+            found = await client.call(SaslAuthenticateRequest(TOKEN), 1)  # a second guess
+            assert found.error_code == 58
+            assert await client.is_closed()
+        monkeypatch.setattr(handler, "FAILED_LOGIN_S", 3600.0)
+        async with await RawClient.connect(first_port(gateway)) as client:
+            await client.call(SaslHandshakeRequest("PLAIN"), 1)
+            client.send_request(SaslAuthenticateRequest(WRONG), 1)
+            answer = asyncio.ensure_future(client.frame())
+            assert await listed(gateway, **login()) == ["t"]
+            assert not answer.done()
+            reset(cast("asyncio.Transport", client.writer.transport))  # what waits for it ends
+            with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
+                await answer
 
 
 async def test_client_that_does_not_log_in_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
