@@ -16,6 +16,7 @@ from aiokafka08._tools.findings import Code, CodedFinding, Severity
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
+from aiokafka08._tools.gateway.peers import FIRST_ID
 from aiokafka08._tools.gateway.target_sample import TargetSample, TargetTopic
 from aiokafka08.errors import AuthenticationFailedError, CertificateError, KafkaConnectionError
 from aiokafka08.protocol.api import ApiKey
@@ -46,6 +47,9 @@ class CheckCode(Code):
         Severity.WARNING,
         "the target names a broker that can't be reached from here",
     )
+    PEER_AWAY = "peer-unreachable", Severity.WARNING, "a peer can't be reached from here"
+    PEER = "peer-mismatch", Severity.WARNING, "a peer isn't another gateway to the same cluster"
+    ZOOKEEPER = "zookeeper-unusable", Severity.WARNING, "the gateway can't write into ZooKeeper"
     PASSWORDS = "passwords-readable", Severity.WARNING, "passwords go over the network as they are"
     LEADERLESS = "leaderless-partition", Severity.WARNING, "no broker leads the partition"
     PERMISSION = (
@@ -81,6 +85,8 @@ _OLD_FETCH_BYTES: Final = 1 << 20
 """What consumers of 0.8 to 0.10 fetch of a partition by default."""
 _NEVER: Final = 2**63 - 1
 _NAMED: Final = 3
+_NO_NAME: Final = "\0"
+"""A pattern that matches this, such as ".*", means whatever there is."""
 
 
 def unreachable(error: KafkaConnectionError, names: OptionNames) -> CodedFinding:
@@ -103,6 +109,14 @@ def judge(
     yield from _about_passwords(options, names)
     yield from _about_brokers(sample)
     yield from _about_versions(sample, options)
+    yield from _about_peers(sample, options, names)
+    if sample.zookeeper is not None:
+        yield CodedFinding(
+            CheckCode.ZOOKEEPER,
+            names.name("zookeeper"),
+            sample.zookeeper,
+            "Start it, create the chroot, or stop what is registered there",
+        )
     for problem in sample.problems:
         yield CodedFinding(
             CheckCode.UNREAD,
@@ -204,11 +218,40 @@ def _about_versions(sample: TargetSample, options: GatewayOptions) -> Iterator[C
     )
 
 
+def _about_peers(
+    sample: TargetSample, options: GatewayOptions, names: OptionNames
+) -> Iterator[CodedFinding]:
+    own_name = address_text(options.own_address)
+    own = {(options.advertise, port) for _, port in sample.ports}
+    for peer, found in sample.peers.items():
+        where = f"{names.name('peers')} {address_text(peer)}"
+        if isinstance(found, str):
+            action = "Start it, or correct its address"
+            yield CodedFinding(CheckCode.PEER_AWAY, where, found, action)
+            continue
+        if found is None:
+            why = "it can be reached; what it is wasn't asked, since its clients authenticate"
+            yield CodedFinding(CheckCode.UNREAD, where, why, "Run the check there, too")
+            continue
+        ids = found.brokers.keys()
+        if found.cluster_id != sample.cluster_id:
+            why = f"its cluster is {found.cluster_id}, that of the target {sample.cluster_id}"
+        elif own.intersection(found.brokers[node] for node in ids & sample.brokers.keys()):
+            why = f"this gateway itself answers there; its own name is {own_name}"
+        elif max(ids - sample.brokers.keys(), default=0) < FIRST_ID:
+            why = "it names no peers: it is a broker, or a gateway that has none"
+        else:
+            continue
+        yield CodedFinding(
+            CheckCode.PEER, where, why, "Name gateways to this cluster that have peers themselves"
+        )
+
+
 def _about_patterns(
     sample: TargetSample, allowed: NamePatterns | None, names: OptionNames
 ) -> Iterator[CodedFinding]:
     for pattern in () if allowed is None else allowed.include:
-        if not any(map(pattern.fullmatch, sample.topics or ())):
+        if not any(map(pattern.fullmatch, (*(sample.topics or ()), _NO_NAME))):
             yield CodedFinding(
                 CheckCode.PATTERN,
                 f"{names.name('topics.include')} {pattern.pattern}",

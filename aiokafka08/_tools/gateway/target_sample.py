@@ -1,4 +1,4 @@
-"""`sample_target`: ask the target, and this machine, what `check` judges.
+"""`sample_target`: ask the target, and this machine, what `check` judges; `ask_peers` the gateways.
 
 Invariant: what can't be asked is in the sample as a problem, or missing; only a target that can't
 be reached at all is an error.
@@ -10,12 +10,14 @@ import asyncio
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._tools.gateway.messages import Values
+from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
-from aiokafka08._tools.gateway.target_connection import open_target
-from aiokafka08.errors import KafkaError, KafkaProtocolError
+from aiokafka08._tools.gateway.target_connection import open_target, target_network
+from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 
 _TOPIC, _BROKER = 2, 4  # types of resources
 _TOPICS_AT_ONCE: Final = 500
@@ -44,6 +46,18 @@ class TargetTopic:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
+class PeerAnswer(NamedTuple):
+    """What a peer says of its cluster; None: it wasn't asked, since its clients authenticate.
+
+    Attributes:
+        cluster_id: that of its target.
+        brokers: the addresses that its clients get, by ids.
+    """
+
+    cluster_id: str | None
+    brokers: Mapping[int, Address]
+
+
 @dataclass(slots=True)
 class TargetSample:
     """What was found.
@@ -57,6 +71,9 @@ class TargetSample:
         topics: the topics, by name; None: they weren't asked for.
         settings: those of `BROKER_SETTINGS` that are known.
         problems: what couldn't be asked.
+        cluster_id: the cluster's.
+        peers: the other gateways: their answers, or why they can't be reached.
+        zookeeper: why the gateway can't write there; None: it can, or needn't.
     """
 
     address: Address
@@ -67,6 +84,9 @@ class TargetSample:
     topics: dict[str, TargetTopic] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    cluster_id: str | None = None
+    peers: Mapping[Address, PeerAnswer | str | None] = field(default_factory=dict)
+    zookeeper: str | None = None
 
 
 async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
@@ -89,20 +109,51 @@ async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
     return sample
 
 
-async def _sample(client: TargetClient, *, is_quick: bool) -> TargetSample:
+async def ask_peers(options: GatewayOptions) -> dict[Address, PeerAnswer | str | None]:
+    """Return what the peers answer, or why they can't be reached; without this gateway itself."""
+
+    async def ask(client: TargetClient) -> PeerAnswer:
+        answer = await _metadata(client, are_topics_asked=False)
+        return PeerAnswer(answer.get("ClusterId"), _brokers(answer))
+
+    async def only_connect(client: TargetClient) -> None:
+        return None
+
+    async def ask_one(peer: Address) -> PeerAnswer | str | None:
+        network, failure = target_network([peer]), "it can't be reached"
+        try:
+            if options.users is None and options.tls is None:
+                return await ask_first([peer], network, failure, ask)
+            return await ask_first([peer], network, failure, only_connect, TargetClient.open)
+        except KafkaConnectionError as error:
+            return error.text
+
+    peers = [one for one in options.peers if one != options.own_address]
+    return dict(zip(peers, await asyncio.gather(*map(ask_one, peers)), strict=True))
+
+
+async def _metadata(client: TargetClient, *, are_topics_asked: bool) -> Values:
     version = client.version_of("Metadata", _BY_NAME)
     if version is None:
         raise KafkaProtocolError("it knows no version of Metadata that the gateway knows")
-    answer = await client.call(
+    return await client.call(
         "Metadata",
         version,
-        Topics=[] if is_quick or version == 0 else None,
+        Topics=None if are_topics_asked and version else [],
         AllowAutoTopicCreation=0,
         IncludeTopicAuthorizedOperations=1,
         IncludeClusterAuthorizedOperations=0,
     )
-    brokers = {one["NodeId"]: (one["Host"], one["Port"]) for one in answer["Brokers"]}
-    sample = TargetSample(client.address, client.ranges, brokers)
+
+
+def _brokers(metadata: Mapping[str, Any]) -> dict[int, Address]:
+    return {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
+
+
+async def _sample(client: TargetClient, *, is_quick: bool) -> TargetSample:
+    answer = await _metadata(client, are_topics_asked=not is_quick)
+    sample = TargetSample(client.address, client.ranges, _brokers(answer))
+    sample.cluster_id = answer.get("ClusterId")
     if not is_quick:
         sample.topics = {one["Name"]: _topic(one) for one in answer["Topics"]}
         await _read_settings(client, sample)

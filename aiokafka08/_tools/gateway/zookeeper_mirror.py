@@ -174,6 +174,23 @@ def new_writer(
     )
 
 
+async def why_unusable(options: GatewayOptions) -> str | None:
+    """Return why nothing can be written into ZooKeeper now; None: it can, or there is none.
+
+    Raises:
+        KafkaConfigurationError: kazoo isn't installed.
+    """
+    if options.zookeeper is None:
+        return None
+    require_kazoo()
+    with contextlib.closing(new_writer(options)) as writer:
+        try:
+            await environment.run_in_thread(lambda: writer.plan(WrittenCluster({}, {})))
+        except KafkaError as error:
+            return error.text.removesuffix(". Check zookeeper_connect")
+    return None
+
+
 async def ask_metadata(
     options: GatewayOptions, others: Iterable[Address] = ()
 ) -> Mapping[str, Any]:

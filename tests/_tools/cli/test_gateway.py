@@ -125,6 +125,21 @@ def test_port_in_use_ends_the_start_and_is_a_finding(cli: RunCommand) -> None:
         assert f"port-unavailable\tcritical\t{listen}\t" in done.out.decode()
 
 
+def test_check_looks_at_peers_and_zookeeper(cli: RunCommand) -> None:
+    """A broker of the target isn't a gateway."""
+    listen, zookeeper = f"127.0.0.1:{free_ports()}", f"127.0.0.1:{free_port()}"
+    with EmbeddedCluster(version="0.10") as cluster:
+        broker = cluster.bootstrap_servers
+        arguments = ["--to", broker, "--listen", listen, "--zookeeper", zookeeper]
+        arguments += ["--peers", f"{listen},{broker},127.0.0.1:{free_port()}", "--format", "json"]
+        done = cli("gateway", "check", *arguments)
+    assert (done.code, done.err) == (1, "")
+    found = {one["code"]: one for one in json.loads(done.out)["findings"]}
+    assert found["peer-mismatch"]["where"] == f"--peers {broker}"
+    assert "refused" in found["peer-unreachable"]["why"]
+    assert f"ZooKeeper {zookeeper} can't be reached" in found["zookeeper-unusable"]["why"]
+
+
 def test_check_looks_at_the_ports_of_each_listener(cli: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "gateway.toml"
     with EmbeddedCluster(version="0.10") as cluster, socket.socket() as other:

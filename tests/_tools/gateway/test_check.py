@@ -10,20 +10,26 @@ from typing import Any
 import pytest
 
 from aiokafka08._core.names import NamePatterns, compile_patterns
+from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.findings import Code, CodedFinding, is_healthy
 from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
+from aiokafka08._tools.gateway.peers import FIRST_ID
 from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._tools.gateway.target_sample import (
+    PeerAnswer,
     TargetSample,
     TargetTopic,
+    ask_peers,
     sample_target,
     try_ports,
 )
+from aiokafka08._tools.gateway.zookeeper_mirror import why_unusable
 from aiokafka08.errors import KafkaConnectionError
 from aiokafka08.testing import EmbeddedCluster
-from tests.brokers.ports import free_port
+from tests._tools.gateway.gateways import HOST, first_port, running
+from tests.brokers.ports import free_port, free_ports
 from tests.support.paths import ROOT
 from tests.support.stream_server import StreamServer
 
@@ -107,6 +113,75 @@ def test_only_allowed_topics_are_judged_and_patterns_without_a_topic_are_named()
     findings = found(target, ONLY_A)
     assert findings.keys() == {CheckCode.TARGET, CheckCode.PATTERN}
     assert findings[CheckCode.PATTERN].where == "--topics b"
+
+
+def test_pattern_of_all_names_needs_no_topic() -> None:
+    patterns = compile_patterns("include", [".*", ".+", "(?!x).*", "orders-.*"])
+    findings = judge(
+        sample(topics={}), replace(OPTIONS, access=Access(NamePatterns(patterns))), FLAG_NAMES
+    )
+    named = [one.where for one in findings if one.code is CheckCode.PATTERN]
+    assert named == ["--topics orders-.*"]
+
+
+OTHER = ("g2", 9092)
+NAMED_BY_PEER = {0: ("g2", 9093), FIRST_ID: ("127.0.0.1", 9092), FIRST_ID + 1: OTHER}
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "text"),
+    [
+        (PeerAnswer("c", NAMED_BY_PEER), None, ""),
+        (None, CheckCode.UNREAD, "its clients authenticate"),
+        ("it can't be reached: refused", CheckCode.PEER_AWAY, "refused"),
+        (PeerAnswer("d", NAMED_BY_PEER), CheckCode.PEER, "its cluster is d, that of the target c"),
+        (PeerAnswer("c", {0: ("kafka", 9092)}), CheckCode.PEER, "it is a broker, or a gateway"),
+        (
+            PeerAnswer("c", NAMED_BY_PEER | {0: ("127.0.0.1", 9093)}),
+            CheckCode.PEER,
+            "its own name is 127.0.0.1:9092",
+        ),
+    ],
+)
+def test_peer_is_another_gateway_to_the_same_cluster(
+    answer: PeerAnswer | str | None, code: CheckCode | None, text: str
+) -> None:
+    target = sample(cluster_id="c", peers={OTHER: answer}, ports={("127.0.0.1", 9093): None})
+    findings = found(target)
+    assert findings.keys() - {CheckCode.TARGET} == ({code} if code else set())
+    if code is not None:
+        assert findings[code].where == "--peers g2:9092"
+        assert text in findings[code].why
+
+
+async def test_peers_are_asked_but_for_the_gateway_itself() -> None:
+    ports = [free_ports() for _ in range(3)]
+    peers = tuple((HOST, port) for port in ports)
+    options = replace(OPTIONS, listen=peers[0], advertise=HOST, peers=peers)
+    async with (
+        EmbeddedCluster(version="0.10") as cluster,
+        running(cluster.bootstrap_servers, listen=peers[1], peers=peers) as other,
+    ):
+        answers = await ask_peers(options)
+        assert list(answers) == list(peers[1:])
+        answer = answers[peers[1]]
+        assert isinstance(answer, PeerAnswer)
+        assert answer.brokers == {
+            0: (HOST, first_port(other)), **dict(enumerate(peers, FIRST_ID))
+        }  # fmt: skip
+        assert "refused" in str(answers[peers[2]])
+        users = SaslUsers({"alice": "alice-secret"})
+        assert (await ask_peers(replace(options, users=users)))[peers[1]] is None
+
+
+async def test_zookeeper_that_cannot_be_reached_is_a_finding() -> None:
+    options = replace(OPTIONS, zookeeper=f"{HOST}:{free_port()}/kafka")
+    why = await why_unusable(options)
+    assert why is not None
+    assert "refused" in why
+    findings = found(sample(zookeeper=why))
+    assert findings[CheckCode.ZOOKEEPER].where == "--zookeeper"
+    assert await why_unusable(OPTIONS) is None
 
 
 def test_read_only_gateway_needs_no_right_to_write() -> None:

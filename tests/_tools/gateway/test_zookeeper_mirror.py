@@ -21,7 +21,7 @@ from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.peers import FIRST_ID
 from aiokafka08._tools.gateway.port_table import PortTable
-from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror
+from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror, why_unusable
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.gateway.gateways import HOST
 from tests.brokers.fixtures import zookeeper_alone
@@ -187,6 +187,19 @@ async def test_broker_in_the_tree_is_an_error_once_and_then_no_more(
         await tree.remove("/brokers/ids/5")
         await tree.until_names("/brokers/ids", "0")
         assert caplog.text.count("a broker (kafka1:9092)") == 1
+
+
+async def test_check_finds_what_is_in_the_way_in_zookeeper(
+    tree: Tree, server: ZooKeeperServer
+) -> None:
+    options = gateway_options("kafka:9092", zookeeper=tree.connect)
+    await tree.put("/brokers/topics/t", '{"version":1,"partitions":{"0":[7]}}')
+    assert await why_unusable(options) is None
+    assert await tree.names("/") == ["brokers"]  # nothing was written
+    await tree.put("/brokers/ids/5", '{"version":1,"host":"kafka1","port":9092}')
+    assert "a broker (kafka1:9092)" in str(await why_unusable(options))
+    missing = replace(options, zookeeper=f"{server.connect}/missing")
+    assert str(await why_unusable(missing)).endswith("has no chroot /missing")
 
 
 async def test_topics_that_vanish_together_stay(

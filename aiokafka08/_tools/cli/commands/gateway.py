@@ -184,7 +184,8 @@ def run_(file: Path | None, given: Mapping[str, Any], once: bool, format: str | 
     """Run a gateway until SIGTERM or Ctrl-C.
 
     FILE has the options as TOML; those of the command line override it. Before it listens it looks
-    at the target and the ports, as 'gateway check' does, but not at topics and settings.
+    at the target and the ports, as 'gateway check' does, but not at topics, settings, peers and
+    ZooKeeper.
     """
     return _write_once(file, given, format) if once else _run(file, given)
 
@@ -232,9 +233,9 @@ def restore_(file: Path | None, given: Mapping[str, Any], format: str | None) ->
 def check_(file: Path | None, given: Mapping[str, Any], format: str | None) -> int:
     """Find what is in the way of a gateway. Read-only.
 
-    It looks at the target: its release, brokers, topics, settings and what it allows, and whether
-    the gateway's ports are free. The exit code is 0 if nothing is in the way, 1 if there are
-    findings or the target can't be reached.
+    It looks at the target: its release, brokers, topics, settings and what it allows; at peers and
+    ZooKeeper; and whether the gateway's ports are free. The exit code is 0 if nothing is in the
+    way, 1 if there are findings or the target can't be reached.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.findings import write_findings
@@ -474,7 +475,8 @@ async def _listener_findings(
     from aiokafka08._tools.cli.notes import in_options
     from aiokafka08._tools.gateway.check import judge, unreachable
     from aiokafka08._tools.gateway.options import listener_port
-    from aiokafka08._tools.gateway.target_sample import sample_target, try_ports
+    from aiokafka08._tools.gateway.target_sample import ask_peers, sample_target, try_ports
+    from aiokafka08._tools.gateway.zookeeper_mirror import why_unusable
     from aiokafka08.errors import KafkaConnectionError
 
     options, names = listener.options, listener.names
@@ -491,6 +493,8 @@ async def _listener_findings(
     if metrics is not None:
         ports.append(_metrics_address(metrics, names))
     sample.ports = try_ports(ports)
+    if not is_quick:
+        sample.peers, sample.zookeeper = await ask_peers(options), await why_unusable(options)
     return list(judge(sample, options, names))
 
 
