@@ -6,8 +6,9 @@ ZooKeeper.
 Between the two is a pipe. A worker sends a `Report` every second, and the ids of new brokers, to
 which it gets the table's indices.
 
-Invariants: a worker that ends is started again, later each time. One that has lost its keeper, or
-is to stop, answers what is in flight and ends; what it has counted is reported first.
+Invariants: a worker that ends is started again, later each time; one that doesn't report any more
+is killed. One that has lost its keeper, or is to stop, answers what is in flight and ends; what it
+has counted is reported first.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ from aiokafka08.errors import KafkaConnectionError, KafkaError
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
+SILENT_S: Final = 15.0
+"""A worker is killed that doesn't report in two such times, one after the other: behind the first
+one its keeper may have been stopped as well, and all of it comes now."""
 _REPORT_S: Final = 1.0
 _RESTART_S: Final = 1.0
 _MAX_RESTART_S: Final = 30.0
@@ -119,7 +123,8 @@ class Workers:
             with contextlib.suppress(OSError):
                 pipe.send(None)
         await asyncio.wait(self._tasks, timeout=STOP_S + _REPORT_S)
-        for process, _ in list(self._running.values()):
+        for number, (process, _) in list(self._running.items()):
+            _log.error("worker %d is killed: it hasn't ended in %g s", number, STOP_S + _REPORT_S)
             process.kill()
         await asyncio.gather(*self._tasks)
         self._executor.shutdown()
@@ -180,10 +185,17 @@ class Workers:
             self._running[number] = process, pipe
             if self._stopping.is_set():
                 process.kill()
+            has_reported = False  # the start may take long
+            end = "ended"
             with contextlib.suppress(EOFError, OSError):
                 while True:
+                    if has_reported and not (pipe.poll(SILENT_S) or pipe.poll(SILENT_S)):
+                        end = f"not reported for {2 * SILENT_S:g} s, and ended"
+                        process.kill()
+                        break
                     message = pipe.recv()
                     if isinstance(message, Report):
+                        has_reported = True
                         self.clients.add(message.clients, message.totals)
                         self._states[number], self.ports = message.states, message.ports
                         loop.call_soon_threadsafe(_set_done, ready)
@@ -192,7 +204,7 @@ class Workers:
             process.join()
             del self._running[number]
         self._states.pop(number, None)
-        return f"worker {number} (process {process.pid}) has ended with code {process.exitcode}"
+        return f"worker {number} (process {process.pid}) has {end} with code {process.exitcode}"
 
     def _answer(self, node_ids: list[int]) -> Mapping[int, int] | KafkaError:
         """Return what `PortTable.add` in a worker gets."""
@@ -271,15 +283,12 @@ async def work(gateways: Gateways, table: WorkerTable) -> None:
         KafkaConnectionError: no broker can be reached.
         OSError: a port is not available.
     """
-    sent: list[ListenerState] | None = None
+    # A thread of its own: look-ups of names may take all others for longer than `SILENT_S`.
+    reporter, loop = ThreadPoolExecutor(1, "aiokafka08-report"), asyncio.get_running_loop()
 
     async def report() -> None:
-        nonlocal sent
-        states, (clients, totals) = gateways.states(), gateways.clients.take()
-        if clients or states != sent:
-            sent = states
-            news = Report(clients, totals, states, gateways.ports)
-            await environment.run_in_thread(table.report, news)
+        news = Report(*gateways.clients.take(), gateways.states(), gateways.ports)
+        await loop.run_in_executor(reporter, table.report, news)
 
     await gateways.start()
     try:
@@ -291,3 +300,4 @@ async def work(gateways: Gateways, table: WorkerTable) -> None:
     finally:
         await gateways.stop()
         await report()
+        reporter.shutdown()

@@ -19,19 +19,25 @@ from pathlib import Path
 import psutil
 import pytest
 
+from aiokafka08._tools.gateway import workers as workers_module
+from aiokafka08._tools.gateway.gateways import Gateways
+from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import MAX_BROKERS, gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
-from aiokafka08._tools.gateway.workers import Report, Workers, WorkerTable
+from aiokafka08._tools.gateway.workers import Report, Workers, WorkerTable, work
 from aiokafka08.errors import IllegalStateError, KafkaConnectionError
 from aiokafka08.testing import EmbeddedCluster
+from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker
 from tests._tools.gateway.worker_processes import (
     WorkersGateway,
     connect,
     states,
     workers_gateway,
 )
+from tests.brokers.ports import free_ports
 from tests.brokers.waiting import wait_for
 from tests.brokers.wire import metadata
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -125,7 +131,8 @@ def use_table(number: int, pipe: Connection) -> None:
     asyncio.run(run())
 
 
-async def test_workers_get_the_indices_of_one_table() -> None:
+async def test_workers_get_the_indices_of_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers_module, "SILENT_S", 120.0)  # they report once
     context, processes = multiprocessing.get_context("spawn"), []
 
     def new_process(number: int, pipe: Connection) -> BaseProcess:
@@ -141,6 +148,76 @@ async def test_workers_get_the_indices_of_one_table() -> None:
     assert sorted(ports.values()) == [9092, 9093, 9094]
     await workers.stop()
     assert [one.exitcode for one in processes] == [0, 0]
+
+
+def serve(number: int, pipe: Connection, targets: str, listen: str) -> None:
+    """Be a worker."""
+
+    async def run() -> None:
+        table = WorkerTable(pipe)
+        await work(Gateways([gateway_options(targets, listen)], table, shares_ports=True), table)
+
+    asyncio.run(run())
+
+
+async def test_worker_that_is_stopped_is_killed_and_replaced(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(workers_module, "SILENT_S", 3.0)  # three reports
+    listen, context = f"{HOST}:{free_ports()}", multiprocessing.get_context("spawn")
+    processes: list[BaseProcess] = []
+    async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
+        arguments = cluster.bootstrap_servers, listen
+
+        def new_process(number: int, pipe: Connection) -> BaseProcess:
+            processes.append(context.Process(target=serve, args=(number, pipe, *arguments)))
+            return processes[-1]
+
+        workers = Workers(1, new_process, gateway_options(*arguments), PortTable())
+        await workers.start()
+        try:
+            (stopped,) = processes
+            assert stopped.pid is not None
+            os.kill(stopped.pid, signal.SIGSTOP)
+            await until(lambda: stopped.exitcode == -signal.SIGKILL, timeout_s=60)
+            text = f"worker 1 (process {stopped.pid}) has not reported for 6 s, and ended with"
+            await until(lambda: text in caplog.text, timeout_s=60)
+            await until(lambda: len(workers.states()) == 1, timeout_s=60)
+            address = workers.address_of(0, "", 0)
+            async with await RawClient.connect(address[1]) as client:
+                client.send(LIST_GROUPS)
+                assert await client.frame()
+        finally:
+            await workers.stop()
+    assert processes[-1].exitcode == 0
+
+
+async def test_sigterm_ends_workers_whose_clients_are_connected(tmp_path: Path) -> None:
+    """One of them has a request in flight, which the target never answers."""
+    versions = b"".join(struct.pack(">hhh", key, 0, 1 if key == 3 else 20) for key in apis())
+
+    def answer(frame: bytes) -> bytes:
+        if frame[:2] == b"\0\x12":  # ApiVersions
+            return frame[4:8] + struct.pack(">hi", 0, len(apis())) + versions
+        return frame[4:8] + broker.metadata() if frame[:2] == b"\0\3" else b""
+
+    def run() -> None:
+        with (
+            workers_gateway(broker.address, tmp_path, 2) as gateway,
+            connect(gateway.port),
+            connect(gateway.port) as waits,
+        ):
+            waits.sendall(len(LIST_GROUPS).to_bytes(4, "big") + LIST_GROUPS)
+            wait_for(lambda: LIST_GROUPS in broker.requests, 60, "the request is in flight")
+            gateway.end(signal.SIGTERM)
+            assert gateway.code == 0
+            # A worker ends by its own limit; or by its keeper's, on a busy machine.
+            limits = "connections closed after 5 s with requests", "is killed: it hasn't ended"
+            assert any(limit in gateway.log() for limit in limits), gateway.log()
+            assert "Traceback" not in gateway.log()
+
+    async with ScriptedBroker(answer) as broker:
+        await asyncio.to_thread(run)
 
 
 async def test_worker_that_cannot_start_ends_the_others() -> None:
