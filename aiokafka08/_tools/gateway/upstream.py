@@ -9,7 +9,8 @@ Invariants:
   connections.
 - While a response is worked on, or the client doesn't read, no further one is read.
 - After `close()` what was sent still goes to the broker, since acks=0 has no answer; but a broker
-  that doesn't read it within `CLOSE_S` loses it. No response is worked on any more.
+  that doesn't read it within `CLOSE_S` loses it. No response is worked on any more; behind acks=0
+  those that are due are still read, since one for a closed socket resets it, with what it holds.
 - Until the connection is open, and while its session is prolonged, nothing else is sent: the
   frames wait, in their order. What waits for a session goes to the broker after `close()` too.
 - What waits for the broker, what has come of a response, and the responses that are worked on count
@@ -39,7 +40,7 @@ from aiokafka08.protocol.frame import SCRATCH_BYTES, FrameReader
 from aiokafka08.protocol.types import Buffer
 
 CLOSE_S: Final = 30.0
-"""How long a broker may take to read what a client that has gone sent before."""
+"""How long a broker may take for what a client that has gone sent before."""
 
 _PROLONG_AT: Final = 0.5
 """The share of a session's lifetime after which it is prolonged: a broker reads the request for it
@@ -136,6 +137,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._client_paused = False
         self._reading_paused = False
         self._closed = False
+        self._has_unanswered = False  # a request without a response was sent
         self._failure: Exception | None = None
         self._giving_up: asyncio.TimerHandle | None = None
         self._prolonging: asyncio.Task[None] | None = None
@@ -187,6 +189,8 @@ class Upstream(asyncio.BufferedProtocol):
     ) -> None:
         if expects_response:
             self._pending.append(_Pending(correlation_id, exchange, answer))
+        else:
+            self._has_unanswered = True
         size = sum(map(len, frame))
         self._output.write_all([size.to_bytes(4, "big"), *frame])
         self._report()
@@ -213,8 +217,13 @@ class Upstream(asyncio.BufferedProtocol):
         self._pause_or_resume()
         if self._transport is not None and self._giving_up is None:
             if not self._waiting:
-                self._output.close()
+                self._close_if_read()
             self._giving_up = asyncio.get_running_loop().call_later(CLOSE_S, self._give_up)
+
+    def _close_if_read(self) -> None:
+        """See the invariants."""
+        if not (self._has_unanswered and self._pending):
+            self._output.close()
 
     def abort(self) -> None:
         """Close the connection at once; what the broker hasn't read is lost."""
@@ -258,7 +267,7 @@ class Upstream(asyncio.BufferedProtocol):
             return
         self._send_waiting()
         if self._closed:
-            self._output.close()
+            self._close_if_read()
             return
         self.keep_session(lifetime_s, authenticate)
         self._tell_writable()
@@ -388,6 +397,8 @@ class Upstream(asyncio.BufferedProtocol):
             self._own.set_result(bytes(frame))
             return
         if self._closed:
+            if not self._waiting:
+                self._close_if_read()
             return
         if first.answer is None:
             respond(first.exchange, [frame])
@@ -433,7 +444,11 @@ class Upstream(asyncio.BufferedProtocol):
             self._memory.holds(self, held_bytes)
 
     def _give_up(self) -> None:
-        self._fail(TimeoutError(f"it hasn't read within {CLOSE_S:g} s what the client had sent"))
+        self._fail(
+            TimeoutError(
+                f"it hasn't read or answered within {CLOSE_S:g} s what the client had sent"
+            )
+        )
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error

@@ -432,6 +432,38 @@ async def test_client_that_closes_behind_unacknowledged_messages_loses_none(
         await until(lambda: not connections(gateway), "the connection has ended")
 
 
+async def test_unacknowledged_messages_outlive_a_response_that_nobody_reads(
+    transport: tuple[Any, Any],
+) -> None:
+    """The client has gone. If the gateway had closed its socket, the response would reset it."""
+    tls, context = transport
+    list_groups, count = struct.pack(">hhih", 16, 0, 7, -1), 5
+    async with ScriptedBroker(lambda frame: b"", tls) as broker:
+        protocol = "PLAINTEXT" if tls is None else "SSL"
+        network = target_network(broker.address, security_protocol=protocol, ssl_context=context)
+        async with (
+            running("unused:1", network=network) as gateway,
+            await RawClient.connect(first_port(gateway)) as client,
+        ):
+            client.send(list_groups)
+            await until(lambda: list_groups in broker.requests, "the request has come")
+            broker.reads.clear()
+            for _ in range(count):
+                client.send(unacknowledged(300_000))
+
+            def passed() -> int:
+                rows: list[dict[str, Any]] = gateway.clients.rows()
+                found = [row["requests"]["passed"].get("Produce", {}) for row in rows]
+                return sum(sum(one.values()) for one in found)
+
+            await until(lambda: passed() == count, "the gateway has taken all")
+            reset(cast("asyncio.Transport", client.writer.transport))
+            await until(lambda: not connections(gateway), "the client has gone")
+            broker.send(list_groups[4:8] + bytes(6))
+            broker.reads.set()
+            await until(lambda: len(broker.requests) == 1 + count, "all have come")
+
+
 async def test_client_of_another_network_gets_no_handshake(
     certificate: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

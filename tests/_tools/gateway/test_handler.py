@@ -609,7 +609,7 @@ async def test_connection_to_a_broker_that_does_not_read_ends_after_its_clients(
     monkeypatch.setattr(upstream, "CLOSE_S", 0.05)
     async with UnreadBroker() as broker, running(broker.address) as gateway:
         await send_acks_0(gateway)
-        await until(lambda: "read within 0.05 s" in caplog.text, "the gateway has given it up")
+        await until(lambda: "answered within 0.05 s" in caplog.text, "the gateway has given it up")
         broker.reads.set()
         await until(lambda: broker.lost or broker.requests, "the connection has ended")
         assert broker.lost == 1
