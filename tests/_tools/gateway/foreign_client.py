@@ -256,8 +256,14 @@ def kafka_python_member(servers: str, version: str, group: str, topic: str) -> A
             return []
         try:
             polled = consumer.poll(200)
-        except kafka.errors.KafkaConnectionError:
-            return []  # kafka-python 3 raises this while it reaches no broker; one polls again
+        except kafka.errors.KafkaError as error:
+            # When the broker that is asked for the coordinator goes, 3.0 waits for new metadata
+            # (`ensure_coordinator_ready_async`), and raises what ends that request: a lost
+            # connection, if all brokers have gone. It does so without a gateway too. The consumer
+            # is well, and a service polls again.
+            if not error.retriable:
+                raise
+            return []
         return [one.value for records in polled.values() for one in records]
 
     return poll

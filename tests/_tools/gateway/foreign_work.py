@@ -17,6 +17,8 @@ from tests.support.delivery_check import LATE_S
 from tests.support.paths import ROOT
 
 _END_S = 150.0
+_FRAMES = 20
+"""The last lines of a traceback that are shown, before the exception's."""
 
 
 def program_command(*arguments: str, python_path: Path | None = None) -> list[str]:
@@ -51,8 +53,15 @@ class Program:
         return self._process.poll() is None
 
     def errors(self) -> str:
-        """Return the end of what it has written to stderr."""
-        return self._path.with_suffix(".err").read_text()[-2000:]
+        """Return its exit code, its last exception, and the end of what it has written to stderr.
+
+        Its other threads may write on behind the exception.
+        """
+        text, code = self._path.with_suffix(".err").read_text(), self._process.poll()
+        lines = text.rpartition("Traceback (most recent call last):\n")[2].splitlines()
+        end = next((at for at, line in enumerate(lines) if line[:1] != " "), 0)
+        exception = "\n".join(lines[max(end - _FRAMES, 0) : end + 1])
+        return f"exit code {code}\n{exception}\n\nthe end of stderr:\n{text[-2000:]}"
 
     def stop(self) -> None:
         """Send SIGTERM, and wait until it has finished its work."""
