@@ -22,6 +22,7 @@ from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
 from aiokafka08._core.zookeeper.session import how_to_install
 from aiokafka08._core.zookeeper.topic_nodes import TopicNodes
+from aiokafka08.admin.group_requests import list_groups
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.requests.metadata import MetadataResponse
 from aiokafka08.structs import TopicPartition
@@ -89,9 +90,24 @@ class AdminConnection:
         version = self.router.version()
         return version is not None and version.line >= BrokerLine.V0_9
 
-    async def has_offsets_topic(self) -> bool:
-        """Return True if the offsets topic exists, without which no group is in Kafka."""
-        return names_offsets_topic(await self.fetch_metadata())
+    async def has_offsets_topic(self, metadata: MetadataResponse | None = None) -> bool:
+        """Return True if the offsets topic exists, without which no group is in Kafka.
+
+        An authorizer, or a gateway, may hide the topic: then it exists if brokers list a group.
+
+        Args:
+            metadata: a response of `fetch_metadata()`, if the caller has one (default None).
+        """
+        response = await self.fetch_metadata() if metadata is None else metadata
+        if any(topic.topic in INTERNAL_TOPICS for topic in response.topics):
+            return True
+        if not self.has_coordinators():
+            return False
+        listed = await asyncio.gather(
+            *(list_groups(self.router, broker.node_id) for broker in response.brokers),
+            return_exceptions=True,
+        )
+        return any(isinstance(found, list) and found for found in listed)
 
     @contextmanager
     def same_metadata(self) -> Iterator[None]:
@@ -135,7 +151,3 @@ class AdminConnection:
                 f"zookeeper_connect='host:2181/chroot'{how_to_install()}"
             )
         return self.group_nodes
-
-
-def names_offsets_topic(metadata: MetadataResponse) -> bool:
-    return any(topic.topic in INTERNAL_TOPICS for topic in metadata.topics)

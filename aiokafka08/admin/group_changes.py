@@ -23,7 +23,7 @@ from aiokafka08._core.offset_store.responses import with_text
 from aiokafka08._core.zookeeper.session import how_to_install, is_node_name
 from aiokafka08._wording import some_of
 from aiokafka08.admin.arguments import check_mapping
-from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
+from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_lag import (
     GroupStore,
     StoredGroup,
@@ -200,7 +200,7 @@ class GroupChanges:
             return {}
         await self._router.exact_version()  # 0.8.2 differs from the older lines
         metadata = await self._connection.fetch_metadata()
-        if not names_offsets_topic(metadata):
+        if not await self._connection.has_offsets_topic(metadata):
             return dict.fromkeys(groups, "missing")
         known = await self._connection.partitions_of(metadata)
         turns = asyncio.Semaphore(_AT_ONCE)

@@ -28,7 +28,7 @@ from aiokafka08._core.zookeeper.group_nodes import ReadGroup
 from aiokafka08._core.zookeeper.session import is_node_name
 from aiokafka08._wording import partition_name
 from aiokafka08.admin.arguments import check_items
-from aiokafka08.admin.connection import AdminConnection, names_offsets_topic
+from aiokafka08.admin.connection import AdminConnection
 from aiokafka08.admin.group_description import GroupDescriptions, assigned_partitions
 from aiokafka08.admin.group_lag import (
     GroupLags,
@@ -142,7 +142,7 @@ class StoredGroupCalls:
         in_kafka = [group.group for group in wanted if group.store == "kafka"]
         in_zookeeper = [group.group for group in wanted if group.store == "zookeeper"]
         results: dict[tuple[GroupStore, str], StoredOffsets] = {}
-        if not names_offsets_topic(metadata):
+        if in_kafka and not await self._connection.has_offsets_topic(metadata):
             in_kafka = []
         if in_kafka:
             await self._router.exact_version()  # 0.8.2 differs from the lines after it

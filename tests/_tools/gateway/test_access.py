@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08._core.names import NamePatterns, compile_patterns
 from aiokafka08._tools.gateway.access import Access, ConnectionAccess
 from aiokafka08._tools.gateway.answers import error_answer
@@ -25,9 +26,18 @@ from aiokafka08._tools.gateway.messages import (
     struct_of,
     write_message,
 )
+from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.message_set import encode_entry
-from tests._tools.gateway.gateways import RawClient, ScriptedBroker, connected
+from aiokafka08.testing import EmbeddedCluster
+from tests._tools.gateway.gateways import (
+    HOST,
+    RawClient,
+    ScriptedBroker,
+    connected,
+    first_port,
+    running,
+)
 from tests._tools.gateway.message_writer import MessageWriter
 from tests.brokers.fixtures import require_real_brokers
 from tests.brokers.jars import jar_folder
@@ -376,6 +386,28 @@ async def test_lists_of_groups_have_the_allowed_ones() -> None:
         found = {one["Key"]: one["ErrorCode"] for one in answer["Coordinators"]}
         assert found == {"g": 0, "other": 30}
         assert "other" not in repr(target.asked)
+
+
+async def test_groups_are_found_without_the_topic_of_their_offsets() -> None:
+    place = TopicPartition("t1", 0)
+    async with EmbeddedCluster(version="0.10", topics={"t1": 1}) as cluster:
+        servers = cluster.bootstrap_servers
+        async with AIOKafkaConsumer(group_id="g", bootstrap_servers=servers) as consumer:
+            consumer.assign([place])
+            await consumer.commit({place: 0})
+        async with (
+            # Nothing is translated: this target takes old requests only.
+            running(servers, access=ONLY_T, is_observing=True) as gateway,
+            AIOKafkaAdminClient(bootstrap_servers=f"{HOST}:{first_port(gateway)}") as admin,
+        ):
+            assert await admin.list_topics() == ["t1"]
+            assert [one.group for one in await admin.list_stored_groups()] == ["g"]
+            (row,) = await admin.list_group_lags(["g"])
+            assert (row.partition, row.committed) == (0, 0)
+            ((described,),) = [
+                found.groups for found in await admin.describe_consumer_groups(["g"])
+            ]
+            assert described.state == "Empty"
 
 
 async def test_coordinators_of_transactions_are_not_those_of_groups() -> None:

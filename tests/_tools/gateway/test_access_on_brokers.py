@@ -19,6 +19,7 @@ from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
 from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._tools.gateway.target_sample import sample_target
+from aiokafka08.admin import AIOKafkaAdminClient
 from tests._tools.gateway.gateways import HOST, first_port, running
 from tests.brokers.cluster import RealCluster
 
@@ -106,6 +107,10 @@ async def test_clients_use_the_allowed_topics_only(
     async with running(modern_cluster.bootstrap_servers, access=access) as gateway:
         servers = f"{HOST}:{first_port(gateway)}"
         await asyncio.to_thread(use_as_today, servers, allowed, other)
+        async with AIOKafkaAdminClient(bootstrap_servers=servers) as own:
+            rows = await own.list_group_lags(["g"])
+        # `__consumer_offsets` is hidden.
+        assert ("kafka", allowed, 1) in [(row.store, row.topic, row.committed) for row in rows]
         await asyncio.to_thread(use_as_of_old, servers, allowed, other)
     assert "never" not in admin.list_topics(timeout=30).topics
     partition = confluent_kafka.TopicPartition(other, 0, confluent_kafka.OFFSET_END)

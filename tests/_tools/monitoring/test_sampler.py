@@ -351,6 +351,7 @@ async def test_hidden_groups_are_looked_for_if_all_list_them(
     async with EmbeddedCluster(2, "0.9", {"orders": 1}) as cluster:
         servers = cluster.bootstrap_servers
         await commit(servers, "billing", ORDERS, 0)
+        earlier = len(cluster.requests(ListGroupsRequest))
         async with (
             AIOKafkaConsumer("orders", group_id="live", bootstrap_servers=servers) as consumer,
             HiddenOffsetsTopic(bootstrap_servers=servers) as admin,
@@ -358,7 +359,7 @@ async def test_hidden_groups_are_looked_for_if_all_list_them(
             await consumer.getmany(timeout_ms=100)
             admin.older = older
             sample = await ClusterSampler(admin, has_zookeeper=False).sample()
-        assert bool(cluster.requests(ListGroupsRequest)) == (not older)
+        assert bool(cluster.requests(ListGroupsRequest)[earlier:]) == (not older)
     assert admin.pings == 1
     if older:
         assert not sample.rights
