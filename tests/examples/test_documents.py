@@ -105,12 +105,15 @@ def test_tests_on_pages_pass(
 
 
 @pytest.mark.timeout(240)
-def test_seed_finds_the_orders_that_lossy_billing_loses(
+def test_seed_finds_the_orders_that_automatic_commits_lose(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page's test fails with the service as it was first written, at the seed that it names."""
+    """The page's test fails with automatic commits, at the seed that the page names."""
     written = {block.name: block.text for block in blocks("docs/testing.md")}
-    (pytester.path / "billing.py").write_text(written["lossy_billing.py"])
+    service = written["billing.py"]
+    assert "enable_auto_commit=False" in service
+    lossy = service.replace("enable_auto_commit=False", "enable_auto_commit=True")
+    (pytester.path / "billing.py").write_text(lossy)
     test, named = only_the_seed_that_fails(written["test_billing.py"])
     (pytester.path / "test_billing.py").write_text(test)
     result = run_pytest(pytester, monkeypatch)
