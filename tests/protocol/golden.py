@@ -1,7 +1,16 @@
 """The vectors: frames captured from real brokers, and their decoded content as JSON.
 
-docs/brokers.md §12 describes `vectors/*.json`. `request_fields` and `response_fields` turn decoded
-structs into the JSON shapes of the vectors; the declarations decide which fields a version has.
+`vectors/*.json` has `{"format": 1, "vectors": [...]}`. A vector has `broker`, `api`, `api_version`,
+`response_layout` (the layout of the bytes: 0.8 responds to v1 requests in v0), `description`,
+`request` (decoded fields; message sets as hex), `request_hex`, `response_hex` (full frames with the
+size prefix) and `expected` (the decoded response, snake_case names). Keys and values in `messages`
+are hex or null; `inner` has the decompressed messages; `truncated_tail_bytes` counts the bytes
+after the last whole message; `deliver` has the [offset, key, value] that a consumer of the
+requested offset should get (magic 0 only, offsets below it dropped). The brokers with ports 22000
+to 22999 had `message.max.bytes=2000` (small "too large" frames).
+
+`request_fields` and `response_fields` turn decoded structs into the JSON shapes of the vectors; the
+declarations decide which fields a version has.
 """
 
 from __future__ import annotations

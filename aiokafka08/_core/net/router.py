@@ -239,7 +239,7 @@ class Router:
 
     def register_broker(self, node_id: int, address: Address) -> None:
         """Make a broker reachable by its node id, whether or not the metadata names it."""
-        # A client that tracks no topic learns of no brokers from Metadata 0 (docs/brokers.md 4.11).
+        # A client that tracks no topic learns of no brokers from Metadata 0 (docs/brokers.md 4.12).
         self._check()
         self.nodes.register_broker(node_id, address)
 

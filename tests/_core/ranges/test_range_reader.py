@@ -285,7 +285,7 @@ async def test_message_whose_offset_falls_is_raised_behind_the_others(
 async def test_range_waits_for_uncommitted_messages(
     cluster: EmbeddedCluster, router: Router
 ) -> None:
-    """A new leader's high watermark may be below acknowledged offsets (docs/brokers.md 10.5)."""
+    """A new leader's high watermark may be below acknowledged offsets (docs/brokers.md 9.5)."""
     cluster.append("t", 0, values(0, 50))
     follower = 1 - cluster.leader("t", 0)
     cluster.kill(follower, then="unnoticed")
