@@ -56,10 +56,6 @@ _quiet_option = click.option(
         Example(
             "The steps of the cut-over, and what is ready", "aiokafka08 bridge plan bridge.toml"
         ),
-        Example(
-            "Look at each message for what the target refuses",
-            "aiokafka08 bridge plan bridge.toml --scan",
-        ),
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path))
@@ -85,7 +81,6 @@ def plan(file: Path, scan: bool, quiet_s: float, format: str | None) -> int:
     fields=STEP_FIELDS,
     fields_with={"--rollback": ROLLBACK_FIELDS},
     examples=[
-        Example("Only look", "aiokafka08 bridge cutover bridge.toml"),
         Example("Do the steps in order", "aiokafka08 bridge cutover bridge.toml --execute"),
         Example(
             "Let the groups go on at the source again",
@@ -130,9 +125,8 @@ def cutover(
     Without --execute and --rollback it is `bridge plan`. --execute checks that the producers are
     stopped, the copy has reached the end, both sides are equal and the consumers are stopped; then
     it commits the groups' offsets at the target. It stops at the first step that isn't ready, with
-    exit code 1. --rollback names patterns of [groups] that match no group of the source, with exit
-    code 1. It only shows the offsets of groups in a file, with --dry-run. See 'Moving to a cluster
-    of today' in the documentation.
+    exit code 1. With --rollback the exit code is 1 if a pattern of [groups] matches no group of the
+    source; the offsets of groups in a file are only shown, with --dry-run.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08.bridge.config import read_config

@@ -56,10 +56,10 @@ NOT_MOVED: Final = 1
 def groups(file: Path, execute: bool, rewind: bool, format: str | None) -> int:
     """Translate the offsets of groups, and commit them at the target.
 
-    An offset only goes forward, unless --rewind is given. A group with members at the target is
-    left alone. Offsets in topics that the bridge doesn't copy are left out, and named on stderr.
-    The exit code is 1 if an offset can't be moved, a pattern of [groups] matches no group of the
-    source, or the groups have no offsets in the topics of the bridge.
+    An offset only goes forward, except with --rewind. A group with members at the target isn't
+    changed. stderr names offsets in topics that the bridge doesn't copy. The exit code is 1 if an
+    offset can't be moved, a pattern of [groups] matches no group of the source, or the groups have
+    no offsets in the topics of the bridge.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08.bridge.config import read_config

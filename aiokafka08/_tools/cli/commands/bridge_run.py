@@ -43,10 +43,6 @@ FIELDS: Final = {
         Example(
             "Copy what is there, and end", "aiokafka08 bridge run bridge.toml --until-caught-up"
         ),
-        Example(
-            "Copy at most 20 MB/s",
-            "aiokafka08 bridge run bridge.toml --rate 20MB/s --until-caught-up",
-        ),
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path))
@@ -84,9 +80,9 @@ def run_(
     """Copy topics to the target, exactly once, until SIGTERM or Ctrl-C.
 
     Each transaction of the target has records and the positions behind them, so the copy goes on
-    where it ended, however it ended. SIGTERM commits what was read. The newest start fences older
-    ones, which end with exit code 3. With --until-caught-up the exit code is 1 if a partition could
-    not be copied to its end, or a pattern of topics.include matches no topic.
+    where it ended, even after a crash. SIGTERM commits what was read. The newest start fences older
+    ones, which end with exit code 3. With --until-caught-up the exit code is 1 if a partition
+    isn't copied to its end, or a pattern of topics.include matches no topic.
     """
     from dataclasses import replace
 
@@ -260,7 +256,7 @@ def status_(file: Path, format: str | None) -> int:
 
     It needs no running bridge, and fences none. If partitions are behind, it looks again after two
     transactions (at most 10 s), and names on stderr those that haven't advanced. The exit code is 1
-    if the target doesn't tell the positions.
+    if the positions can't be read.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.output import write_rows

@@ -38,10 +38,6 @@ _SAVE_S: Final = 5.0
     fields=FIELDS,
     examples=[
         Example("Compare all that is copied", "aiokafka08 bridge verify bridge.toml"),
-        Example(
-            "Go on after Ctrl-C, and print one object",
-            "aiokafka08 bridge verify bridge.toml --resume --format json",
-        ),
     ],
 )
 @click.argument("file", type=click.Path(path_type=Path))
@@ -68,9 +64,9 @@ def verify(
     """Compare each partition with its copy, message by message.
 
     Keys and values are compared, in order, from the start of the source's log, or of the copy if
-    that began later, to the bridge's position. Each side is read once. The exit code is 0 if all
-    are equal, 1 if not, or if nothing of a partition is copied yet. If a pattern of topics.include
-    matches no topic, nothing is compared, and the exit code is 1.
+    that began later, to the bridge's position. Each side is read once. The exit code is 1 if they
+    differ, nothing of a partition is copied yet, or a pattern of topics.include matches no topic
+    (then nothing is compared).
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import note

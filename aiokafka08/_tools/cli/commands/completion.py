@@ -11,7 +11,10 @@ from aiokafka08._tools.cli.declare import Example, command
     "completion",
     examples=[
         Example("In ~/.bashrc", 'eval "$(aiokafka08 completion bash)"'),
-        Example("For zsh, in a folder of fpath", "aiokafka08 completion zsh > _aiokafka08"),
+        Example(
+            "For zsh, in a folder of fpath before compinit",
+            "aiokafka08 completion zsh > _aiokafka08",
+        ),
         Example(
             "For fish, in ~/.config/fish/completions",
             "aiokafka08 completion fish > aiokafka08.fish",
@@ -23,7 +26,8 @@ def completion(shell: str) -> None:
     """Print the completion script of a SHELL.
 
     It completes commands, options and profiles; and topics and groups of the cluster that the
-    options before them name, else of the configured one, if that answers within 2 seconds.
+    options before them name, else of the configured one, if that answers within 2 seconds. Groups
+    may take longer on 0.8.2 to 0.10.0, where they are read from the topic __consumer_offsets.
     """
     from click.shell_completion import get_completion_class
 

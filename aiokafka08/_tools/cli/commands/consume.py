@@ -35,10 +35,6 @@ FIELDS: Final = {
             until_interrupted=True,
         ),
         Example(
-            "All records up to now, as JSON",
-            "aiokafka08 consume orders -b kafka1:9092 --from beginning --exit --format jsonl",
-        ),
-        Example(
             "The last 10 records of partition 0, with their keys",
             "aiokafka08 consume orders -b kafka1:9092 -p 0 --from -10 --exit -K ' '",
         ),
@@ -165,14 +161,13 @@ def consume(
     """Write the records of topics to stdout.
 
     A TOPIC that begins with ^ is a regular expression. Delimiters and templates have the escapes
-    \\n \\r \\t \\xNN. A topic is never created. The fields are those of --format jsonl. With
+    \\n \\r \\t \\xNN. The fields are those of --format jsonl. With
     -X headers=embedded headers are read out of the values ('Headers on old brokers' in the
     documentation).
 
-    --grep and --key look at the bytes that were sent, with what is given in UTF-8. Null matches
-    nothing; a REGEX that begins with (?i) ignores case. --count counts the records that are
-    written; --group commits those that were read, and not what is unread in the pipe when its
-    reader or a signal ends the command.
+    --grep and --key compare the bytes that were sent with the UTF-8 of the option. Null matches
+    nothing; a REGEX that begins with (?i) ignores case. --count counts the written records; --group
+    commits what the reader of stdout has taken.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run

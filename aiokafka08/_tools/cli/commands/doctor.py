@@ -28,7 +28,6 @@ CANNOT_LOOK: Final = 2
     "doctor",
     fields=FIELDS,
     examples=[
-        Example("All that can be seen at once", "aiokafka08 doctor -b kafka1:9092"),
         Example(
             "With ZooKeeper, and with what takes two samples",
             "aiokafka08 doctor -b kafka1:9092 --zookeeper zk1:2181 --watch 60s",

@@ -70,7 +70,6 @@ def _filters(name: str, noun: str) -> Callable[[F], F]:
             code=INTERRUPTED,
             until_interrupted=True,
         ),
-        Example("Print the metrics once", "aiokafka08 exporter -b kafka1:9092 --once"),
     ],
 )
 @click.option(

@@ -162,11 +162,6 @@ def gateway(context: click.Context, given: Mapping[str, Any]) -> int:
             until_interrupted=True,
         ),
         Example(
-            "For consumers of some topics",
-            "aiokafka08 gateway run --to kafka4-1:9092 --topics 'orders|clicks-.*' --read-only",
-            until_interrupted=True,
-        ),
-        Example(
             "What it would write into ZooKeeper",
             "aiokafka08 gateway run gateway.toml --zookeeper zk1:2181/kafka --once",
         ),
@@ -224,7 +219,6 @@ def restore_(file: Path | None, given: Mapping[str, Any], format: str | None) ->
     fields=CHECK_FIELDS,
     examples=[
         Example("Before the first start", "aiokafka08 gateway check gateway.toml"),
-        Example("Without a file", "aiokafka08 gateway check --to kafka4-1:9092"),
     ],
 )
 @_file_argument

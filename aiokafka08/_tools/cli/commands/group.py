@@ -320,9 +320,9 @@ def lag(
 ) -> int:
     """Show how far groups are behind, a row per partition and store.
 
-    A group that has committed something of a topic has a row for each partition of it. On a
+    A group has a row for each partition of a topic of which it has committed an offset. On a
     terminal the lag of each group, and of all, counts a partition of a group in both stores once,
-    by the higher committed offset; an empty partition of which nothing is committed counts as 0.
+    by the higher committed offset; an empty partition without a committed offset counts as 0.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.notes import in_options, note, note_each
@@ -580,11 +580,9 @@ def delete(
 ) -> int:
     """Delete groups without members, with their committed offsets.
 
-    Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; those of 0.8.2
-    to 1.0 have no request for it: there its offsets are made to expire, and group lag shows them
-    until then. Nothing is deleted if one of the groups has members. First the offsets are saved in
-    a file, and a note has the command that commits them again; a group whose offsets can't be saved
-    isn't deleted.
+    Groups in ZooKeeper need --zookeeper. Brokers from 1.1 on delete a group at once; on those of
+    0.8.2 to 1.0 its offsets are made to expire, and group lag shows them until then. Nothing is
+    deleted if one of the groups has members, and no group whose offsets can't be saved first.
     """
     import sys
 

@@ -126,12 +126,10 @@ def reset(
 ) -> int:
     """Move the committed offsets of a GROUP; print the plan, and change nothing without --execute.
 
-    All members must be stopped. Only ZooKeeper knows those of 0.8 and of Scala consumers: on 0.8,
-    and for offsets in ZooKeeper, the plan too needs --zookeeper. A group that is in both stores is
-    reset in both. --execute first saves the present offsets in a file, and prints the command that
-    commits them again. An offset outside the log becomes the nearest one inside, with a note. On
-    brokers below 0.10.1, which don't know the time of a message, a time means the start of the
-    segment with it: never later than asked.
+    Stop all members first. Only ZooKeeper knows those of 0.8 and of Scala consumers: on 0.8, and
+    for offsets in ZooKeeper, the plan too needs --zookeeper. A group in both stores is reset in
+    both. An offset outside the log becomes the nearest one inside, with a note. Brokers below
+    0.10.1 don't know the time of a message: there a time means the start of its segment.
     """
     from aiokafka08._tools.cli.group_files import offsets_of
     from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
@@ -202,8 +200,8 @@ def export(
 ) -> int:
     """Print the committed offsets of groups in a form that import and reset --from-file read.
 
-    zookeeper and csv have no field for the store and the text of a commit. Choose a --store for a
-    group that is in both.
+    zookeeper and csv have no field for the store and the text of a commit: choose a --store for a
+    group in both.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.group_files import format_offsets
@@ -330,14 +328,13 @@ def import_(
 ) -> int:
     """Commit the offsets in a FILE (default: stdin); change nothing without --execute.
 
-    Reads what export prints, in each format, and the files of Kafka's ExportZkOffsets. All members
-    of the groups must be stopped; see reset for when the plan too needs --zookeeper.
+    Reads all formats of export, and the files of Kafka's ExportZkOffsets. Stop all members of the
+    groups first; see reset for when the plan too needs --zookeeper.
 
-    The offsets are committed as they are, but on another cluster equal numbers aren't equal
-    messages: `bridge groups` translates them. If an offset is outside the log, nothing is committed
-    and the exit code is 1; with --to-nearest it becomes the nearest one inside, with a note. The
-    text of a node that held no offset, which a backup keeps, isn't written: then a note says how
-    to, and the exit code is 1.
+    The offsets of another cluster are those of other messages: `bridge groups` translates them. If
+    an offset is outside the log, nothing is committed and the exit code is 1. The text of a node
+    without an offset, which a backup keeps, isn't written: a note says how to, and the exit code
+    is 1.
     """
     from aiokafka08._tools.cli.group_moves import FileMoves
     from aiokafka08._tools.cli.notes import note

@@ -48,7 +48,6 @@ class KcatCommand(DeclaredCommand):
     examples=[
         Example("Produce", "echo tea | aiokafka08 kcat -P -b kafka1:9092 -t orders"),
         Example("Consume, as JSON", "aiokafka08 kcat -C -b kafka1:9092 -t orders -e -J"),
-        Example("The cluster", "aiokafka08 kcat -L -b kafka1:9092"),
     ],
 )
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)

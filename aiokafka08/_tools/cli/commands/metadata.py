@@ -51,7 +51,6 @@ TOPIC_FIELDS: Final = {
     fields={**BROKER_FIELDS, **PARTITION_FIELDS},
     examples=[
         Example("The whole cluster", "aiokafka08 metadata -b kafka1:9092"),
-        Example("One topic, as JSON", "aiokafka08 metadata orders -b kafka1:9092 --format json"),
         Example(
             "The release of each broker",
             "aiokafka08 metadata -b kafka1:9092 --brokers --format tsv",

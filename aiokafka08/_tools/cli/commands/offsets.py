@@ -43,7 +43,6 @@ AT_FIELDS: Final = {
     "offsets",
     fields={**OFFSET_FIELDS, **AT_FIELDS},
     examples=[
-        Example("First and last offset", "aiokafka08 offsets orders -b kafka1:9092"),
         Example(
             "Where to read from since an hour ago",
             "aiokafka08 offsets orders -b kafka1:9092 --at -1h",

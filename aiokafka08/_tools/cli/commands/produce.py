@@ -104,16 +104,15 @@ def produce(
 
     Each is sent as soon as it is complete. Delimiters may have several bytes, and the escapes
     \\n \\r \\t \\xNN. A message counts as sent when all in-sync replicas have it (-X acks=1: the
-    leader). The end, or Ctrl-C after what was read is sent, prints on stderr how many
-    messages were acknowledged, and where.
-    With -X acks=0 a message counts as sent when it is written to the connection. If a broker then
-    closes the connection, a note says how many messages may be lost, and the exit code is 0.
+    leader; -X acks=0: when it is written to the connection). At the end, and after Ctrl-C, stderr
+    says how many messages were acknowledged, and where. If a broker closes a connection with
+    acks=0, a note says how many messages may be lost, and the exit code is 0.
 
     A message that isn't acknowledged (with acks=0: written) within -X delivery.timeout.ms (default:
     120000; --timeout doesn't change it) ends the command with exit code 1.
 
-    Plain message sets have 16 KiB, and grow as far as the link needs while one before them is in
-    flight. -X batch.size=BYTES sets another size; larger plain sets are slower to read.
+    Plain message sets have 16 KiB, and grow as the link needs while one before them is in flight.
+    -X batch.size=BYTES sets another size; larger plain sets are slower to read.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run

@@ -163,11 +163,6 @@ CONFIG_FIELDS: Final = {
             "aiokafka08 topic config orders -b kafka1:9092 --zookeeper zk1:2181 "
             "--set retention.ms=86400000",
         ),
-        Example(
-            "Return to the default",
-            "aiokafka08 topic config orders -b kafka1:9092 --zookeeper zk1:2181 "
-            "--unset retention.ms",
-        ),
     ],
 )
 @click.argument("name", shell_complete=topic_names)
