@@ -3,7 +3,7 @@
 `python -m tests.tools.bench.hostile` runs an embedded cluster in a process of its own, or a gateway
 with `--server gateway`, lets
 `tests.testing.hostile_peers` attack it, and prints a row for no attack, for each attack alone, and
-for all of them. docs/how_it_is_tested.md quotes the table. `--before DIR` measures another
+for all of them. docs/how_it_is_tested.md quotes rows of it. `--before DIR` measures another
 checkout.
 
 - *RSS*: the largest resident size of the server's process (the cluster: with 16 MiB in its log).
