@@ -20,6 +20,7 @@ from tests.support.paths import ROOT
 PAGE = ROOT / "docs/cli.md"
 MANY = 3
 """How many commands of a group have an option that is described with the group."""
+COMMON = "These options are the same in all commands that connect to a cluster:\n\n"
 BEGIN = "<!-- python -m tests._tools.cli.document writes what follows -->\n"
 
 
@@ -75,7 +76,7 @@ def generated() -> str:
         if isinstance(command, click.Group):
             shared[name] = _shared_options(command, common)
             if shared[name] and not isinstance(command, DeclaredCommand):
-                parts.append(_option_table("option of several of its commands", shared[name]))
+                parts.append(_option_list("Options of several of its commands:", shared[name]))
         if isinstance(command, DeclaredCommand):
             group = name.rpartition(" ")[0]
             parts += _details(command, common, group, shared.get(group, []))
@@ -125,7 +126,7 @@ def _details(
     group: str,
     shared: list[click.Option],
 ) -> Iterator[str]:
-    """Yield the table of a command's options; those that its group has shown are only named."""
+    """Yield the list of a command's options; those that its group has shown are only named."""
     known = set(map(_identity, shared))
     own = [
         one
@@ -140,38 +141,38 @@ def _details(
             if len(elsewhere) == len(shared) >= MANY
             else ", ".join(f"`{max(one.opts, key=len)}`" for one in elsewhere)
         )
-        yield f"{names} of {_link(group)}{', and' if own else '.'}\n"
-    if own:
-        yield _option_table("option", own)
+        named = f"{names} of {_link(group)}{', and' if own else '.'}"
+        yield _option_list(named, own) if own else f"{named}\n"
+    elif own:
+        yield _option_list("Options:", own)
 
 
 def _fields(
     name: str, command: DeclaredCommand, known: dict[tuple[tuple[str, str], ...], str]
 ) -> Iterator[str]:
-    """Yield the tables of a command's fields; `known`: where the same ones were shown before."""
-    titles = {f"field with `{option}`": some for option, some in command.fields_with.items()}
-    for title, fields in {"field": command.fields, **titles}.items():
+    """Yield the lists of a command's fields; `known`: where the same ones were shown before."""
+    titles = {f"Fields with `{option}`": some for option, some in command.fields_with.items()}
+    for title, fields in {"Fields": command.fields, **titles}.items():
         key = tuple(fields.items())
         if fields and key in known:
             yield f"The fields are those of {_link(known[key])}.\n"
         elif fields:
             known[key] = name
-            rows = [f"| `{field}` | {_cell(text)} |\n" for field, text in fields.items()]
-            yield f"| {title} | |\n|---|---|\n" + "".join(rows)
+            yield f"{title}:\n\n" + "".join(f"- `{one}`: {text}\n" for one, text in fields.items())
 
 
 def _link(name: str) -> str:
     return f"[{name}](#{name.replace(' ', '-')})"
 
 
-def _option_table(title: str, options: Iterable[click.Option]) -> str:
-    return f"| {title} | |\n|---|---|\n" + "".join(map(_option_row, options))
+def _option_list(title: str, options: Iterable[click.Option]) -> str:
+    return f"{title}\n\n" + "".join(map(_option_item, options))
 
 
-def _option_row(option: click.Option) -> str:
+def _option_item(option: click.Option) -> str:
     names = ", ".join([*option.opts, *option.secondary_opts])
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(root))}"
-    return f"| `{names}{_cell(value)}` | {_cell(option.help or '')} |\n"
+    return f"- `{names}{value}`: {option.help or ''}\n"
 
 
 def _linked(text: str) -> str:
@@ -179,10 +180,6 @@ def _linked(text: str) -> str:
     for _, name, _ in commands():
         text = text.replace(f"`{name}`", _link(name))
     return text
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _wrapped(words: Iterator[str], width: int = 100) -> str:
@@ -199,10 +196,10 @@ def page() -> str:
     """Return the page: the part before `BEGIN` as it is, and the generated part."""
     head, _, _ = PAGE.read_text().partition(BEGIN)
     options = "".join(
-        _option_row(one) for one in _connection_options() if isinstance(one, click.Option)
+        _option_item(one) for one in _connection_options() if isinstance(one, click.Option)
     )
-    before, _, _ = head.partition("| option | |\n")
-    return f"{before}| option | |\n|---|---|\n{options}\n{BEGIN}\n{generated()}"
+    before, _, _ = head.partition(COMMON)
+    return f"{before}{COMMON}{options}\n{BEGIN}\n{generated()}"
 
 
 if __name__ == "__main__":
