@@ -32,8 +32,8 @@ def _rename_option() -> click.Option:
         ["--rename"],
         multiple=True,
         metavar="FROM=TO",
-        help="Give topics that match FROM the name TO at the target, such as '(.*)=old.\\1', "
-        "before the rules of FILE; may be repeated. Each command of a bridge needs the same.",
+        help="Name topics that match FROM as TO at the target, such as '(.*)=old.\\1', before "
+        "the rules of FILE; may be repeated. Each command of a bridge needs the same.",
         expose_value=False,
         callback=_rename,
     )

@@ -45,7 +45,7 @@ _quiet_option = click.option(
     "quiet_s",
     type=click.FloatRange(0.0, 3600.0),
     default=2.0,
-    help="For how many seconds nobody may have written to the source (default: 2).",
+    help="For how many seconds the source must have had no new messages (default: 2).",
 )
 
 

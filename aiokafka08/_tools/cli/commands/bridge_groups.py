@@ -27,8 +27,8 @@ FIELDS: Final = {
     "target_offset": "the offset of the same message at the target; null: not copied yet",
     "outcome": (
         'either "move", "same", "behind" (the target is further), "waiting" (not copied yet), '
-        '"missing" (was never copied), "refused" (the group has members, or committed meanwhile) '
-        'or "unreadable" (ZooKeeper holds no offset there)'
+        '"missing" (never copied), "refused" (the group has members, or committed meanwhile) or'
+        ' "unreadable" (ZooKeeper holds no offset there)'
     ),
     "reason": "why it isn't moved",
 }

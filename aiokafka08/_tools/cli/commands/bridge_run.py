@@ -55,8 +55,8 @@ FIELDS: Final = {
 @click.option(
     "--on-loss",
     type=click.Choice(("stop", "skip")),
-    help="Where the source has lost messages, stop the partition, or skip them "
-    "(default: copy.on_loss of FILE).",
+    help="Where the source has lost messages, stop the partition or skip them (default: "
+    "copy.on_loss of FILE).",
 )
 @click.option(
     "--listen",

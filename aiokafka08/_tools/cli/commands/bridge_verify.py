@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 FIELDS: Final = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
-    "source_count": "how many messages the source has; behind a difference they are only counted",
+    "source_count": "how many messages the source has; behind a difference only counted",
     "target_count": "how many the target has",
-    "equal": "whether these are the same messages in the same order, with the right stored offsets",
-    "first_difference": "the source offset of the first one that isn't the same, or whose stored "
+    "equal": "whether these are the same messages, in order, with the right stored offsets",
+    "first_difference": "the source offset of the first one that differs, or whose stored "
     "offset is wrong; null: none",
 }
 

@@ -90,21 +90,20 @@ FIELDS: Final = {
 @click.option(
     "--grep",
     metavar="REGEX",
-    help="Write only records in whose value this regular expression is found.",
+    help="Write only records whose value matches this.",
 )
 @click.option(
     "--key",
     metavar="KEY",
-    help="Write only records with this key, or one that matches a regular expression, if KEY "
-    "begins with ^.",
+    help="Write only records with this key; a KEY that begins with ^ is a regular expression.",
 )
 @click.option(
     "-g",
     "--group",
     metavar="NAME",
     shell_complete=group_names,
-    help="Read as a member of this group: begin at its offsets unless --from is given, and commit. "
-    "Brokers before 0.9 have no groups of their own: give --zookeeper.",
+    help="Read as a member of this group, from its offsets or --from, and commit. Below 0.9 "
+    "with --zookeeper.",
 )
 @click.option(
     "--format",

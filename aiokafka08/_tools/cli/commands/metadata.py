@@ -24,7 +24,7 @@ BROKER_FIELDS: Final = {
     "port": "its port",
     "rack": "its rack; null before 0.10",
     "release": 'its release, such as "0.8.2" or "2.5 or 2.6"; null if it doesn\'t respond',
-    "controller": "whether it is the controller; null before 0.10, where brokers don't say",
+    "controller": "whether it is the controller; null before 0.10",
 }
 PARTITION_FIELDS: Final = {
     "topic": "the topic",
@@ -42,7 +42,7 @@ TOPIC_FIELDS: Final = {
     "partitions": "the number of its partitions",
     "replicas": "the number of replicas of its first partition, as the leader sees it",
     "leaderless": "how many partitions have no leader",
-    "internal": "whether it belongs to Kafka itself; before 0.10 known by its name",
+    "internal": "whether it is Kafka's own; before 0.10 by its name",
 }
 
 
