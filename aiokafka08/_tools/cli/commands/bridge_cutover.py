@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from aiokafka08.bridge.groups.rollback import RollbackMove
 
 STEP_FIELDS: Final = {
-    "step": "what has to be so",
+    "step": "the condition",
     "ready": "whether it is",
     "detail": "what was found, and what to do",
 }

@@ -43,7 +43,7 @@ NOT_MOVED: Final = 1
     "groups",
     fields=FIELDS,
     examples=[
-        Example("What would become of the groups", "aiokafka08 bridge groups bridge.toml"),
+        Example("What would be committed", "aiokafka08 bridge groups bridge.toml"),
         Example(
             "Commit the offsets at the target", "aiokafka08 bridge groups bridge.toml --execute"
         ),

@@ -41,7 +41,8 @@ FIELDS: Final = {
     "run",
     examples=[
         Example(
-            "Copy what is there, and end", "aiokafka08 bridge run bridge.toml --until-caught-up"
+            "Copy all present messages, and end",
+            "aiokafka08 bridge run bridge.toml --until-caught-up",
         ),
     ],
 )

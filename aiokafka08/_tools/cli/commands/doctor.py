@@ -33,7 +33,7 @@ CANNOT_LOOK: Final = 2
             "aiokafka08 doctor -b kafka1:9092 --zookeeper zk1:2181 --watch 60s",
         ),
         Example(
-            "For a script that doesn't mind groups nobody uses",
+            "For a script that ignores idle groups",
             "aiokafka08 doctor -b kafka1:9092 --ignore idle-group-lag --format json",
         ),
     ],
