@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 
 import click
 
@@ -18,6 +19,8 @@ from aiokafka08._tools.cli.settings import SETTABLE
 from tests.support.paths import ROOT
 
 PAGE = ROOT / "docs/cli.md"
+PLAIN = {"the topic", "the partition's number", "the group"}
+"""Descriptions of fields that say no more than their names do."""
 MANY = 3
 """How many commands of a group have an option that is described with the group."""
 COMMON = "These options are the same in all commands that connect to a cluster:\n\n"
@@ -158,7 +161,15 @@ def _fields(
             yield f"The fields are those of {_link(known[key])}.\n"
         elif fields:
             known[key] = name
-            yield f"{title}:\n\n" + "".join(f"- `{one}`: {text}\n" for one, text in fields.items())
+            yield f"{title}:\n\n" + "".join(_field_items(fields))
+
+
+def _field_items(fields: Mapping[str, str]) -> Iterator[str]:
+    for is_plain, some in groupby(fields.items(), lambda item: item[1] in PLAIN):
+        if is_plain:
+            yield f"- {', '.join(f'`{field}`' for field, _ in some)}\n"
+        else:
+            yield from (f"- `{field}`: {text}\n" for field, text in some)
 
 
 def _link(name: str) -> str:
