@@ -73,3 +73,13 @@ def partition_name(place: InPartition) -> str:
 def newer_protocol(what: str = "message format 2", release: str = "0.11") -> str:
     """Return what a feature needs that this client lacks, for a text like "headers need …"."""
     return f"{what} (brokers from {release} on), which this client doesn't speak"
+
+
+def missing_topics_text(topics: Collection[str]) -> str:
+    """Return that brokers don't list these topics."""
+    # Brokers leave out a topic that the principal may not describe; some answer as if it didn't
+    # exist (docs/brokers.md 14.9).
+    names = ", ".join(map(repr, topics))
+    if len(topics) == 1:
+        return f"topic {names} doesn't exist, or this principal may not describe it"
+    return f"topics {names} don't exist, or this principal may not describe them"

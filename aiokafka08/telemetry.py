@@ -13,7 +13,13 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Final
 
 from aiokafka08 import environment
-from aiokafka08._wording import counted, partition_name, partition_text, some_of
+from aiokafka08._wording import (
+    counted,
+    missing_topics_text,
+    partition_name,
+    partition_text,
+    some_of,
+)
 from aiokafka08.structs import TopicPartition
 
 REPEAT_SECONDS: Final = 30.0
@@ -204,6 +210,29 @@ class PartitionFailed(Event):
 
     def __str__(self) -> str:
         return f"{partition_text(self.partition)}: fetch failed: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMissing(Event):
+    """A topic to read has not existed for a second. It is emitted once for a topic.
+
+    The brokers may have it, but not show it to this principal. `similar` has at most three names of
+    similar topics. The consumer reads the topic once it exists.
+    """
+
+    name = "missing_topics"
+    unit = "topics"
+    level = logging.WARNING
+    logger = "consumer"
+    topic: str
+    similar: tuple[str, ...]
+
+    def __str__(self) -> str:
+        similar = f"Similar topics: {some_of(self.similar)}"
+        return (
+            f"{missing_topics_text([self.topic])}; waiting for it. "
+            f"{similar if self.similar else 'No topic is similar'}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ async def test_help_has_unit_and_meaning_of_each_metric() -> None:
     units = {line.split()[3] for line in lines}
     assert units == {
         *("messages:", "bytes:", "requests:", "batches:", "calls:", "partitions:", "events:"),
-        *("ms:", "0"),
+        *("ms:", "topics:", "0"),
     }
     assert "senders_waiting calls: of `send` that wait for memory" in text
     assert "rebalances_total events: `Rebalanced`: The consumer's assignment changed\n" in text

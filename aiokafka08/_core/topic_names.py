@@ -6,7 +6,7 @@ Invariant: all code that creates topics uses `check_new_topic_name` or `NewTopic
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from aiokafka08._wording import shorten
@@ -87,16 +87,6 @@ class NewTopicNames:
 
 def _metric_name(topic: str) -> str:
     return topic.replace(".", "_")
-
-
-def missing_topics_text(topics: Collection[str]) -> str:
-    """Return that brokers don't list these topics."""
-    # Brokers leave out a topic that the principal may not describe; some answer as if it didn't
-    # exist (docs/brokers.md 14.9).
-    names = ", ".join(map(repr, topics))
-    if len(topics) == 1:
-        return f"topic {names} doesn't exist, or this principal may not describe it"
-    return f"topics {names} don't exist, or this principal may not describe them"
 
 
 def too_long_text(topic: str) -> str:

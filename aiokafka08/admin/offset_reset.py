@@ -19,8 +19,7 @@ from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
-from aiokafka08._core.topic_names import missing_topics_text
-from aiokafka08._wording import partition_name
+from aiokafka08._wording import missing_topics_text, partition_name
 from aiokafka08.admin.offset_positions import epoch_ms
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST

@@ -408,7 +408,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 ZooKeeper (above: `rebalance_max_retries`).
             ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created within
-                `request_timeout_ms`; after a second a warning names similar topics.
+                `request_timeout_ms`; after a second `TopicMissing` names similar topics.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
         self._lifecycle.bind_to_loop()
@@ -469,7 +469,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         it reads all partitions. Replaces an earlier subscription of the same kind. The consumer
         begins to read a new partition, or a new topic that matches, when a metadata refresh shows
         it (`metadata_max_age_ms`), with `zookeeper_connect` and brokers of 0.8 at once. It looks
-        for a named topic that doesn't exist yet about once a second, later each five seconds.
+        for a named topic that doesn't exist yet about once a second, later each five seconds;
+        `TopicMissing` reports it in the log and to `on_event`, with similar names.
 
         Args:
             topics: a list of names (default ()).
@@ -510,6 +511,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these `partitions`, in place of those assigned before.
+
+        `TopicMissing` reports a topic that doesn't exist, with similar names.
 
         Raises:
             TypeError: not a list of partitions.

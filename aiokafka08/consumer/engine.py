@@ -39,6 +39,7 @@ from aiokafka08.consumer.membership.choose import (
     check_subscribe,
     choose_membership,
 )
+from aiokafka08.consumer.missing_topics import MissingTopicReporter
 from aiokafka08.consumer.start_offsets import StartOffsets
 from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
 from aiokafka08.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
@@ -109,6 +110,7 @@ class ConsumerEngine:
             max_wait_s=config.fetch_max_wait_s,
             new_slice=new_slice,
         )
+        self.missing_topics = MissingTopicReporter(router, subscription, self.task_failed)
         router.metadata.add_listener(self._metadata_changed)
 
     # --- start and stop ---------------------------------------------------------------------------
@@ -226,7 +228,10 @@ class ConsumerEngine:
 
     async def _stop_reading(self) -> None:
         await run_all_steps(
-            self._router.config.client_id, self.start_offsets.stop, self.fetcher.stop
+            self._router.config.client_id,
+            self.missing_topics.stop,
+            self.start_offsets.stop,
+            self.fetcher.stop,
         )
 
     async def _drop_buffers(self) -> None:
@@ -308,6 +313,7 @@ class ConsumerEngine:
             self._router.metadata.request_refresh()
         if self.membership is not None:
             self.membership.on_change()
+        self.missing_topics.watch()
 
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Continue at `offset`, for the user."""
@@ -528,6 +534,7 @@ class ConsumerEngine:
         metadata.set_topics(topics or ())
 
     def _metadata_changed(self, snapshot: ClusterSnapshot) -> None:
+        self.missing_topics.watch()
         self.fetcher.follow_leaders(snapshot)
         if self.membership is not None:
             self.membership.on_change()

@@ -14,8 +14,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08._core.names import did_you_mean
-from aiokafka08._core.topic_names import is_topic_name, missing_topics_text
-from aiokafka08._wording import counted, partition_name, partition_text, some_of
+from aiokafka08._core.topic_names import is_topic_name
+from aiokafka08._wording import (
+    counted,
+    missing_topics_text,
+    partition_name,
+    partition_text,
+    some_of,
+)
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
 from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from aiokafka08.errors import (
 )
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.structs import TopicPartition
-from aiokafka08.telemetry import Event, Rebalanced
+from aiokafka08.telemetry import Event, Rebalanced, TopicMissing
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.simulation import simulate
 from tests.consumer.conftest import Consumer, MakeConsumer, take, tp, values
@@ -122,7 +123,7 @@ async def test_topic_created_after_subscribe_is_read(
         await consumer.stop()
 
 
-def test_missing_topic_is_looked_for_with_backoff(caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_topic_is_looked_for_with_backoff() -> None:
     with simulate(1, brokers=1, topics={"t": 1}, auto_create=False) as world:
 
         async def scenario() -> int:
@@ -133,12 +134,113 @@ def test_missing_topic_is_looked_for_with_backoff(caplog: pytest.LogCaptureFixtu
                 return len(world.cluster.requests(MetadataRequest))
 
         assert 10 < world.run(scenario) < 40  # the longest back-off is 1 s
-    warnings = [record.message for record in caplog.records if "waiting for it" in record.message]
-    assert len(warnings) == 1
-    assert (
-        "topic 'later' doesn't exist, or this principal may not describe it; waiting for it. "
-        "No topic is similar"
-    ) in warnings[0]
+
+
+# --- a topic that doesn't exist -------------------------------------------------------------------
+
+
+class Reported(NamedTuple):
+    """The missing topics that a consumer reported, with the seconds since it was to read them."""
+
+    events: list[tuple[float, TopicMissing]]
+    requests: list[MetadataRequest]
+
+
+def read_missing(
+    version: str,
+    *topics: str,
+    way: str,
+    create_after_s: float = math.inf,
+    member: bool = False,
+    **options: Any,
+) -> Reported:
+    """Read topics for 30 s in one of the ways, on brokers that create each topic that is named."""
+    auto_create = options.get("allow_auto_create_topics") is False
+    with simulate(
+        1, brokers=1, version=version, topics={"orders": 1, "t": 1}, auto_create=auto_create
+    ) as world:
+
+        async def scenario() -> Reported:
+            loop, reported = asyncio.get_running_loop(), []
+
+            def on_event(event: Event) -> None:
+                if isinstance(event, TopicMissing):
+                    reported.append((loop.time() - began, event))
+
+            consumer: Consumer = Consumer(
+                bootstrap_servers=world.cluster.bootstrap_servers,
+                group_id="g" if member else None,
+                zookeeper_connect=world.zookeeper_connect if member else None,
+                on_event=on_event,
+                **options,
+            )
+            began = loop.time()
+            if way == "start":
+                consumer.subscribe(topics)
+                with pytest.raises(UnknownTopicOrPartitionError):
+                    await consumer.start()
+                return Reported(reported, world.cluster.requests(MetadataRequest))
+            async with consumer:
+                began = loop.time()
+                if way == "assign":
+                    consumer.assign([tp(0, topic) for topic in topics])
+                else:
+                    consumer.subscribe(topics)
+                if create_after_s < math.inf:
+                    await asyncio.sleep(create_after_s)
+                    for topic in topics:
+                        world.cluster.create_topic(topic)
+                await consumer.getmany(timeout_ms=30_000)
+                assert consumer.metrics()["missing_topics"] == len(reported)
+                return Reported(reported, world.cluster.requests(MetadataRequest))
+
+        return world.run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("version", "member"), [("0.8.2", False), ("0.8.2", True), ("0.9", False), ("0.9", True)]
+)
+@pytest.mark.parametrize("way", ["start", "subscribe", "assign"])
+def test_missing_topic_is_reported_once_within_seconds(
+    version: str, member: bool, way: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    events, _ = read_missing(version, "ordrs", way=way, member=member)
+    [(seconds, event)] = events
+    assert 1 <= seconds < 2.5
+    assert (event.topic, event.similar) == ("ordrs", ("orders",))
+    warnings = [one for one in caplog.records if str(event) in one.getMessage()]
+    assert [(one.levelname, one.name) for one in warnings] == [("WARNING", "aiokafka08.consumer")]
+    assert str(event) == (
+        "topic 'ordrs' doesn't exist, or this principal may not describe it; waiting for it. "
+        "Similar topics: orders"
+    )
+
+
+@pytest.mark.parametrize("way", ["start", "subscribe", "assign"])
+def test_each_missing_topic_is_reported(way: str) -> None:
+    events, _ = read_missing("0.9", "ordrs", "t", "zzz", way=way)
+    assert sorted((event.topic, event.similar) for _, event in events) == [
+        ("ordrs", ("orders",)),
+        ("zzz", ()),
+    ]
+    assert all(seconds < 2.5 for seconds, _ in events)
+
+
+@pytest.mark.parametrize("way", ["start", "subscribe", "assign"])
+def test_missing_topic_is_reported_without_creating_it(way: str) -> None:
+    events, requests = read_missing("0.9", "ordrs", way=way, allow_auto_create_topics=False)
+    assert [event.topic for _, event in events] == ["ordrs"]
+    assert not any(request.topics for request in requests)
+
+
+@pytest.mark.parametrize("way", ["subscribe", "assign"])
+def test_topic_that_comes_within_a_second_is_not_reported(way: str) -> None:
+    assert not read_missing("0.9", "later", way=way, create_after_s=0.5).events
+
+
+def test_topic_that_comes_later_is_reported_no_more() -> None:
+    events, _ = read_missing("0.9", "later", way="subscribe", create_after_s=10)
+    assert len(events) == 1
 
 
 async def test_assign_and_subscribe_exclude_each_other(

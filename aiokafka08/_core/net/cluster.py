@@ -23,6 +23,7 @@ from aiokafka08.errors import (
     InvalidTopicError,
     NoError,
     ReplicaNotAvailableError,
+    TopicAuthorizationFailedError,
     UnknownError,
     UnknownTopicOrPartitionError,
     broker_error,
@@ -78,6 +79,14 @@ class ClusterSnapshot:
     def partitions(self, topic: str) -> Mapping[int, PartitionInfo]:
         info = self.topics.get(topic)
         return {} if info is None else info.partitions
+
+    def is_missing(self, topic: str) -> bool:
+        """Return whether a topic may not exist: it has no partitions, and isn't refused."""
+        info = self.topics.get(topic)
+        if info is None:
+            return True
+        # Only an operator ends a lack of authorization, and a refresh by age notices that.
+        return not info.partitions and info.error_code != TopicAuthorizationFailedError.errno
 
     def leader(self, tp: TopicPartition) -> int | None:
         """Return the node id of a partition's leader; None without one whose address is known."""

@@ -27,8 +27,8 @@ from aiokafka08._core.net.node_registry import NodeRegistry
 from aiokafka08._core.net.retry import is_final, retry
 from aiokafka08._core.net.staggered_race import Stagger
 from aiokafka08._core.net.versions import BrokerLine
-from aiokafka08._core.topic_names import check_topic_name, missing_topics_text
-from aiokafka08._wording import some_of
+from aiokafka08._core.topic_names import check_topic_name
+from aiokafka08._wording import missing_topics_text
 from aiokafka08.errors import (
     IllegalStateError,
     InvalidTopicError,
@@ -39,7 +39,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.requests.metadata import MetadataResponse, TopicState
-from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry
+from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry, TopicMissing
 
 _log: Final = logging.getLogger("aiokafka08.net")
 
@@ -176,7 +176,7 @@ class Metadata:
                 one such partition is enough.
             leaders_s: how much of `timeout_s` to wait for leaders, if the topic exists.
             until_unknown: end the wait when brokers have said for long enough that the topic
-                doesn't exist. Without it, log a warning with similar names (`warn_missing`).
+                doesn't exist. Without it, report it with similar names (`warn_missing`).
 
         Raises:
             InvalidTopicError: the name is invalid.
@@ -237,7 +237,7 @@ class Metadata:
         )
 
     def warn_missing(self, topic: str) -> None:
-        """Log once, with similar names, that a missing topic is waited for."""
+        """Report once, with similar names, that a missing topic is waited for (`TopicMissing`)."""
         if topic not in self._warnings and not self._stopped:
             task = asyncio.get_running_loop().create_task(self._warn_missing(topic))
             self._warnings[topic] = task
@@ -254,13 +254,8 @@ class Metadata:
         if topic in names:
             return  # it was created meanwhile
         similar = await run_in_steps(similar_names(topic, names))
-        if topic not in self.snapshot.topics or not self.snapshot.topics[topic].partitions:
-            _log.warning(
-                "%s: %s; waiting for it. %s",
-                self._config.client_id,
-                missing_topics_text([topic]),
-                f"Similar topics: {some_of(similar)}" if similar else "No topic is similar",
-            )
+        if self.snapshot.is_missing(topic):
+            self._telemetry.emit(TopicMissing(topic, tuple(similar)))
 
     def timed_out(self, topic: str, timeout_s: float, last: KafkaError | None = None) -> KafkaError:
         """Return the error of a caller that has waited `timeout_s` for a topic.

@@ -11,13 +11,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from aiokafka08._core.names import did_you_mean
-from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.cli.connection import admin_client
 from aiokafka08._tools.cli.group_backup import Saved, offsets_to_save
 from aiokafka08._tools.cli.group_files import GroupOffset
 from aiokafka08._tools.cli.settings import Settings
 from aiokafka08._tools.cli.similar_names import similar_groups
-from aiokafka08._wording import partition_name, some_of
+from aiokafka08._wording import missing_topics_text, partition_name, some_of
 from aiokafka08.errors import (
     GroupIdNotFound,
     IllegalArgumentError,

@@ -18,7 +18,6 @@ from typing import Final
 
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.net.router import Router
-from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.reading.positions import Bounds, Position, PositionKind, parse_bounds
 from aiokafka08._tools.reading.read_plan import (
     PartitionRange,
@@ -29,7 +28,7 @@ from aiokafka08._tools.reading.read_records import read_bounded
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.selection import RecordFilter, linear_pattern, text_filter
 from aiokafka08._tools.records.types import BytesRecord
-from aiokafka08._wording import counted, some_of
+from aiokafka08._wording import counted, missing_topics_text, some_of
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,

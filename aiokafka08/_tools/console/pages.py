@@ -32,7 +32,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import aiokafka08
 from aiokafka08._core.concurrency.offload import Offload
 from aiokafka08._core.names import did_you_mean, visible
-from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.console.charts import chart, sparkline
 from aiokafka08._tools.console.cluster_view import (
     ClusterView,
@@ -66,7 +65,7 @@ from aiokafka08._tools.records.json_lines import JsonLinesEncoder
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08._tools.times import show_time
-from aiokafka08._wording import shorten
+from aiokafka08._wording import missing_topics_text, shorten
 from aiokafka08.bridge.wording import duration_text, size_text
 from aiokafka08.embedded_headers import extract
 from aiokafka08.errors import (

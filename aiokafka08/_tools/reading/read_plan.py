@@ -16,7 +16,6 @@ from aiokafka08._core.net.cluster import INTERNAL_TOPICS, ClusterSnapshot
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
-from aiokafka08._core.topic_names import missing_topics_text
 from aiokafka08._tools.reading.positions import (
     BEGINNING,
     Bounds,
@@ -27,6 +26,7 @@ from aiokafka08._tools.reading.positions import (
     refuse_segment,
     resolve,
 )
+from aiokafka08._wording import missing_topics_text
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition

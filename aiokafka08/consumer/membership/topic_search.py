@@ -11,16 +11,12 @@ from collections.abc import Iterable
 from typing import Final
 
 from aiokafka08._core.net.router import Router
-from aiokafka08.errors import TopicAuthorizationFailedError
 
 SOON_LOOKS: Final = 10
 """How many requests follow one another within about a second."""
 
 LONG_PAUSE_S: Final = 5.0
-"""The pause between the requests after these. Before the first one, a warning names the topics."""
-
-# How many missing topics have a warning
-_MOST_WARNINGS: Final = 10
+"""The pause between the requests after these."""
 
 
 class TopicSearch:
@@ -34,24 +30,13 @@ class TopicSearch:
 
     def next_look(self, topics: Iterable[str]) -> float | None:
         """Request a refresh if a topic is missing; return the loop time of the next call."""
-        missing = frozenset(topic for topic in topics if self._is_missing(topic))
+        missing = frozenset(filter(self._router.metadata.snapshot.is_missing, topics))
         if missing != self._missing:
             self._missing = missing
             self._backoff.reset()
         if not missing:
             return None
         self._router.metadata.request_refresh()
-        if self._backoff.attempts < SOON_LOOKS:
-            backoff = self._backoff
-        else:
-            backoff = self._slow_backoff
-            for topic in sorted(missing)[:_MOST_WARNINGS]:
-                self._router.metadata.warn_missing(topic)
+        is_soon = self._backoff.attempts < SOON_LOOKS
+        backoff = self._backoff if is_soon else self._slow_backoff
         return asyncio.get_running_loop().time() + backoff.next()
-
-    def _is_missing(self, topic: str) -> bool:
-        info = self._router.metadata.snapshot.topics.get(topic)
-        if info is None:
-            return True
-        # Only an operator ends a lack of authorization, and a refresh by age notices that.
-        return not info.partitions and info.error_code != TopicAuthorizationFailedError.errno

@@ -108,6 +108,7 @@ def test_every_kind_of_event_has_a_sentence_of_its_own() -> None:
         "str": "text",
         "TopicPartition": TopicPartition("orders", 0),
         "tuple[int, ...]": tuple(range(50)),
+        "tuple[str, ...]": ("orders",) * 50,
         "tuple[TopicPartition, ...]": (TopicPartition("orders", 0),) * 50,
         "tuple[tuple[TopicPartition, int], ...]": ((TopicPartition("orders", 0), 7),) * 50,
     }

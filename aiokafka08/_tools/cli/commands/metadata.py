@@ -144,7 +144,7 @@ async def describe_topics(
     ]
     if missing:
         from aiokafka08._core.names import did_you_mean
-        from aiokafka08._core.topic_names import missing_topics_text
+        from aiokafka08._wording import missing_topics_text
 
         similar = did_you_mean(missing[0], await admin.list_topics())
         raise UnknownTopicOrPartitionError(f"{missing_topics_text(missing)}{similar}")
