@@ -12,10 +12,12 @@ Invariant: the clients don't import this module, which needs prometheus-client. 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
+from aiokafka08._core.histogram import BOUNDS_S
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.producer import AIOKafkaProducer
@@ -23,7 +25,11 @@ from aiokafka08.telemetry import Event
 
 try:
     from prometheus_client import ProcessCollector, generate_latest
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.core import (
+        CounterMetricFamily,
+        GaugeMetricFamily,
+        HistogramMetricFamily,
+    )
     from prometheus_client.registry import Collector
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
@@ -42,9 +48,12 @@ _HELD_S: Final = 1.0
 
 
 class ClientMetric(NamedTuple):
-    """Describes a value of `metrics()`; `kind` is "gauge" if it may fall, else "counter"."""
+    """Describes a value of `metrics()`.
 
-    kind: Literal["counter", "gauge"]
+    `kind` is "gauge" if it may fall, else "counter"; or "histogram" for the values of one.
+    """
+
+    kind: Literal["counter", "gauge", "histogram"]
     unit: str
     meaning: str
 
@@ -72,6 +81,18 @@ CLIENT_METRICS: Final = {
     "oldest_batch_ms": ClientMetric(
         "gauge", "ms", "the age of the oldest batch that isn't acknowledged; 0 without one"
     ),
+    "acknowledgement_seconds": ClientMetric(
+        "histogram",
+        "seconds",
+        "from the first message of a batch to its acknowledgement, once for each batch; not of "
+        "those that fail, nor with `acks=0`",
+    ),
+    "request_seconds": ClientMetric(
+        "histogram",
+        "seconds",
+        "from the write of a Produce request to its response; with `acks=0` to that of the small "
+        "request behind it",
+    ),
     "compiled": ClientMetric(
         "gauge", "0 or 1", "1: the compiled modules run; 0: a part is pure Python"
     ),
@@ -84,6 +105,15 @@ CLIENT_METRICS: Final = {
     "fetch_requests": ClientMetric("counter", "requests", "Fetch requests sent"),
     "fetch_request_failures": ClientMetric(
         "counter", "requests", "Fetch requests without a response"
+    ),
+    "fetch_request_seconds": ClientMetric(
+        "histogram",
+        "seconds",
+        "from the write of a Fetch request to its response, which the broker holds back until "
+        "there are messages, up to `fetch_max_wait_ms`",
+    ),
+    "commit_seconds": ClientMetric(
+        "histogram", "seconds", "a commit of offsets that succeeded, retries included"
     ),
     "buffered_bytes": ClientMetric("gauge", "bytes", "fetched and not yet returned"),
     "buffered_limit_bytes": ClientMetric(
@@ -109,6 +139,8 @@ _EVENT_METRICS: Final = {
     for event in Event.__subclasses__()
 }
 
+_HISTOGRAM_PART: Final = re.compile(r"(?P<name>\w+_seconds)_(count|sum|bucket\{.+\})")
+
 _PARTITION_LAG: Final = re.compile(r"lag\{(?P<topic>.*)-(?P<partition>[0-9]+)\}")
 
 
@@ -116,7 +148,7 @@ def collector(*clients: Client) -> Collector:
     """Return a collector of what the `metrics()` of these clients return, for any registry.
 
     The names are `aiokafka08_producer_…` and `aiokafka08_consumer_…` with the label `client_id`;
-    counters end with `_total`. The consumer's lag per partition is
+    counters end with `_total`. Times are histograms in seconds. The consumer's lag per partition is
     `aiokafka08_consumer_partition_lag` with the labels `client_id`, `topic` and `partition`, for
     the assigned partitions only.
 
@@ -149,10 +181,16 @@ class _ClientCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics; prometheus-client calls it."""
         families: dict[str, GaugeMetricFamily | CounterMetricFamily] = {}
+        histograms: dict[str, HistogramMetricFamily] = {}
         for (kind, client_id), client in self._clients.items():
-            for key, value in _metrics(client).items():
-                _add(families, kind, client_id, key, value)
+            metrics = _metrics(client)
+            for name in dict.fromkeys(map(metric_name, metrics)):
+                if name in metrics:
+                    _add(families, kind, client_id, name, metrics[name])
+                else:
+                    _add_histogram(histograms, kind, client_id, name, metrics)
         yield from families.values()
+        yield from histograms.values()
 
 
 def _metrics(client: Client) -> dict[str, float]:
@@ -186,6 +224,29 @@ def _kind(client: object) -> str:
 
 def _client_id(client: Client) -> str:
     return (client.client if isinstance(client, AIOKafkaProducer) else client._client)._client_id
+
+
+def metric_name(key: str) -> str:
+    """Return the name of the histogram that a value in `metrics()` is a part of, or its own."""
+    part = _HISTOGRAM_PART.fullmatch(key)
+    return key if part is None else part["name"]
+
+
+def _add_histogram(
+    families: dict[str, HistogramMetricFamily],
+    kind: str,
+    client_id: str,
+    key: str,
+    metrics: dict[str, float],
+) -> None:
+    name, metric = f"aiokafka08_{kind}_{key}", CLIENT_METRICS[key]
+    text = f"{metric.unit}: {metric.meaning}"
+    family = families.setdefault(name, HistogramMetricFamily(name, text, labels=["client_id"]))
+    buckets = [
+        ("+Inf" if math.isinf(bound) else str(bound), metrics[f"{key}_bucket{{{bound:g}}}"])
+        for bound in BOUNDS_S
+    ]
+    family.add_metric([client_id], buckets, metrics[f"{key}_sum"])
 
 
 def _add(

@@ -51,6 +51,14 @@ async def test_values_are_those_of_metrics() -> None:
         assert found["aiokafka08_producer_batches_unfinished"] == {("p",): 0}
         assert found["aiokafka08_consumer_messages_consumed_total"] == {("c",): 1}
         assert found["aiokafka08_consumer_partition_lag"][("c", "1", "a-b")] == 0
+        metrics, name = producer.metrics(), "aiokafka08_producer_acknowledgement_seconds"
+        assert found[f"{name}_count"] == {("p",): 1}
+        assert found[f"{name}_bucket"][("p", "+Inf")] == 1
+        assert found[f"{name}_sum"] == {("p",): metrics["acknowledgement_seconds_sum"]}
+        assert (
+            found[f"{name}_bucket"][("p", "0.25")]
+            == metrics["acknowledgement_seconds_bucket{0.25}"]
+        )
         for client, kind in ((producer, "producer"), (consumer, "consumer")):
             assert_all(client.metrics(), kind, found)
 
@@ -105,7 +113,7 @@ async def test_help_has_unit_and_meaning_of_each_metric() -> None:
     units = {line.split()[3] for line in lines}
     assert units == {
         *("messages:", "bytes:", "requests:", "batches:", "calls:", "partitions:", "events:"),
-        *("ms:", "topics:", "0"),
+        *("ms:", "seconds:", "topics:", "0"),
     }
     assert "senders_waiting calls: of `send` that wait for memory" in text
     assert "rebalances_total events: `Rebalanced`: The consumer's assignment changed\n" in text

@@ -16,6 +16,7 @@ from collections.abc import Collection, Coroutine, Mapping
 from typing import Any, Final, SupportsIndex
 
 from aiokafka08._core.concurrency.task_set import TaskSet
+from aiokafka08._core.histogram import Histogram
 from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.router import Router
@@ -55,6 +56,7 @@ class Committer:
         router: Router,
         observer: ConsumerObserver,
     ) -> None:
+        self.times = Histogram("commit_seconds")  # of the commits that succeeded
         self._member_state = member_state
         self._cursors = cursors
         self._observer = observer
@@ -234,7 +236,9 @@ class Committer:
                 if not offsets:
                     return
                 self.check_session()
-            await self._store.commit(offsets, identity, timeout_s=max(deadline - loop.time(), 0))
+            began = loop.time()
+            await self._store.commit(offsets, identity, timeout_s=max(deadline - began, 0))
+            self.times.add(loop.time() - began)
         except CommitFailedError as failure:
             if isinstance(failure.__cause__, BrokerResponseError):
                 self._membership.on_commit_fenced(failure.__cause__, identity.generation)

@@ -1051,6 +1051,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         (1; 0 if message sets are decoded in pure Python, as `repr()` and the log line at the start
         say), lag (in offsets behind the high watermarks, where these are known) and
         "lag{topic-partition}" of each partition.
+
+        Histograms, in seconds: `fetch_request_seconds` (from the write of a Fetch request to its
+        response, for which the broker waits up to `fetch_max_wait_ms`) and `commit_seconds` (of
+        commits that succeeded, retries included). A histogram `x` has the counters `x_count`,
+        `x_sum` and `x_bucket{bound}`, the number of times up to that bound.
         """
         return self._engine.metrics()
 

@@ -407,6 +407,8 @@ class ConsumerEngine:
             "bytes_fetched": self.fetcher.fetched_bytes,
             "fetch_requests": self.fetcher.requests,
             "fetch_request_failures": self.fetcher.request_failures,
+            **self.fetcher.request_times.metrics(),
+            **self.commits.times.metrics(),
             "buffered_bytes": sum(cursor.buffer.buffered_bytes for cursor in cursors),
             "buffered_limit_bytes": self.fetcher.buffered_limit_bytes,
             "requested_bytes": self.fetcher.requested_bytes,

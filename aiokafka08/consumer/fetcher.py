@@ -20,6 +20,7 @@ from aiokafka08 import environment
 from aiokafka08._core.concurrency.loop_yield import LoopSlice
 from aiokafka08._core.concurrency.notifier import Notifier
 from aiokafka08._core.concurrency.task_set import TaskSet
+from aiokafka08._core.histogram import Histogram
 from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.quota import log_withheld
 from aiokafka08._core.net.router import Lane, Router
@@ -102,6 +103,8 @@ class Fetcher:
     ) -> None:
         self.requests = 0  # how many fetch requests were sent
         self.request_failures = 0  # how many of them failed as a whole
+        # Of the others, from the write to the response, which may wait for messages
+        self.request_times = Histogram("fetch_request_seconds")
         self.fetched_bytes = 0  # bytes of all message sets that came
         self._router = router
         self.memory = memory  # limits the bytes that cursors buffer and request
@@ -365,6 +368,7 @@ class Fetcher:
         if self._has_borrowed(plan):
             broker.patience_s = overdue_s
         began, ended = connection.response_began, loop.time()
+        self.request_times.add(ended - sent)
         return by_partition(response.topics), ResponseTime(began - sent, ended - began)
 
     def _overdue(

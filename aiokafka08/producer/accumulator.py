@@ -379,8 +379,11 @@ class Accumulator:
 
     def oldest_age_s(self, now: float) -> float:
         """Return the age of the oldest unfinished batch in seconds; 0 if there is none."""
-        first = min((batch.deadline for batch in self._unfinished), default=None)
-        return 0.0 if first is None else max(now - (first - self.delivery_timeout_s), 0.0)
+        return max((self.age_s(batch, now) for batch in self._unfinished), default=0.0)
+
+    def age_s(self, batch: Batch, now: float) -> float:
+        """Return how long ago the first message of a batch was sent."""
+        return max(now - (batch.deadline - self.delivery_timeout_s), 0.0)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import Final
 
 from aiokafka08._core.concurrency.loop_yield import HOLD_S, LoopYield
 from aiokafka08._core.concurrency.offload import Offload
+from aiokafka08._core.histogram import Histogram
 from aiokafka08._core.net.lifecycle import run_all_steps
 from aiokafka08._core.net.router import Router
 from aiokafka08.errors import KafkaError, ProducerClosed
@@ -126,6 +127,8 @@ class ProducerEngine:
             "senders_waiting": self.memory.waiters + self.topics.waiters,
             "batches_unfinished": accumulator.unfinished,
             "oldest_batch_ms": accumulator.oldest_age_s(self._loop.time()) * 1000,
+            **resolver.acknowledgement_times.metrics(),
+            **self.sender.request_times.metrics(),
         }
 
 
@@ -140,6 +143,8 @@ NO_METRICS: Final = dict.fromkeys(
         "senders_waiting",
         "batches_unfinished",
         "oldest_batch_ms",
+        *Histogram("acknowledgement_seconds").metrics(),
+        *Histogram("request_seconds").metrics(),
     ),
     0.0,
 )

@@ -13,6 +13,7 @@ import enum
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
+from aiokafka08._core.histogram import Histogram
 from aiokafka08._core.net.backoff import delay_s
 from aiokafka08._core.net.config import NetConfig
 from aiokafka08._core.net.metadata_cache import Metadata
@@ -172,6 +173,8 @@ class BatchResolver:
     ) -> None:
         self.messages_sent = 0  # number of messages acknowledged (with acks=0: written)
         self.messages_failed = 0  # messages of failed batches
+        # From the first message of each batch to its acknowledgement; none with acks=0
+        self.acknowledgement_times = Histogram("acknowledgement_seconds")
         self._accumulator = accumulator
         self._memory = memory
         self._metadata = metadata
@@ -207,6 +210,7 @@ class BatchResolver:
             # The callers of an expired batch have their error already.
             if not batch.is_expired:
                 self.messages_sent += batch.count
+                self.acknowledgement_times.add(self._accumulator.age_s(batch, now))
             batch.delivery.acknowledge(base_offset, response.timestamp, has_timestamps=magic > 0)
             self._accumulator.raise_limit(batch)
             self.finish(batch, now)

@@ -724,6 +724,11 @@ class AIOKafkaProducer:
         `batches_failed`, `acks0_unknown` (messages), `headers_dropped` (messages whose headers
         were dropped), `connections_opened`, `connections_closed`, `connect_failures`,
         `metadata_changes`, `metadata_failures`.
+
+        Histograms, in seconds: `acknowledgement_seconds` (from the first message of a batch to its
+        acknowledgement, once for each batch; none with acks=0) and `request_seconds` (from the
+        write of a Produce request to its response). A histogram `x` has the counters `x_count`,
+        `x_sum` and `x_bucket{bound}`, the number of times up to that bound.
         """
         counters = self._telemetry.counters
         return {

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aiokafka08._core.concurrency.offload import Offload
+from aiokafka08._core.histogram import Histogram
 from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.net.send_window import STORABLE_BYTES, acks0_growth_bytes, growth_bytes
@@ -64,6 +65,8 @@ class Sender:
             router.telemetry,
             options.required_acks,
         )
+        # From the write of each produce request to its response
+        self.request_times = Histogram("request_seconds")
         self._router = router
         self._options = options
         self._on_crash = on_crash
@@ -122,6 +125,7 @@ class Sender:
                     self._on_crash,
                     self._offload,
                     self._encode,
+                    self.request_times,
                 )
             sink.send_due()
         leaderless = accumulator.has_ready(None)

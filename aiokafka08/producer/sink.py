@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from aiokafka08._core.concurrency.offload import Offload
+from aiokafka08._core.histogram import Histogram
 from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.net.send_window import PROBE_BATCHES, PROBE_BYTES, SendWindow
@@ -156,6 +157,7 @@ class Sink:
         on_crash: Callable[[Exception], object],
         offload: Offload,
         encode: Encode,
+        request_times: Histogram,
     ) -> None:
         self.bytes_sent = 0  # bytes of message sets written, compressed, retries included
         self.requests_sent = 0  # number of produce requests written
@@ -171,6 +173,7 @@ class Sink:
         self._on_crash = on_crash
         self._offload = offload
         self._encode = encode
+        self._request_times = request_times
         self._loop = asyncio.get_running_loop()
         self._connection: BrokerConnection | None = None
         # How much is sent before responses come; each connection has its own
@@ -460,6 +463,7 @@ class Sink:
         self._passes.responses_begin()
         try:
             now = self._loop.time()
+            self._request_times.add(now - request.sent_at)
             if request.connection is self._connection:
                 self.window.acknowledged(
                     request.sent_at,

@@ -182,6 +182,19 @@ METRICS: dict[str, tuple[str, str]] = {
         "`linger_ms` and a round trip",
         "above half of `delivery_timeout_ms`: a partition has no leader, or its broker hangs",
     ),
+    "acknowledgement_seconds": (
+        "`linger_ms` and a round trip",
+        "a 99th percentile near what your callers wait for",
+    ),
+    "request_seconds": (
+        'a round trip, and with `acks="all"` the slowest replica\'s',
+        "many times what is usual: a broker or its disk is slow",
+    ),
+    "fetch_request_seconds": (
+        "up to `fetch_max_wait_ms` when idle, less under load",
+        "longer than `fetch_max_wait_ms`: a broker is slow, or a quota delays it",
+    ),
+    "commit_seconds": ("a round trip", "near `session_timeout_ms` / 2: a rebalance waits for it"),
     "compiled": ("1", "0"),
     "retries": ("0", "a steady rate"),
     "headers_dropped": ("what you chose", ""),

@@ -12,7 +12,7 @@ from operator import itemgetter
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
 from aiokafka08._core.net.versions import LINE_APIS, BrokerLine
 from aiokafka08.admin import AIOKafkaAdminClient
-from aiokafka08.prometheus import CLIENT_METRICS
+from aiokafka08.prometheus import CLIENT_METRICS, metric_name
 from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.registry import APIS
@@ -228,8 +228,8 @@ def metric_names() -> dict[str, list[str]]:
 
     async def read() -> dict[str, list[str]]:
         return {
-            "producer": list(AIOKafkaProducer().metrics()),
-            "consumer": list(AIOKafkaConsumer().metrics()),
+            "producer": list(dict.fromkeys(map(metric_name, AIOKafkaProducer().metrics()))),
+            "consumer": list(dict.fromkeys(map(metric_name, AIOKafkaConsumer().metrics()))),
         }
 
     return asyncio.run(read())
@@ -243,7 +243,9 @@ def metrics_page() -> str:
         "`aiokafka08_consumer_…`; counters end with `_total` there. "
         "[Monitoring](../monitoring.md) shows how, with alerts, and what the exporter shows of a "
         "cluster.\n\n"
-        "Counters begin with 0 at the start. Those of events are in [Events](events.md), too.\n"
+        "Counters begin with 0 at the start. Those of events are in [Events](events.md), too. A "
+        "histogram `x` has the values `x_count`, `x_sum` and, for each upper bound, how many are "
+        "up to it: `x_bucket{0.25}`.\n"
     ]
     events = {event.name: event for event in event_classes()}
     for client, names in metric_names().items():

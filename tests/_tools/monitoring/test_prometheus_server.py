@@ -103,7 +103,7 @@ def test_page_has_the_alerts_of_clients() -> None:
     assert [rule for rule in rules if f"`{rule}`" not in page] == []
     reference = (EXAMPLES.parents[1] / "docs/reference/metrics.md").read_text()
     names = set(re.findall(r"aiokafka08_(?:producer|consumer)_(\w+)", " ".join(rules)))
-    assert {name.removesuffix("_total") for name in names} <= set(
+    assert {re.sub("_(total|bucket)$", "", name) for name in names} <= set(
         re.findall(r"^\| `(\w+)`", reference, re.M)
     )
 
