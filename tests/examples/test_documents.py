@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 import pytest
+import yaml
 
 from aiokafka08 import testing
 from aiokafka08.testing import LINES, EmbeddedCluster
@@ -55,7 +56,7 @@ class Block(NamedTuple):
 def blocks(page: str) -> list[Block]:
     text = (ROOT / page).read_text()
     found = [Block(*one) for one in re.findall(r"^```(.*?)\n(.*?)^```$", text, re.M | re.S)]
-    assert {block.language for block in found} <= {"python", "sh", "ini", "nginx"}
+    assert {block.language for block in found} <= {"python", "sh", "ini", "nginx", "yaml"}
     return found
 
 
@@ -132,12 +133,26 @@ def test_service_test_in_examples_passes(
 
 @pytest.mark.parametrize(
     ("guide", "name"),
-    [("services.md", "web_backend.py"), ("console.md", "console_in_fastapi.py")],
+    [("services.md", "service.py"), ("console.md", "console_in_fastapi.py")],
 )
 def test_guide_prints_the_example(guide: str, name: str) -> None:
     [printed] = [one for one in blocks(f"docs/guides/{guide}") if one.name == name]
     example = (ROOT / "examples" / name).read_text()
     assert printed.text == f"# {name}\n{example}"
+
+
+def test_probes_of_kubernetes_are_paths_of_the_service() -> None:
+    [deployment] = [
+        yaml.safe_load(block.text)
+        for block in blocks("docs/guides/services.md")
+        if block.language == "yaml"
+    ]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    service = (ROOT / "examples/service.py").read_text()
+    for probe in ("livenessProbe", "readinessProbe"):
+        assert f'@app.get("{container[probe]["httpGet"]["path"]}")' in service
+    for variable in container["env"]:
+        assert f'os.environ.get("{variable["name"]}"' in service
 
 
 def test_program_of_readme_sends_a_message_and_reads_on() -> None:

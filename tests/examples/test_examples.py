@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,12 +21,13 @@ import httpx
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
 from tests.support.full import in_full
 from tests.support.paths import ROOT
-from tests.support.waiting import until
+from tests.support.waiting import eventually, until
 
 pytestmark = pytest.mark.real
 
@@ -104,38 +107,136 @@ def test_produce_and_consume_print_the_messages(
     assert sorted(re.findall(r"b'hello \d'", read)) == [f"b'hello {n}'" for n in range(5)]
 
 
-async def test_web_backend_returns_the_offset_of_each_event(
-    cluster: RealCluster, unique_topic: NewName
-) -> None:
-    topic, port = unique_topic("events"), free_port()
-    with started(
-        "-m",
-        "uvicorn",
-        "examples.web_backend:app",
+# --- the service ----------------------------------------------------------------------------------
+
+
+@contextmanager
+def service(servers: str, *options: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """Start the service, and end it; print its log, which pytest shows after a failure."""
+    with (
+        tempfile.TemporaryFile("w+") as logged,
+        subprocess.Popen(
+            [sys.executable, "-m", "uvicorn", "examples.service:app", *options],
+            stderr=logged,
+            stdout=logged,
+            text=True,
+            cwd=ROOT,
+            env=AS_USERS | {"KAFKA": servers} | environment,
+        ) as process,
+    ):
+        try:
+            yield process
+        finally:
+            process.terminate()  # not kill(): the workers would stay
+            try:
+                process.wait(20)
+            finally:
+                process.kill()
+                logged.seek(0)
+                print(logged.read())
+
+
+async def until_ready(client: httpx.AsyncClient) -> None:
+    async def is_ready() -> bool:
+        try:
+            return (await client.get("/ready")).status_code == 200
+        except httpx.ConnectError:  # it doesn't listen yet
+            return False
+
+    await eventually(is_ready, timeout_s=60, pause_s=0.05)
+
+
+async def test_service_bills_each_order_on_0_8(cluster: RealCluster, unique_topic: NewName) -> None:
+    orders, bills, port = unique_topic("orders"), unique_topic("bills"), free_port()
+    for topic in (orders, bills):
+        await asyncio.to_thread(cluster.create_topic, topic, 3)
+    with service(
+        cluster.bootstrap_servers,
         f"--port={port}",
-        KAFKA=cluster.bootstrap_servers,
+        ZOOKEEPER=cluster.zookeeper_connect,
+        METRICS_PORT="0",
+        ORDERS=orders,
+        BILLS=bills,
     ) as process:
-        await asyncio.to_thread(wait_for_line, process, "Uvicorn running")
         async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
-            status = 503  # until the producer has started
-            async with asyncio.timeout(20):
-                while status == 503:
-                    await asyncio.sleep(0.05)
-                    status = (await client.get("/health")).status_code
-            assert status == 200
+            await until_ready(client)
             bodies = [f'{{"user": {number}}}'.encode() for number in range(20)]
             responses = await asyncio.gather(
-                *[client.post(f"/events/{topic}", content=body) for body in bodies]
+                *[client.post("/orders", content=body) for body in bodies]
             )
-            assert [response.status_code for response in responses] == [200] * 20
-            places = {(one.json()["partition"], one.json()["offset"]) for one in responses}
-            assert len(places) == 20
-            refused = await client.post("/events/a%20b", content=b"x")
-            assert refused.status_code == 400
-            assert "'a b'" in refused.json()["error"]
+        assert [response.status_code for response in responses] == [200] * 20
+        places = {(one.json()["partition"], one.json()["offset"]) for one in responses}
+        assert len(places) == 20
+        billed = await read_values(cluster, bills, 20)
         process.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait, 20) in (0, -signal.SIGTERM)
-    assert sorted(filter(None, await read_values(cluster, topic, 20))) == sorted(bodies)
+    assert sorted(filter(None, billed)) == sorted(b"bill for " + body for body in bodies)
+    assert sorted(filter(None, await read_values(cluster, orders, 20))) == sorted(bodies)
+
+
+@pytest.mark.timeout(200)
+async def test_service_with_two_workers_loses_no_answered_order_at_sigterm() -> None:
+    """Each worker has metrics of its own; both are members of the group."""
+    port, metrics_port = free_port(), free_port()
+    acknowledged: dict[tuple[int, int], bytes] = {}
+    with EmbeddedCluster(version="0.9", topics={"orders": 4, "bills": 1}) as kafka:
+        with service(
+            kafka.bootstrap_servers,
+            *(f"--port={port}", "--workers=2"),
+            METRICS_PORT=str(metrics_port),
+        ) as process:
+
+            async def send_orders(number: int) -> None:
+                limits = httpx.Limits(max_keepalive_connections=0)  # a new worker each time
+                address = f"http://127.0.0.1:{port}"
+                async with httpx.AsyncClient(base_url=address, limits=limits) as client:
+                    for count in itertools.count():
+                        body = b"%d of %d" % (count, number)
+                        try:
+                            response = await client.post("/orders", content=body)
+                        except httpx.TransportError:  # not answered
+                            return
+                        assert response.status_code == 200
+                        place = response.json()
+                        acknowledged[place["partition"], place["offset"]] = body
+
+            async def partitions_of(worker: int) -> float:
+                address = f"http://127.0.0.1:{metrics_port + worker}/metrics"
+                async with httpx.AsyncClient() as client:
+                    try:
+                        text = (await client.get(address)).text
+                    except httpx.TransportError:
+                        return 0
+                name = "aiokafka08_consumer_assigned_partitions"
+                shown = re.search(name + r'{client_id="orders-\d+"} (\S+)', text)
+                return float(shown[1]) if shown else 0
+
+            async def both_read() -> bool:
+                return [await partitions_of(worker) for worker in (0, 1)] == [2, 2]
+
+            await eventually(both_read, timeout_s=100, pause_s=0.1)
+            async with asyncio.TaskGroup() as senders:
+                for number in range(8):
+                    senders.create_task(send_orders(number))
+                await until(lambda: len(acknowledged) >= 100, "orders are taken", timeout_s=30)
+                process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(process.wait, 40) == 0
+        stored = {
+            (partition, message.offset): message.value
+            for partition in range(4)
+            for message in kafka.log("orders", partition)
+        }
+        assert len(acknowledged) >= 100
+        assert acknowledged.items() <= stored.items()
+        committed = 0
+        for partition in range(4):
+            commit = kafka.committed("billing", "orders", partition)
+            committed += commit.offset if commit else 0
+        keys = {message.key for message in kafka.log("bills", 0)}
+        assert 0 < committed <= len(keys)  # no order is committed without its bill
+
+
+# --- the daemon -----------------------------------------------------------------------------------
 
 
 async def test_ingest_daemon_sends_every_line_of_stdin(
