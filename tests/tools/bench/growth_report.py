@@ -71,8 +71,8 @@ def section(growth: Growth) -> list[str]:
         "This package alone, on uvloop, with values of 100 bytes unless a table says otherwise.",
         "",
         *_clusters(growth),
-        "- CPU is the client's, in seconds per million messages.",
-        "- Fill is the mean number of messages in a batch.",
+        "- A cell has the client's CPU seconds per million messages, thousands of messages per "
+        "second, and the fill: the mean number of messages in a batch.",
         "- `send` goes round robin over the partitions, and yields to the event loop after every "
         "100 messages.",
         "",
@@ -163,10 +163,10 @@ def _wide_table(found: list[Summary], load: float) -> Iterator[str]:
         yield _row(call, *cells)
     yield ""
     yield (
-        f"All batches have {WIDE_FILL} messages, and a request of `send_many` or `send` has one "
-        "batch. `getmany` reads as many messages from all partitions together, so each of 10,000 "
-        "has one batch, which bears all that a partition costs: that row has no goal. The load "
-        f"average was {load:.1f} at the start of this table."
+        f"All batches have {WIDE_FILL} messages; a request of `send_many` or `send` has one batch. "
+        "`getmany` reads equally many messages in each column: of 10,000 partitions each has one "
+        "batch, which bears all costs of its partition, so that row has no goal. Load average "
+        f"{load:.1f} at the start."
     )
     yield ""
 
@@ -224,8 +224,8 @@ def _delay_table(pipelined: list[Summary], long: list[Summary]) -> Iterator[str]
         yield (
             f"One partition at 50 ms, values of {one.point.value_bytes:,} bytes, default sizes: "
             f"{one.megabytes_per_second:.1f} MB/s (spread {one.spread:.0%}) at "
-            f"{one.cpu_per_million:.2f} CPU. While a batch is in flight the next one grows as far "
-            f"as the link needs; the batches had {one.batch_bytes / 1024:,.0f} KiB on average."
+            f"{one.cpu_per_million:.2f} CPU; the batches had {one.batch_bytes / 1024:,.0f} KiB on "
+            "average."
         )
         yield ""
 
@@ -236,8 +236,8 @@ def _by_partitions(line: list[Summary], counts: Sequence[int] = PARTITIONS) -> l
 
 
 def _cell(one: Summary) -> str:
-    fill = f", fill {one.fill:,.0f}" if one.fill else ""
-    return f"{one.cpu_per_million:.2f} CPU, {one.rate / 1000:,.0f} k/s{fill}"
+    fill = f", {one.fill:,.0f}" if one.fill else ""
+    return f"{one.cpu_per_million:.2f}, {one.rate / 1000:,.0f} k/s{fill}"
 
 
 def _clusters(growth: Growth) -> Iterator[str]:
@@ -267,7 +267,7 @@ def _round_trips(growth: Growth) -> str:
 
 
 def _head(title: str, *columns: str) -> list[str]:
-    return [f"### {title}", "", _row("", *columns), _row("---", *["---:"] * len(columns))]
+    return [f"### {title}", "", _row("", *columns), f"|---|{'---:|' * len(columns)}"]
 
 
 def _row(*cells: str) -> str:
