@@ -22,15 +22,15 @@ from aiokafka08.structs import TopicPartition
 class Action(enum.Enum):
     """What a client does about an error code of a partition, topic or group."""
 
-    NONE = "no error"
-    REFRESH = "the metadata is stale: refresh it, then try again"
-    BACK_OFF = "try again a little later"
-    MAYBE_STORED = "the message may be in the log: another attempt may store it twice"
-    NOT_STORED = "nothing was appended: another attempt is safe"
-    SPLIT = "too large: split the batch and send the halves"
-    COORDINATOR = "look the coordinator up again, then try again"
-    REJOIN = "the group is in another generation: join it again"
-    FINAL = "another attempt can't help"
+    NONE = "nothing"
+    REFRESH = "refreshes the metadata, retries"
+    BACK_OFF = "retries later"
+    MAYBE_STORED = "retries: may store it twice"
+    NOT_STORED = "retries: nothing was stored"
+    SPLIT = "splits the batch"
+    COORDINATOR = "finds the coordinator, retries"
+    REJOIN = "joins the group again"
+    FINAL = "doesn't retry"
 
 
 class KafkaError(RuntimeError):

@@ -13,7 +13,6 @@ from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, errors, telemetry
 from aiokafka08._core.net.versions import LINE_APIS, BrokerLine
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.prometheus import CLIENT_METRICS, metric_name
-from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.requests.registry import APIS
 from aiokafka08.testing import EmbeddedCluster
@@ -110,7 +109,7 @@ def _default(parameter: inspect.Parameter) -> str:
 
 
 def _without_default(text: str) -> str:
-    return re.sub(r"\s*\(default [^()]*(?:\([^()]*\))?[^()]*\)", "", text)
+    return re.sub(r"\s*\(default\s[^()]*(?:\([^()]*\))?[^()]*\)", "", text)
 
 
 def error_classes() -> list[type[BaseException]]:
@@ -156,18 +155,18 @@ def errors_page() -> str:
 
 {MADE}
 
-All are in `aiokafka08.errors`. Those about Kafka are subclasses of `KafkaError`, with `retriable`:
+All are in `aiokafka08.errors`. Those about Kafka are subclasses of `KafkaError`; `retriable`:
 another attempt may succeed. `str()` of an error has the class, what failed, the value or place, and
 what to do.
 
-Producer and consumer retry by themselves until `delivery_timeout_ms` (producer) or for as long as
-they run (consumer); what they raise is what they gave up on, or what only the program can decide.
+The producer retries until `delivery_timeout_ms`, the consumer as long as it runs. They raise an
+error after that, or if only the program can decide.
 
 ## Raised by the client
 
 """
         + table(("class", "meaning", "retriable", "what to do"), own)
-        + "\nNever raised here, but there for `except` clauses: "
+        + "\nNever raised, but there for `except` clauses: "
         + ", ".join(unused)
         + ".\n"
         + """
@@ -178,8 +177,9 @@ they run (consumer); what they raise is what they gave up on, or what only the p
             ("code", "class", "Kafka's name", "meaning", "what the client does", "what to do"),
             codes,
         )
-        + "\nProducer and consumer never meet these; they are there for `except` clauses and "
-        "`for_code`: " + ", ".join(f"{code} {name}" for code, name in unsent) + ".\n"
+        + "\nNever met by producer and consumer, but there for `except` clauses and `for_code`: "
+        + ", ".join(f"{code} {name}" for code, name in unsent)
+        + ".\n"
     )
 
 
@@ -204,7 +204,8 @@ def events_page() -> str:
         meaning = (inspect.getdoc(one) or "").replace("\n\n", " ")
         own = ", ".join(f"`{field}`" for field in _fields(one))
         level = {20: "info", 30: "warning", 40: "error", 10: "debug"}[one.level]
-        rows.append((f"`{one.__name__}`", meaning, own, f"`{one.name}`", level, normal, alert))
+        counter = COUNTERS.get(one.name, one.name)
+        rows.append((f"`{one.__name__}`", meaning, own, f"`{counter}`", level, normal, alert))
     return f"""# Events
 
 {MADE}
@@ -213,6 +214,10 @@ Each event is logged, counted in `metrics()` of its client, and passed to the ho
 classes are in `aiokafka08.telemetry`; `str()` of an event is a sentence.
 
 """ + table(("event", "meaning", "fields", "counter", "log level", "normal", "alert on"), rows)
+
+
+COUNTERS = {"batches_retried": "retries"}
+"""By the name of an event: its counter in `metrics()`, where that has another name."""
 
 
 def _fields(cls: type[telemetry.Event]) -> list[str]:
@@ -242,29 +247,33 @@ def metrics_page() -> str:
         "`aiokafka08.prometheus.collector` shows them to Prometheus as `aiokafka08_producer_…` and "
         "`aiokafka08_consumer_…`; counters end with `_total` there. "
         "[Monitoring](../monitoring.md) shows how, with alerts, and what the exporter shows of a "
-        "cluster.\n\n"
-        "Counters begin with 0 at the start. Those of events are in [Events](events.md), too. A "
-        "histogram `x` has the values `x_count`, `x_sum` and, for each upper bound, how many are "
-        "up to it: `x_bucket{0.25}`.\n"
+        "cluster. Counters begin with 0 at the start. A histogram `x` has the values `x_count`, "
+        "`x_sum` and, for each upper bound, how many are up to it: `x_bucket{0.25}`.\n"
     ]
-    events = {event.name: event for event in event_classes()}
-    for client, names in metric_names().items():
-        rows = []
-        for name in names:
-            if name in METRICS:
-                kind, unit, meaning = CLIENT_METRICS[name]
-                normal, alert = METRICS[name]
-            else:
-                event = events[name]
-                kind, unit, meaning = (
-                    "counter",
-                    event.unit,
-                    f"`{event.__name__}`: {_first_sentence(event)}",
-                )
-                normal, alert = EVENTS[event.__name__]
-            rows.append((f"`{name}`", kind, unit, meaning, normal, alert))
+    clients = metric_names()
+    for client, names in clients.items():
+        rows = [
+            (f"`{name}`", *CLIENT_METRICS[name], *METRICS[name])
+            for name in names
+            if name in METRICS
+        ]
         header = ("name", "kind", "unit", "meaning", "normal", "alert on")
         parts.append(f"\n## {client.capitalize()}\n\n{table(header, rows)}")
+    parts.append(
+        "\n## Counters of events\n\nFor their meaning, what is normal, and what to alert on, see "
+        "[Events](events.md).\n\n"
+    )
+    counters = [
+        (
+            f"`{event.name}`",
+            " and ".join(client for client, names in clients.items() if event.name in names),
+            event.unit,
+            f"`{event.__name__}`",
+        )
+        for event in event_classes()
+        if event.name not in COUNTERS
+    ]
+    parts.append(table(("name", "of", "unit", "event"), counters))
     return "".join(parts)
 
 
@@ -286,29 +295,11 @@ def protocol_page() -> str:
         f"# The protocol\n\n{MADE}\n\nThe requests of "
         "[Kafka's protocol](https://kafka.apache.org/protocol) that this package speaks. The "
         "client detects the line of each broker and sends only versions of its column; — : the "
-        "line doesn't have the request. Brokers from 0.10 on say themselves what they know: one "
-        "that lacks a version of that column gets a lower one. Integers are big-endian. A request "
-        "is its size in four bytes, its key, version, correlation id and client id, and its body. "
-        "Messages are of format 0, or 1 from 0.10 on. What real brokers make of a request is in "
+        "line doesn't have the request. A broker from 0.10 on that lacks a version of that column "
+        "gets a lower one. Messages are of format 0, or 1 from 0.10 on. The gateway's codec of "
+        "format 2 is private (`aiokafka08.protocol.record_batch`). How real brokers respond is in "
         "the named sections of [What real brokers do](../brokers.md).\n\n"
         + table(("request", "key", *names, "sections"), rows)
-        + _record_batches()
-    )
-
-
-def _record_batches() -> str:
-    """Return what `record_batch` exports, after its docstring without its title and invariant."""
-    _, *paragraphs, _ = (inspect.getdoc(record_batch) or "").split("\n\n")
-    exported = [(name, getattr(record_batch, name)) for name in record_batch.__all__]
-    rows = [
-        (f"`{name}`", f"{_first_sentence(one)}.")
-        for name, one in exported
-        if inspect.isclass(one) or inspect.isroutine(one)
-    ]
-    return (
-        "\n## Record batches\n\nThe codec of format 2, `aiokafka08.protocol.record_batch`; it is "
-        + "private.\n\n"
-        + "\n\n".join([*paragraphs, table(("name", "what it does"), rows)])
     )
 
 
@@ -316,10 +307,6 @@ def _versions(known: range | None) -> str:
     if not known:
         return "—"
     return f"{known[0]}" if len(known) == 1 else f"{known[0]} – {known[-1]}"
-
-
-def _first_sentence(cls: object) -> str:
-    return (inspect.getdoc(cls) or "").split(". ")[0].split("\n\n")[0].rstrip(".")
 
 
 PAGES: dict[str, Callable[[], str]] = {
