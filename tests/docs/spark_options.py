@@ -26,17 +26,17 @@ READING: Sentences = {
     ("assign", "subscribe", "subscribePattern"): (
         "",
         "same; exactly one of them. The pattern is found anywhere in a name (`^a$` matches a whole "
-        "name), and has Java's syntax as far as Python shares it: no classes in classes and `&&` "
-        "in them, `\\p{…}`, back-references, or flags in the middle, which are refused by name. A "
-        "pattern that matches nothing is logged once, and so is `assign` without a partition "
-        '(`{}`, `{"t":[]}`). Reading never creates a topic. Of a partition that the topic lacks, '
-        "and of −1, that source reads nothing; this one refuses them. JSON: see `startingOffsets`",
+        "name), and has Java's syntax as far as Python shares it: classes in classes, `&&` in "
+        "them, `\\p{…}`, back-references and flags in the middle are refused. A pattern that "
+        "matches nothing is logged once, and so is `assign` without a partition (`{}`, "
+        '`{"t":[]}`). Reading never creates a topic. A partition that the topic lacks, or −1, is '
+        "refused. JSON: see `startingOffsets`",
     ),
     ("startingOffsets",): (
         "{streaming} in streams, {batch} in batches",
-        "same; JSON must have an entry for each partition, and no other. All options refuse some "
-        "JSON that Spark's reader takes: fractions (`0.0`), `null`, numbers like `00`, a name that "
-        "occurs twice, text behind the JSON",
+        "same; JSON must have an entry for each partition, and no other. All options refuse "
+        "fractions (`0.0`), `null`, numbers like `00`, a name that occurs twice, and text behind "
+        "the JSON, which Spark takes",
     ),
     ("endingOffsets",): ("", "same; in batches only"),
     (
@@ -64,19 +64,17 @@ READING: Sentences = {
     ("maxTriggerDelay",): ("", "same"),
     ("minPartitions",): (
         "two per core",
-        "the minimum number of tasks: large ranges are split until there are so many, small ones "
-        "are combined down to it; see [Tasks](#tasks). The tasks are balanced, and there are at "
-        "least as many as requested (unless there are fewer offsets)",
+        "the minimum number of tasks (unless there are fewer offsets): large ranges are split, "
+        "small ones are combined down to it; see [Tasks](#tasks)",
     ),
     ("maxRecordsPerPartition",): (
         "",
-        "as Spark's guide says; it also limits combined ranges. In batches Spark's code (4.2) "
-        "ignores it, unless `minPartitions` exceeds the number of partitions; this source doesn't",
+        "as Spark's guide says, also for combined ranges and in batches, where Spark's code (4.2) "
+        "ignores it unless `minPartitions` exceeds the number of partitions",
     ),
     ("groupIdPrefix",): (
         "",
-        "accepted without effect, as `kafka.group.id`, with a warning in the log: no consumer "
-        "group is joined",
+        "without effect, as `kafka.group.id`, with a warning: no consumer group is joined",
     ),
     ("fetchOffset.numRetries", "fetchOffset.retryIntervalMs"): (
         "",
@@ -84,15 +82,13 @@ READING: Sentences = {
     ),
     ("kafkaConsumer.pollTimeoutMs",): (
         "",
-        "how long a task waits without progress. Spark's default, `spark.network.timeout`, has the "
-        "same value",
+        "same: how long a task waits without progress",
     ),
     ("includeHeaders",): ("", "same; the column is null without `headers=embedded`"),
     ("headers",): (
         HEADERS,
-        "new: `embedded` reads headers out of the values of messages that have them in Spring "
-        "Cloud Stream's envelope ([frameworks.md](frameworks.md)); a damaged envelope fails the "
-        "query. `refuse` and `drop` return values as they are",
+        "new: `embedded` reads headers out of the values ([Frameworks](frameworks.md)); a damaged "
+        "envelope fails the query. `refuse` and `drop` return values as they are",
     ),
 }
 
@@ -102,7 +98,7 @@ WRITING: Sentences = {
     ("headers",): (
         HEADERS,
         "new: rows with headers are refused; `drop` writes them without headers, `embedded` writes "
-        "the headers into the value ([frameworks.md](frameworks.md))",
+        "the headers into the value ([Frameworks](frameworks.md))",
     ),
     ("timestamps",): (
         "",
@@ -137,8 +133,8 @@ PROPERTIES: Mapping[str, str] = {
     "metadata.max.age.ms": "",
     "partitioner.class": "DefaultPartitioner, RoundRobinPartitioner and UniformStickyPartitioner "
     "by name; other classes need Java and are refused",
-    "request.timeout.ms": "30000 reading, 40000 writing. It also limits how long a query, or a "
-    "task that writes, tries to reach a first broker",
+    "request.timeout.ms": "30000 reading, 40000 writing; also the time in which a query, or a "
+    "task that writes, must reach a first broker",
     "retry.backoff.ms": "",
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT (also as PLAINTEXTSASL), SASL_SSL",
     "sasl.jaas.config": "PlainLoginModule, ScramLoginModule or Krb5LoginModule",
@@ -193,7 +189,7 @@ def _starts() -> dict[str, str]:
 
 def _properties() -> Iterator[str]:
     tables: Sequence[tuple[str, PropertyTable, str]] = (
-        ("reading, writing", NETWORK, "`{}`"),
+        ("both", NETWORK, "`{}`"),
         ("reading", properties.FETCH, ""),  # settings of a task, which aren't public
         ("writing", PRODUCE, "`{}`"),
     )
@@ -202,10 +198,8 @@ def _properties() -> Iterator[str]:
         for where, found, shown in tables
         for name, (argument, _) in found.items()
     ]
-    rows += [
-        (f"`kafka.{name}`", "reading, writing", "`ssl_context`", PROPERTIES[name]) for name in TLS
-    ]
-    rows += [(f"`kafka.{name}`", "reading, writing", "`sasl_…`", PROPERTIES[name]) for name in SASL]
+    rows += [(f"`kafka.{name}`", "both", "`ssl_context`", PROPERTIES[name]) for name in TLS]
+    rows += [(f"`kafka.{name}`", "both", "`sasl_…`", PROPERTIES[name]) for name in SASL]
     yield table(("property", "for", "argument of this client", ""), rows)
     yield "\nRefused:\n\n"
     refused: dict[str, dict[str, None]] = {}
@@ -213,7 +207,7 @@ def _properties() -> Iterator[str]:
         for name, reason in found.items():
             refused.setdefault(reason, {})[f"`kafka.{name}`"] = None
     yield table(("property", "reason"), [(", ".join(some), why) for why, some in refused.items()])
-    yield "\nAccepted without effect, with a warning in the log that has the reason:\n\n"
+    yield "\nAccepted without effect, with a warning:\n\n"
     reasons: dict[str, list[str]] = {}
     for name, reason in properties.WITHOUT_EFFECT.items():
         reasons.setdefault(reason, []).append(f"`{name}`")
