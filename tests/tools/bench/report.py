@@ -149,7 +149,7 @@ def document(record: Record) -> str:
         lines += [
             f"## {case.title}",
             "",
-            "| client | messages/s | spread | CPU s per million | peak RSS MB | ms |",
+            "| client | messages/s | spread | CPU | RSS | ms |",
             "|---|---:|---:|---:|---:|---|",
         ]
         lines += [
@@ -210,23 +210,23 @@ def _introduction(record: Record) -> Iterable[str]:
         f"{NEWER_BROKER}; on the same cores as the client |"
     )
     yield (
-        "| topics | 3 partitions, linger 5 ms, unless a title or a row says otherwise; acks=1, "
+        "| topics | 3 partitions, linger 5 ms, unless a title or a row has others; acks=1, "
         "256-KiB batches |"
     )
     yield (
-        f"| topics to be read | sets of {SET_BYTES // 1024} KiB before compression, the default of "
-        "Java's producer; with much larger plain sets the broker limits every reader |"
+        f"| topics to be read | sets of {SET_BYTES // 1024} KiB before compression, as of Java's "
+        "producer; with much larger plain sets the broker limits every reader |"
     )
     yield "| processes | one for each case; each peer in a venv of its own |"
     yield (
-        "| CPU | `getrusage` over the whole process, the benchmark's own loops included, from the "
-        "end of the warm-up to the last result |"
+        "| CPU | seconds per million messages: `getrusage` over the whole process, the benchmark's "
+        "own loops included, from the end of the warm-up to the last result |"
     )
     yield (
         "| warm-up | 1,000 messages; for Java up to 200,000, since a JVM compiles code that runs "
         "often |"
     )
-    yield "| peak RSS | the kernel's high-water mark of the process, values to be sent included |"
+    yield "| RSS | the process's peak in MB, values to be sent included |"
     yield (
         "| results of `send`, gathered | without callbacks: the benchmark awaits the results of "
         f"{GATHERED:,} messages after it has sent the next {GATHERED:,} |"
@@ -240,13 +240,13 @@ def _introduction(record: Record) -> Iterable[str]:
         "only the CRC of the set |"
     )
     yield "| event loop | uvloop unless a row says otherwise |"
-    yield "| “(pure)” | pure Python; the other rows of this package use its compiled code |"
+    yield "| “(pure)” | this package without its compiled code |"
     yield (
         "| “floor” | the same bytes with nothing but an asyncio Protocol and futures, in "
         "`tests/tools/bench/clients/`: encoded before the measurement (`floors.py`) or by this "
         "package's codec (`produce_floors.py`, `consume_floors.py`) |"
     )
-    yield "| “ten times over” | one consumer reads the same topic ten times, to show its memory |"
+    yield "| “ten times over” | one consumer reads the same topic ten times |"
     yield (
         "| ticker | how many ms a timer of 10 ms in the client's event loop was late: p99.9, and "
         "the maximum where it differs |"

@@ -38,7 +38,7 @@ def document(record: Record) -> str:
         lines += [
             f"## {case.work}",
             "",
-            "| source | rows/s | spread | × Spark's own | Python CPU s per million | peak RSS MB |",
+            "| source | rows/s | spread | × Spark's own | Python CPU | RSS |",
             "|---|---:|---:|---:|---:|---:|",
             *(_line(row, summary) for row in summary),
             "",
@@ -92,8 +92,10 @@ def _introduction(record: Record) -> Iterator[str]:
     yield "| trigger | of a running query without a sink; rows/s are its rows by its seconds |"
     yield "| rows/s | median of the rounds; spread is (max - min) / median |"
     yield "| × Spark's own | rows/s, divided by those of Spark's own source in the table |"
-    yield "| Python CPU | user and system time of all Python workers of Spark, planning included |"
-    yield "| peak RSS | the kernel's high-water mark of the largest Python worker |"
+    yield (
+        "| Python CPU | seconds per million rows of all Python workers of Spark, planning included |"
+    )
+    yield "| RSS | the peak of the largest Python worker, in MB |"
     yield (
         "| Spark's kafka | Spark's own source: runs in the JVM, reads no broker before 0.10. It "
         "keeps 2,000 consumers; for the triggers its long polls end after 10 ms. With its defaults "
