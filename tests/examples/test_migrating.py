@@ -1,8 +1,8 @@
 """docs/guides/migrating.md: the programs before and after do the same, and its names exist.
 
 The programs of kafka-python and confluent-kafka run on the embedded cluster, and this package's
-goes on in their group. aiokafka doesn't produce to brokers as old as these, and pykafka has no
-wheel: of aiokafka's program the names are compared, of pykafka's only the syntax is checked.
+goes on in their group. aiokafka doesn't produce to brokers as old as these: of its program the
+names are compared.
 """
 
 from __future__ import annotations
@@ -71,16 +71,6 @@ def test_program_of_aiokafka_differs_by_its_import() -> None:
     }
     used = {word.arg for one in calls_in(new) for word in one.keywords}
     assert used <= known
-
-
-def test_program_of_pykafka_compiles() -> None:
-    assert program_calls("before_pykafka") >= {"get_producer", "get_balanced_consumer"}
-
-
-def program_calls(name: str) -> set[str]:
-    """Return the names of the methods that a program calls."""
-    found = calls_in(PROGRAMS[f"{name}.py"])
-    return {one.func.attr for one in found if isinstance(one.func, ast.Attribute)}
 
 
 def calls_in(code: str) -> list[ast.Call]:
