@@ -62,45 +62,40 @@ ERRORS: dict[str, str] = {
     "UnknownTopicOrPartitionError": "Create the topic, or wait until the new broker has it. "
     "A topic that is deleted stays so.",
     "InvalidFetchRequestError": "Nothing: this client sends no such size.",
-    "LeaderNotAvailableError": "Nothing: it is retried. If it lasts, no replica of the partition "
-    "is alive: start a broker that has one.",
-    "NotLeaderForPartitionError": "Nothing: it is retried. If it lasts, brokers and ZooKeeper "
-    "disagree: `aiokafka08 doctor`.",
-    "RequestTimedOutError": "The message may be stored twice after a retry. If it lasts, a "
-    "follower is slow or dead.",
+    "LeaderNotAvailableError": "If it lasts, no replica of the partition is alive: start a broker "
+    "that has one.",
+    "NotLeaderForPartitionError": "If it lasts, brokers and ZooKeeper disagree: `aiokafka08 "
+    "doctor`.",
+    "RequestTimedOutError": "If it lasts, a follower is slow or dead.",
     "BrokerNotAvailableError": "Start the broker.",
     "ReplicaNotAvailableError": "Start the broker that has the replica.",
-    "MessageSizeTooLargeError": "A batch is split and sent again. A single message of this size "
-    "needs a higher `message.max.bytes`.",
+    "MessageSizeTooLargeError": "For a single message raise `message.max.bytes`.",
     "StaleControllerEpochError": "Look at the brokers: two of them act as the controller.",
     "OffsetMetadataTooLargeError": "Shorten the metadata of the commit "
     "(`offset.metadata.max.bytes`, 4096).",
     "StaleLeaderEpochCodeError": "Look at the brokers: two of them act as the controller.",
-    "GroupLoadInProgressError": "Nothing: it is retried while the coordinator loads offsets.",
-    "GroupCoordinatorNotAvailableError": "Nothing: it is retried. If it lasts, "
+    "GroupLoadInProgressError": "Nothing.",
+    "GroupCoordinatorNotAvailableError": "If it lasts, "
     "`__consumer_offsets` can't be created, since its replication factor exceeds the live brokers, "
     "or the group's partition of it has no leader: the text says which.",
-    "NotCoordinatorForGroupError": "Nothing: the coordinator is looked up again.",
+    "NotCoordinatorForGroupError": "Nothing.",
     "InvalidTopicError": "Choose a name of letters, digits, `.`, `_` and `-`, at most 249 "
     "characters (a topic with up to 255 that exists already can be read and written). If it "
     "collides with another topic, use a name that differs in more than `.` and `_`.",
-    "RecordListTooLargeError": "A batch is split. A single message of this size needs a higher "
-    "`segment.bytes`.",
-    "NotEnoughReplicasError": "Start the replicas, or lower `min.insync.replicas`. Nothing is "
-    "lost: the message wasn't stored.",
-    "NotEnoughReplicasAfterAppendError": "Start the replicas. The message is in the leader's log, "
-    "and a retry may store it twice.",
+    "RecordListTooLargeError": "For a single message raise `segment.bytes`.",
+    "NotEnoughReplicasError": "Start the replicas, or lower `min.insync.replicas`.",
+    "NotEnoughReplicasAfterAppendError": "Start the replicas.",
     "InvalidRequiredAcksError": 'Choose acks 0, 1 or "all".',
-    "IllegalGenerationError": "Nothing: the member joins again.",
+    "IllegalGenerationError": "Nothing.",
     "InconsistentGroupProtocolError": "Give all members of the group a common "
     "`partition_assignment_strategy`; for a group of another kind, such as Kafka Connect's, choose "
     "another `group_id`.",
     "InvalidGroupIdError": "Choose a group id that isn't empty.",
-    "UnknownMemberIdError": "Nothing: the member joins again. If it lasts, the event loop is held "
-    "up for longer than `session_timeout_ms`.",
+    "UnknownMemberIdError": "If it lasts, the event loop is held up for longer than "
+    "`session_timeout_ms`.",
     "InvalidSessionTimeoutError": "Choose a `session_timeout_ms` within the broker's "
     "`group.min.session.timeout.ms` and `group.max.session.timeout.ms`.",
-    "RebalanceInProgressError": "Nothing: the member joins again.",
+    "RebalanceInProgressError": "Nothing.",
     "InvalidCommitOffsetSizeError": "Commit fewer partitions at a time, or with less metadata.",
     "TopicAuthorizationFailedError": "Grant the client's principal the topic "
     "(`kafka-acls.sh`). A client without TLS is `User:ANONYMOUS`.",
@@ -109,8 +104,8 @@ ERRORS: dict[str, str] = {
     "(`kafka-acls.sh`).",
     "InvalidTimestampError": "Send timestamps within "
     "`message.timestamp.difference.max.ms` of the broker's clock.",
-    "UnsupportedVersionError": "The text names what isn't there and from which release on it "
-    "is; or a topic refuses to convert its messages: set its `message.downconversion.enable=true`.",
+    "UnsupportedVersionError": "The text names the missing feature and its first release; or a "
+    "topic refuses to convert its messages: set its `message.downconversion.enable=true`.",
     "TopicAlreadyExistsError": "Nothing, or choose another name.",
     "InvalidPartitionsError": "Choose a number of partitions from 1 on; it can only grow.",
     "InvalidReplicationFactorError": "Choose at most as many replicas as brokers are alive.",
@@ -120,15 +115,14 @@ ERRORS: dict[str, str] = {
     "UnsupportedForMessageFormatError": "Raise `log.message.format.version`, or ask by offset "
     "instead of by time.",
     "UnsupportedCompressionTypeError": "Set `compression.type` of the topic to gzip, snappy or "
-    "lz4; read what is stored already with a modern client.",
+    "lz4; read the stored messages with a modern client.",
     "GroupMaxSizeReachedError": "Raise `group.max.size`, or run fewer members.",
     "InvalidRecordError": "Send a key with each message: the topic is compacted. Else look at the "
     "broker's log.",
 }
 
 UNSENT_ERRORS: dict[str, str] = {
-    "NonEmptyGroup": "Stop the members of the group first; the text of `delete_consumer_groups` "
-    "names it.",
+    "NonEmptyGroup": "Stop the members of the group first.",
     "GroupIdNotFound": "Nothing: the group is gone.",
 }
 

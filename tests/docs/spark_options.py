@@ -122,17 +122,17 @@ PROPERTIES: Mapping[str, str] = {
     "client.id": "",
     "compression.type": "none, gzip, snappy, lz4 (from 0.8.2 on); zstd is refused",
     "connections.max.idle.ms": "-1: never",
-    "delivery.timeout.ms": "it limits retries and the wait for memory, too",
-    "enable.idempotence": "true is refused: the old message formats don't support it",
+    "delivery.timeout.ms": "limits retries and the wait for memory, too",
+    "enable.idempotence": "true is refused",
     "fetch.max.bytes": "the size of the largest message",
-    "isolation.level": "read_committed is refused: the old formats don't mark transactions",
+    "isolation.level": "read_committed is refused",
     "linger.ms": "",
     "max.in.flight.requests.per.connection": "the order within a partition doesn't depend on it",
     "max.partition.fetch.bytes": "the size of one request",
     "max.request.size": "",
     "metadata.max.age.ms": "",
-    "partitioner.class": "DefaultPartitioner, RoundRobinPartitioner and UniformStickyPartitioner "
-    "by name; other classes need Java and are refused",
+    "partitioner.class": "DefaultPartitioner, RoundRobinPartitioner or UniformStickyPartitioner; "
+    "others are refused",
     "request.timeout.ms": "30000 reading, 40000 writing; also the time in which a query, or a "
     "task that writes, must reach a first broker",
     "retry.backoff.ms": "",

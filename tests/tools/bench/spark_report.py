@@ -92,9 +92,7 @@ def _introduction(record: Record) -> Iterator[str]:
     yield "| trigger | of a running query without a sink; rows/s are its rows by its seconds |"
     yield "| rows/s | median of the rounds; spread is (max - min) / median |"
     yield "| × Spark's own | rows/s, divided by those of Spark's own source in the table |"
-    yield (
-        "| Python CPU | seconds per million rows of all Python workers of Spark, planning included |"
-    )
+    yield "| Python CPU | seconds per million rows of all Python workers, planning included |"
     yield "| RSS | the peak of the largest Python worker, in MB |"
     yield (
         "| Spark's kafka | Spark's own source: runs in the JVM, reads no broker before 0.10. It "
