@@ -193,13 +193,25 @@ def _properties() -> Iterator[str]:
         ("reading", properties.FETCH, ""),  # settings of a task, which aren't public
         ("writing", PRODUCE, "`{}`"),
     )
-    rows = [
-        (f"`kafka.{name}`", where, shown.format(argument), PROPERTIES[name])
-        for where, found, shown in tables
-        for name, (argument, _) in found.items()
+    parts = [
+        [
+            (name, where, shown.format(argument))
+            for where, found, shown in tables
+            for name, (argument, _) in found.items()
+        ],
+        [(name, "both", "`ssl_context`") for name in TLS],
+        [(name, "both", "`sasl_…`") for name in SASL],
     ]
-    rows += [(f"`kafka.{name}`", "both", "`ssl_context`", PROPERTIES[name]) for name in TLS]
-    rows += [(f"`kafka.{name}`", "both", "`sasl_…`", PROPERTIES[name]) for name in SASL]
+    rows = []
+    for part in parts:
+        alike: dict[tuple[str, str], list[tuple[str, str]]] = {}
+        for name, where, argument in part:
+            alike.setdefault((where, PROPERTIES[name]), []).append((f"`kafka.{name}`", argument))
+        for (where, note), some in alike.items():
+            names, arguments = (
+                ", ".join(dict.fromkeys(column)) for column in zip(*some, strict=True)
+            )
+            rows.append((names, where, arguments, note))
     yield table(("property", "for", "argument of this client", ""), rows)
     yield "\nRefused:\n\n"
     refused: dict[str, dict[str, None]] = {}

@@ -243,13 +243,13 @@ def _cell(one: Summary) -> str:
 def _clusters(growth: Growth) -> Iterator[str]:
     if growth.round_trips_ms:
         yield (
-            "- One broker and three brokers are behind a process that delays their responses. At "
-            "0 ms it only passes them on. That process uses the same cores, so the rates are lower "
-            "than above."
+            "- A process on the same cores delays the brokers' responses, or only passes them on "
+            "(0 ms), so the rates are lower than above."
         )
+        delays = ", ".join(map(str, (0, *DELAYS_MS)))
         yield (
-            "- Opening a connection and one small request on it took, by the delay of the "
-            f"responses: {_round_trips(growth)}."
+            "- Opening a connection and one small request on it took, at delays of the responses "
+            f"of {delays} ms: {_round_trips(growth)}."
         )
 
 
@@ -257,7 +257,7 @@ def _round_trips(growth: Growth) -> str:
     return "; ".join(
         f"{words_of_brokers(brokers)} "
         + ", ".join(
-            f"{growth.round_trips_ms[brokers, delay_ms]:.1f} ms (delay {delay_ms} ms)"
+            f"{growth.round_trips_ms[brokers, delay_ms]:.1f} ms"
             for delay_ms in (0, *DELAYS_MS)
             if (brokers, delay_ms) in growth.round_trips_ms
         )
