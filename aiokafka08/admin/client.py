@@ -80,9 +80,9 @@ class AIOKafkaAdminClient:
         client_id: the name that brokers log, at most 32767 bytes (default "aiokafka08").
         request_timeout_ms: the timeout of a request, and of a call without a `timeout_ms`, in
             milliseconds, from 1 on (default 40000).
-        start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; in milliseconds, from 1 on. A service that starts before its cluster needs more.
-            None: `request_timeout_ms` (default None).
+        start_timeout_ms: how long `start()` tries to reach a broker before it raises, in
+            milliseconds, from 1 on. A service that starts before its cluster needs more. None:
+            `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
         metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
@@ -105,17 +105,17 @@ class AIOKafkaAdminClient:
             that is another one; by default the host name that the client connects to (default
             None).
         sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
-        sasl_kerberos_keytab: path of the keytab with which tickets are got and renewed; by default
-            the ticket cache is used, which kinit fills (default None).
+        sasl_kerberos_keytab: path of the keytab; without it the ticket cache is used, which kinit
+            fills (default None).
         sasl_kerberos_principal: the client's principal; by default that of the ticket cache, or
             the first one in the keytab (default None).
         zookeeper_connect: "host:port,…/chroot" of the cluster's ZooKeeper. `create_topics`,
             `delete_topics` and `create_partitions` need it, and groups on 0.8 (default None).
         zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
-            its cluster id, or else its list of brokers. "refuse": raise `ZookeeperMismatchError`
-            before anything is read or written there. "warn": log a warning, for addresses that are
-            translated on the way (NAT, a proxy), and for a balancer in front of a 0.8 cluster
-            without topics. None: "refuse" (default None).
+            its cluster id, or else its list of brokers. "refuse", or None: raise
+            `ZookeeperMismatchError` before anything is read or written there. "warn": log a
+            warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
+            cluster without topics (default None).
         zookeeper_options: for a secured ZooKeeper: a dict of arguments with kazoo's names.
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with

@@ -109,16 +109,15 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         group_instance_id: of static members, which need brokers from 2.3 on: other values raise
             `UnsupportedVersionError` (default None).
         key_deserializer, value_deserializer: called with the bytes of a key or value, or with None
-            if it is null; the result is the `key` or `value` of the record. Their exception is
-            raised by the call that would return the message (see `getone`). Later calls try the
-            message again, until they can return it or you `seek()` past it. None leaves bytes as
-            they are (default None).
+            if it is null; the result is the `key` or `value` of the record. The call that would
+            return the message raises their exception (see `getone`), and so do later calls until it
+            succeeds or you `seek()` past it. None leaves bytes as they are (default None).
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, in milliseconds, from 0
-            on (default 500). While no messages come, it waits for the first one for up to 100 ms,
-            also with smaller values, and with `fetch_min_bytes=0`. A client with a `group_id` lets
-            brokers 0.8.0 and 0.8.1 wait for at most 100 ms, since they hold back errors meanwhile.
-            Messages that are in the log come without this wait, also after a `seek()`, `resume()`
-            or a new assignment, for which a second connection to the broker is opened.
+            on (default 500). It waits for a first message for up to 100 ms also with smaller
+            values, and with `fetch_min_bytes=0`. With a `group_id`, brokers 0.8.0 and 0.8.1 wait
+            for at most 100 ms, since they hold back errors meanwhile. Messages in the log come
+            without this wait, also after a `seek()`, `resume()` or a new assignment, over a second
+            connection.
         fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
             partitions and brokers (see `consumer.fetch_memory`), and the size of the largest
             message that can be fetched. In aiokafka it bounds one response of one broker. From 1 on
@@ -129,12 +128,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             Larger messages are fetched too, up to `fetch_max_bytes` (default 1048576).
         request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata, in
             milliseconds, from 1 on (default 40000).
-        start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; then as long to reach the coordinator of the group, and as long to read the
-            committed offsets. In milliseconds, from 1 on. A service that starts before its cluster
-            needs more. The time that other members take for a rebalance isn't limited, but a
-            JoinGroup or SyncGroup is given up after `session_timeout_ms` + `request_timeout_ms`.
-            None: `request_timeout_ms` (default None).
+        start_timeout_ms: how long `start()` tries to reach a broker before it raises; then as long
+            to reach the coordinator of the group, and as long to read the committed offsets. In
+            milliseconds, from 1 on. A service that starts before its cluster needs more. A
+            rebalance isn't limited, but a JoinGroup or SyncGroup is given up after
+            `session_timeout_ms` + `request_timeout_ms`. None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
         metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
@@ -155,9 +153,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         rebalance_timeout_ms: without effect: see `session_timeout_ms` (default None).
         session_timeout_ms: a member that sends no heartbeat for this long is removed from its
             group. In a group that brokers coordinate, a rebalance also waits this long for each
-            member: `rebalance_timeout_ms` has no effect, since JoinGroup 0 doesn't have it. In
-            milliseconds, from 1 on; brokers allow a range, by
-            default 6,000 to 30,000 or more (default 10000).
+            member (JoinGroup 0 has no `rebalance_timeout_ms`). In milliseconds, from 1 on; brokers
+            allow a range, by default 6,000 to 30,000 or more (default 10000).
         heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on; with a group
             that brokers coordinate, less than `session_timeout_ms` (default 3000).
         consumer_timeout_ms: without effect, as in aiokafka (default 200).
@@ -185,8 +182,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             that is another one; by default the host name that the client connects to (default
             None).
         sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
-        sasl_kerberos_keytab: path of the keytab with which tickets are got and renewed; by default
-            the ticket cache is used, which kinit fills (default None).
+        sasl_kerberos_keytab: path of the keytab; without it the ticket cache is used, which kinit
+            fills (default None).
         sasl_kerberos_principal: the client's principal; by default that of the ticket cache, or
             the first one in the keytab (default None).
         client_rack: for fetches from followers, which need brokers from 2.4 on: other values raise
@@ -199,10 +196,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             all brokers before 0.9, and for committed offsets on 0.8.0. From 0.9 on the consumer
             joins its group only when no member is left in ZooKeeper (default None).
         zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
-            its cluster id, or else its list of brokers. "refuse": raise `ZookeeperMismatchError`
-            before anything is read or written there. "warn": log a warning, for addresses that are
-            translated on the way (NAT, a proxy), and for a balancer in front of a 0.8 cluster
-            without topics. None: "refuse" (default None).
+            its cluster id, or else its list of brokers. "refuse", or None: raise
+            `ZookeeperMismatchError` before anything is read or written there. "warn": log a
+            warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
+            cluster without topics (default None).
         zookeeper_options: for a secured ZooKeeper: a dict of arguments with kazoo's names.
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
@@ -216,14 +213,13 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         rebalance_max_retries: for groups in ZooKeeper: the number of these attempts, from 1 on
             (default 4).
         allow_auto_create_topics: False: never name a topic in a Metadata request, so that brokers
-            with `auto.create.topics.enable` don't create one that doesn't exist (any more). The
-            consumer then requests the metadata of all topics (default True).
-        headers: "embedded": read headers out of the values of messages that have them in the
-            envelope of Spring Cloud Stream (see `aiokafka08.embedded_headers`), into
-            `ConsumerRecord.headers` and the Arrow column `headers`. A value that begins with 0xff
-            but is no whole envelope then raises `EmbeddedHeadersError`. "refuse", "drop": values
-            are returned as they are. None: the environment variable AIOKAFKA08_HEADERS, or "refuse"
-            without it (default None).
+            with `auto.create.topics.enable` don't create it. The consumer then requests the
+            metadata of all topics (default True).
+        headers: "embedded": read headers out of values in the envelope of Spring Cloud Stream (see
+            `aiokafka08.embedded_headers`), into `ConsumerRecord.headers` and the Arrow column
+            `headers`. A value that begins with 0xff but is no whole envelope then raises
+            `EmbeddedHeadersError`. "refuse", "drop": return values as they are. None: the
+            environment variable AIOKAFKA08_HEADERS, or "refuse" without it (default None).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 

@@ -97,9 +97,9 @@ class AIOKafkaProducer:
             "aiokafka08-producer-" and a number (default None).
         request_timeout_ms: how long to wait for a broker's response, in milliseconds, from 1 on
             (default 40000).
-        start_timeout_ms: how long `start()` tries to reach a broker, with growing pauses, before it
-            raises; in milliseconds, from 1 on. A service that starts before its cluster needs more.
-            None: `request_timeout_ms` (default None).
+        start_timeout_ms: how long `start()` tries to reach a broker before it raises, in
+            milliseconds, from 1 on. A service that starts before its cluster needs more. None:
+            `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
             a second. In milliseconds, from 0 on (default 100).
         metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
@@ -107,9 +107,8 @@ class AIOKafkaProducer:
         acks: when a message is acknowledged (default 1).
             0: don't wait for the broker. The results of `send()`, `send_and_wait()` and
             `send_batch()` are None; those of `send_many()` have offsets of -1. Brokers report
-            errors by closing the connection; the messages that were on their way are then counted
-            as `acks0_unknown`, in addition to `messages_sent`. Messages that can't be written
-            within `delivery_timeout_ms` fail, and are counted as `messages_failed`.
+            errors by closing the connection; messages on their way are then counted as
+            `acks0_unknown`, too. Messages that can't be written within `delivery_timeout_ms` fail.
             1: the leader has stored the message. "all" or -1: all in-sync replicas have. Other
             numbers of replicas: brokers of the 0.8 lines only.
         key_serializer, value_serializer: called with the key or value of each message; return bytes
@@ -156,8 +155,8 @@ class AIOKafkaProducer:
             that is another one; by default the host name that the client connects to (default
             None).
         sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
-        sasl_kerberos_keytab: path of the keytab with which tickets are got and renewed; by default
-            the ticket cache is used, which kinit fills (default None).
+        sasl_kerberos_keytab: path of the keytab; without it the ticket cache is used, which kinit
+            fills (default None).
         sasl_kerberos_principal: the client's principal; by default that of the ticket cache, or
             the first one in the keytab (default None).
         buffer_memory: bytes of messages that may be buffered or in flight (in wire format, before
@@ -173,16 +172,16 @@ class AIOKafkaProducer:
             order (default 5).
         max_block_ms: how long a send waits for the metadata of a topic that isn't known yet, and
             `partitions_for()`; in milliseconds, from 0 on; None: `request_timeout_ms` (default
-            None). A send waits at most `delivery_timeout_ms`. The wait ends earlier if the brokers
-            say for a second (from 0.10 on for five) that the topic doesn't exist and isn't created.
-            A named partition that isn't known is waited for in the same way, for three seconds at
-            most. Waiting for memory counts towards `delivery_timeout_ms` only, unlike in Java.
+            None). A send waits at most `delivery_timeout_ms`, for an unknown partition at most
+            three seconds. The wait ends earlier if the brokers report for a second (from 0.10 on
+            for five) that the topic doesn't exist and isn't created. Waiting for memory counts
+            towards `delivery_timeout_ms` only, unlike in Java.
         headers: what to do with the headers of messages, since message formats 0 and 1 have none.
             "refuse": raise `UnsupportedVersionError`. "drop": send the message without them, count
             it as `headers_dropped` and log a warning for each topic. "embedded": put them into the
-            value, in the envelope of Spring Cloud Stream (see `aiokafka08.embedded_headers`). A
-            null value then loses its headers, as with "drop", and stays null. None: the environment
-            variable AIOKAFKA08_HEADERS, or "refuse" without it (default None).
+            value, in the envelope of Spring Cloud Stream (see `aiokafka08.embedded_headers`); a
+            null value loses its headers, as with "drop". None: the environment variable
+            AIOKAFKA08_HEADERS, or "refuse" without it (default None).
         on_event: called with each event of `aiokafka08.telemetry`, in the event loop
             (default None).
 
