@@ -67,7 +67,7 @@ def test_importing_the_producer_loads_few_modules() -> None:
         *("cramjam", "snappy"),
     }
     assert len(others) < 20
-    assert len(ours) <= 83
+    assert len(ours) <= 84
     requests = {name.rpartition(".")[2] for name in ours if ".protocol.requests." in name}
     assert requests == {"api_versions", "fetch", "list_offsets", "metadata", "produce"}
 
