@@ -15,9 +15,9 @@ from typing import Any, Final
 from aiokafka08._core.config_file import a_boolean, a_text, an_integer, one_of, texts
 
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
-MAX_WORKERS: Final = 64
-LOG_LEVELS: Final = ("debug", "info", "warning", "error")
-_ISOLATION: Final = ("read_uncommitted", "read_committed")
+_CHECKS: Final[Mapping[type, Callable[[object], Any]]] = {
+    str: a_text, bool: a_boolean, list: texts,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,20 +26,18 @@ class Option:
 
     Attributes:
         key: its name in the file, with the section: "topics.include".
-        check: see `config_file.Key`.
+        kind: `str`, `bool`, `list` (of texts), a range of integers, or the texts that it may be.
         default: its value if it isn't given.
         metavar: what the help says for a value; "" for a flag without one.
         help: what it does.
-        choices: the values, if there are few.
         is_of_all: whether it can't differ between listeners.
     """
 
     key: str
-    check: Callable[[object], Any]
+    kind: type | range | tuple[str, ...]
     default: Any
     metavar: str
     help: str
-    choices: tuple[str, ...] = ()
     is_of_all: bool = False
 
     @property
@@ -48,82 +46,77 @@ class Option:
         return self.key.replace(".", "_")
 
     @property
-    def is_list(self) -> bool:
-        """Whether its flag may be repeated."""
-        return self.check is texts
-
-    @property
-    def is_flag(self) -> bool:
-        """Whether its flag has no value."""
-        return self.check is a_boolean
+    def check(self) -> Callable[[object], Any]:
+        """The check of its value in the file; see `config_file.Key`."""
+        if isinstance(self.kind, range):
+            return an_integer(self.kind[0], self.kind[-1])
+        return one_of(*self.kind) if isinstance(self.kind, tuple) else _CHECKS[self.kind]
 
 
 # fmt: off
 OPTIONS: Final = (
-    Option("to", a_text, None, "HOST:PORT,...",
+    Option("to", str, None, "HOST:PORT,...",
         "Brokers of the target, of Kafka 2.1 to 4.x; the gateway finds the others.",
         is_of_all=True),
-    Option("target_config", a_text, None, "FILE",
+    Option("target_config", str, None, "FILE",
         "Properties for TLS and SASL to the target, as a .conf of kcat, a .properties of Java, or "
         "a .toml of profiles (default: neither)."),
-    Option("listen", a_text, DEFAULT_LISTEN, "ADDRESS:PORT",
+    Option("listen", str, DEFAULT_LISTEN, "ADDRESS:PORT",
         "Where to listen for the first broker; the others have the ports behind it (default: "
         f"{DEFAULT_LISTEN})."),
-    Option("advertise", a_text, None, "HOST",
+    Option("advertise", str, None, "HOST",
         "The host that clients get as that of all brokers (default: the address of --listen)."),
-    Option("allow", texts, (), "NETWORK",
+    Option("allow", list, (), "NETWORK",
         "Serve clients of this network, such as 10.0.0.0/24; may be repeated."),
-    Option("open", a_boolean, False, "", "Serve clients from everywhere; not with --allow."),
-    Option("tls_cert", a_text, None, "FILE",
+    Option("open", bool, False, "", "Serve clients from everywhere; not with --allow."),
+    Option("tls_cert", str, None, "FILE",
         "Serve clients by TLS, with this certificate (PEM) and those between it and its "
         "authority."),
-    Option("tls_key", a_text, None, "FILE",
+    Option("tls_key", str, None, "FILE",
         "The private key of --tls-cert, without a password (default: it is in that file)."),
-    Option("tls_client_ca", a_text, None, "FILE",
+    Option("tls_client_ca", str, None, "FILE",
         "Serve only clients with a certificate of these authorities (PEM)."),
-    Option("users", a_text, None, "FILE",
+    Option("users", str, None, "FILE",
         "Serve only clients that authenticate by SASL as a user of this TOML file, which has lines "
         'as NAME = "PASSWORD".'),
-    Option("topics.include", texts, (), "PATTERN",
+    Option("topics.include", list, (), "PATTERN",
         "Let clients use topics whose whole name this regular expression matches, and no others; "
         "may be repeated (default: all)."),
-    Option("topics.exclude", texts, (), "PATTERN",
+    Option("topics.exclude", list, (), "PATTERN",
         "Let clients use no such topics; may be repeated."),
-    Option("groups.include", texts, (), "PATTERN",
+    Option("groups.include", list, (), "PATTERN",
         "Let clients use such groups, and no others; may be repeated (default: all)."),
-    Option("groups.exclude", texts, (), "PATTERN",
+    Option("groups.exclude", list, (), "PATTERN",
         "Let clients use no such groups; may be repeated."),
-    Option("read_only", a_boolean, False, "",
+    Option("read_only", bool, False, "",
         "Let clients write nothing but the offsets of their groups."),
-    Option("observe", a_boolean, False, "",
+    Option("observe", bool, False, "",
         "Pass all requests as they are, and list which ones Kafka 4 would refuse: for a target up "
         "to 3.9, before its upgrade."),
-    Option("peers", texts, (), "HOST:PORT,...",
+    Option("peers", list, (), "HOST:PORT,...",
         "All gateways to the same cluster, as clients reach their --listen: clients go on at the "
         "others when one ends. The brokers have the ports behind --listen then. May be repeated."),
-    Option("zookeeper", a_text, None, "HOST:PORT,.../CHROOT",
+    Option("zookeeper", str, None, "HOST:PORT,.../CHROOT",
         "Keep brokers and topics of this ZooKeeper current, for Scala consumers and tools of 0.8 "
         "to 0.10.",
         is_of_all=True),
-    Option("state", a_text, None, "FILE",
+    Option("state", str, None, "FILE",
         "Keep there which broker has which port, so that a restart doesn't change it (default: "
         "the ports follow the brokers' ids at each start).",
         is_of_all=True),
-    Option("workers", an_integer(1, MAX_WORKERS), 1, "COUNT",
+    Option("workers", range(1, 65), 1, "COUNT",
         "How many processes share the ports, for more clients than one core can serve; Linux "
         "(default: 1).",
         is_of_all=True),
-    Option("isolation", one_of(*_ISOLATION), _ISOLATION[0], "",
+    Option("isolation", ("read_uncommitted", "read_committed"), "read_uncommitted", "",
         "With read_committed old clients get no records of aborted and open transactions "
-        "(default: all, as from Kafka up to 3.9).",
-        _ISOLATION),
-    Option("metrics", a_text, None, "[HOST]:PORT",
+        "(default: all, as from Kafka up to 3.9)."),
+    Option("metrics", str, None, "[HOST]:PORT",
         "Serve /metrics, /clients and /healthz there, on 127.0.0.1 without HOST (default: not at "
         "all).",
         is_of_all=True),
-    Option("log_level", one_of(*LOG_LEVELS), "info", "",
-        "What to log on stderr (default: info).",
-        LOG_LEVELS, is_of_all=True),
+    Option("log_level", ("debug", "info", "warning", "error"), "info", "",
+        "What to log on stderr (default: info).", is_of_all=True),
 )
 # fmt: on
 

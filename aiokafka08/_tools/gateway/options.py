@@ -9,15 +9,17 @@ from __future__ import annotations
 import ipaddress
 import re
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from aiokafka08._core.names import NamePatterns, compile_patterns
 from aiokafka08._core.net.config import Address, NetConfig, parse_bootstrap_servers
 from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.gateway.access import ALL, Access
-from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, flag
+from aiokafka08._tools.gateway.client_security import read_users, server_context
+from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, OPTIONS, flag
 from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._wording import shorten
 from aiokafka08.errors import IllegalArgumentError
@@ -33,6 +35,14 @@ MAX_BROKERS: Final = 256
 HIGHEST_PORT: Final = 0xFFFF
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9.])?")
 _HOST_CHARACTERS: Final = 255
+
+DEFAULTS: Final[Mapping[str, Any]] = {option.key: option.default for option in OPTIONS}
+
+_NOT_OBSERVING: Final = (
+    "topics.include", "topics.exclude", "groups.include", "groups.exclude", "read_only",
+    "isolation",
+)  # fmt: skip
+"""Options of translated and limited requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,46 +136,47 @@ class OptionNames:
         """Return what to change, in the rest of an error."""
         return flag(key) if self.path is None else key
 
+    def file(self, key: str, values: Mapping[str, Any]) -> Path | None:
+        """Return the path of an option; one in the file of options is relative to it."""
+        path: str | None = values[key]
+        if path is None or self.path is None or key in self.flags:
+            return None if path is None else Path(path)
+        return self.path.parent / path
+
 
 FLAG_NAMES: Final = OptionNames()
 
 
 def gateway_options(
-    targets: str,
+    to: str | None,
     listen: str = DEFAULT_LISTEN,
     *,
-    advertise: str | None = None,
-    allowed: Sequence[str] = (),
-    is_open: bool = False,
-    is_read_committed: bool = False,
-    is_observing: bool = False,
-    access: Access = ALL,
-    tls: ssl.SSLContext | None = None,
-    users: SaslUsers | None = None,
-    peers: Sequence[str] = (),
-    zookeeper: str | None = None,
     names: OptionNames = FLAG_NAMES,
+    **others: Any,
 ) -> GatewayOptions:
-    """Return checked options.
+    """Return the checked options of a listener; files of certificates and users are read.
 
     Args:
-        targets: brokers of the target, as "host:port,host:port".
+        to: brokers of the target, as "host:port,host:port"; None is an error.
         listen: "address:port"; the address is one of this machine's, or 0.0.0.0 or [::] for all.
-        advertise: the host that clients get; None: the address of `listen`.
-        allowed: networks, such as "10.0.0.0/24", or addresses.
-        is_open: serve clients from everywhere.
-        is_read_committed: see `GatewayOptions`.
-        is_observing: see `GatewayOptions`.
-        access: see `GatewayOptions`.
-        tls: see `GatewayOptions`.
-        users: see `GatewayOptions`.
-        peers: other gateways, each as "host:port" or several of them.
-        zookeeper: see `GatewayOptions`.
         names: how errors name the options.
+        others: the other options by their keys; those that are missing have their defaults.
 
     Raises:
         IllegalArgumentError: a value can't be used; the text names the option.
     """
+    values = {**DEFAULTS, **others}
+    if to is None:
+        where = flag("to") if names.path is None else f"{names.path}: to"
+        raise IllegalArgumentError(
+            f"{where}: missing; expected brokers of the target, such as kafka4-1:9092"
+        )
+    for key in _NOT_OBSERVING if values["observe"] else ():
+        if values[key] != DEFAULTS[key]:
+            raise IllegalArgumentError(
+                f"{names.name_in_error('observe')} and {names.name(key)}: the first passes all "
+                "requests as they are. Leave one out"
+            )
     shown = names.shown("listen", listen)
     try:
         ((host, port),) = parse_bootstrap_servers(listen)
@@ -174,18 +185,14 @@ def gateway_options(
         raise IllegalArgumentError(
             f"{shown}: expected ADDRESS:PORT with one IP address, such as 127.0.0.1:9092"
         ) from None
-    if is_open and allowed:
-        raise IllegalArgumentError(
-            f"{names.name_in_error('open')} and {names.name('allow')} {allowed[0]}: the first "
-            "serves everybody, whatever the second says. Leave one out"
-        )
-    networks = tuple(_network(text, names) for text in allowed)
+    tls, users = _tls(values, names), names.file("users", values)
     is_authenticated = tls is not None and (
         users is not None or tls.verify_mode is ssl.CERT_REQUIRED
     )
+    networks = tuple(_networks(values, names))
     if address.is_loopback:
         networks += (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
-    elif is_open or (is_authenticated and not networks):
+    elif values["open"] or (is_authenticated and not networks):
         networks = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
     elif not networks:
         raise IllegalArgumentError(
@@ -193,33 +200,36 @@ def gateway_options(
             "this address can use the target. Name the clients' networks by "
             f"{names.name('allow')}, or say {names.name('open')}"
         )
-    if advertise is not None and not _is_host(advertise):
+    advertise = str(address) if values["advertise"] is None else values["advertise"]
+    if values["advertise"] is not None and not _is_host(advertise):
         raise IllegalArgumentError(
             f"{names.shown('advertise', advertise)}: expected a host name or an IP address, "
             "without a port"
         )
-    if advertise is None and address.is_unspecified:
+    if values["advertise"] is None and address.is_unspecified:
         raise IllegalArgumentError(
             f"{shown}: clients can't connect to this address. Name the host by which they reach "
             f"the gateway by {names.name('advertise')}"
         )
-    try:
-        network = target_network(targets)
-    except IllegalArgumentError as error:
-        detail = error.text.removeprefix("bootstrap_servers").removeprefix(": ")
-        raise IllegalArgumentError(f"{names.shown('to', targets)}: {detail}") from None
+    peers, zookeeper = values["peers"], values["zookeeper"]
+    if zookeeper is not None:  # a wrong chroot is found when it is used
+        _servers("zookeeper", zookeeper.partition("/")[0], names)
     return GatewayOptions(
-        network,
+        target_network(_servers("to", to, names)),
         (str(address), port),
-        advertise or str(address),
+        advertise,
         networks,
-        is_read_committed,
-        is_observing,
-        access,
+        values["isolation"] == "read_committed",
+        values["observe"],
+        Access(
+            _patterns("topics", values, names),
+            _patterns("groups", values, names),
+            values["read_only"],
+        ),
         tls,
-        users,
+        None if users is None else read_users(users),
         _servers("peers", ",".join(peers), names) if peers else (),
-        None if zookeeper is None else _zookeeper(zookeeper, names),
+        zookeeper,
     )
 
 
@@ -239,20 +249,53 @@ def _servers(key: str, text: str, names: OptionNames) -> tuple[Address, ...]:
         raise IllegalArgumentError(f"{names.shown(key, text)}: {detail}") from None
 
 
-def _zookeeper(text: str, names: OptionNames) -> str:
-    """Check the servers of a ZooKeeper; a wrong chroot is found when it is used."""
-    _servers("zookeeper", text.partition("/")[0], names)
-    return text
-
-
-def _network(text: str, names: OptionNames) -> Network:
-    try:
-        return ipaddress.ip_network(text)
-    except ValueError as error:
+def _networks(values: Mapping[str, Any], names: OptionNames) -> Iterator[Network]:
+    """Yield the networks that `allow` names."""
+    if values["open"] and values["allow"]:
         raise IllegalArgumentError(
-            f"{names.shown('allow', text)}: {error}; expected a network such as 10.0.0.0/24, or an "
-            "address"
+            f"{names.name_in_error('open')} and {names.name('allow')} {values['allow'][0]}: the "
+            "first serves everybody, whatever the second says. Leave one out"
+        )
+    for text in values["allow"]:
+        try:
+            yield ipaddress.ip_network(text)
+        except ValueError as error:
+            raise IllegalArgumentError(
+                f"{names.shown('allow', text)}: {error}; expected a network such as 10.0.0.0/24, "
+                "or an address"
+            ) from None
+
+
+def _tls(values: Mapping[str, Any], names: OptionNames) -> ssl.SSLContext | None:
+    """Return the TLS of the listeners; None: none."""
+    cert, key, client_ca = (
+        names.file(option, values) for option in ("tls_cert", "tls_key", "tls_client_ca")
+    )
+    if cert is None:
+        for option in ("tls_key", "tls_client_ca"):
+            if values[option] is not None:
+                raise IllegalArgumentError(
+                    f"{names.shown(option, values[option])}: expected {names.name('tls_cert')} too"
+                )
+        return None
+    try:
+        return server_context(cert, key, client_ca)
+    except OSError as error:
+        files = ", ".join(str(file) for file in (cert, key, client_ca) if file is not None)
+        raise IllegalArgumentError(
+            f"{names.name_in_error('tls_cert')}: {files}: {error.strerror or error}; expected "
+            "readable PEM files, and a private key without a password"
         ) from None
+
+
+def _patterns(section: str, values: Mapping[str, Any], names: OptionNames) -> NamePatterns | None:
+    """Return the names that are allowed; None: all."""
+    include, exclude = (
+        compile_patterns(names.name_in_error(f"{section}.{key}"), values[f"{section}.{key}"])
+        for key in ("include", "exclude")
+    )
+    everything = (re.compile(".*", re.DOTALL),)
+    return NamePatterns(include or everything, exclude) if include or exclude else None
 
 
 def listener_port(options: GatewayOptions, index: int) -> int:

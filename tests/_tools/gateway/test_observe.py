@@ -121,7 +121,7 @@ def test_file_says_it(tmp_path: Path) -> None:
 
 
 def test_target_of_4_x_is_a_finding() -> None:
-    options = gateway_options(f"{HOST}:1", is_observing=True)
+    options = gateway_options(f"{HOST}:1", observe=True)
     ranges = {0: (3, 13), 1: (4, 18), 2: (1, 11), 8: (2, 10), 9: (1, 10)}
     sample = TargetSample((HOST, 1), ranges, {})
     found = {one.code: one for one in judge(sample, options, FLAG_NAMES)}

@@ -28,12 +28,12 @@ def test_default_serves_this_machine_only() -> None:
 def test_other_address_needs_networks_or_open(listen: str) -> None:
     with pytest.raises(IllegalArgumentError, match="--allow, or say --open"):
         gateway_options("kafka:9092", listen, advertise="gateway")
-    assert gateway_options("kafka:9092", listen, advertise="g", is_open=True).is_allowed("8.8.8.8")
+    assert gateway_options("kafka:9092", listen, advertise="g", open=True).is_allowed("8.8.8.8")
 
 
 def test_only_allowed_networks_are_served() -> None:
     options = gateway_options(
-        "kafka:9092", "10.0.0.5:9092", allowed=["10.0.0.0/24", "2001:db8::/32"]
+        "kafka:9092", "10.0.0.5:9092", allow=["10.0.0.0/24", "2001:db8::/32"]
     )
     assert options.is_allowed("10.0.0.9")
     assert options.is_allowed("::ffff:10.0.0.9")
@@ -46,12 +46,12 @@ def test_only_allowed_networks_are_served() -> None:
 @pytest.mark.parametrize("listen", ["10.0.0.5:9092", "127.0.0.1:9092"])
 def test_networks_and_open_together_are_refused(listen: str) -> None:
     with pytest.raises(IllegalArgumentError, match="--open and --allow"):
-        gateway_options("kafka:9092", listen, allowed=["10.0.0.0/24"], is_open=True)
+        gateway_options("kafka:9092", listen, allow=["10.0.0.0/24"], open=True)
 
 
 def test_address_that_clients_cannot_use_needs_another_host() -> None:
     with pytest.raises(IllegalArgumentError, match="--advertise"):
-        gateway_options("kafka:9092", "0.0.0.0:9092", is_open=True)
+        gateway_options("kafka:9092", "0.0.0.0:9092", open=True)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_wrong_listen_address_is_refused(listen: str) -> None:
 @pytest.mark.parametrize("network", ["10.0.0.1/24", "everywhere", ""])
 def test_wrong_network_is_refused(network: str) -> None:
     with pytest.raises(IllegalArgumentError, match="--allow"):
-        gateway_options("kafka:9092", "10.0.0.5:9092", allowed=[network])
+        gateway_options("kafka:9092", "10.0.0.5:9092", allow=[network])
 
 
 def test_port_beyond_the_last_one_is_refused() -> None:

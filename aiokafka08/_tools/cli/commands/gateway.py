@@ -24,7 +24,7 @@ from aiokafka08._tools.cli.declare import (
 from aiokafka08._tools.cli.main import DONE, FAILED, fail
 from aiokafka08._tools.cli.notes import note
 from aiokafka08._tools.cli.signals import Terminated
-from aiokafka08._tools.gateway.option_table import MAX_WORKERS, OPTIONS, Option, flag
+from aiokafka08._tools.gateway.option_table import OPTIONS, Option, flag
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def gateway_settings(function: Function) -> Function:
         made = click.option(
             flag(option.key),
             option.name,
-            multiple=option.is_list,
-            is_flag=option.is_flag,
+            multiple=option.kind is list,
+            is_flag=option.kind is bool,
             type=_type(option),
             metavar=option.metavar or None,
             help=option.help,
@@ -102,11 +102,11 @@ def gateway_settings(function: Function) -> Function:
 
 
 def _type(option: Option) -> click.ParamType[Any] | type | None:
-    if option.choices:
-        return click.Choice(option.choices)
-    if option.name == "workers":
-        return click.IntRange(1, MAX_WORKERS)
-    return str if option.metavar else None
+    if isinstance(option.kind, tuple):
+        return click.Choice(option.kind)
+    if isinstance(option.kind, range):
+        return click.IntRange(option.kind[0], option.kind[-1])
+    return None if option.kind is bool else str
 
 
 _file_argument: Final = click.argument("file", type=click.Path(path_type=Path), required=False)
