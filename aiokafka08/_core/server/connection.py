@@ -51,38 +51,6 @@ class ConnectionOptions:
     close_s: float = 30.0
 
 
-class ConnectionHandler:
-    """The server's part of one connection: a server overrides `handle`, and other methods at need.
-
-    All methods are called in the event loop.
-    """
-
-    def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
-        """Return the work for a frame, without its size. It may end with the exchange still open.
-
-        An exception that ends the work closes the connection, after `failed`.
-        """
-        raise NotImplementedError
-
-    def pause_writing(self) -> None:
-        """The client doesn't read: produce no more responses, if that is possible."""
-
-    def resume_writing(self) -> None:
-        """The client reads again."""
-
-    def evicted(self, reason: str) -> None:
-        """The connection is closed for the memory that it holds."""
-
-    def failed(self, error: Exception) -> None:
-        """The connection is closed because of an exception in the handler's work."""
-
-    def lost(self) -> None:
-        """The transport is lost: cancel tasks that would complete exchanges later."""
-
-    def ended(self) -> None:
-        """The connection has ended: no work is left."""
-
-
 class Exchange:
     """One request and its response's place in the order; complete it once.
 
@@ -114,6 +82,43 @@ class Exchange:
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """Do more work for the request, when it is the connection's turn; then call `ended`."""
         return self.connection.run(work, ended)
+
+
+class ConnectionHandler:
+    """The server's part of one connection: a server overrides `handle`, and other methods at need.
+
+    All methods are called in the event loop.
+
+    Attributes:
+        exchange_class: The class of its exchanges.
+    """
+
+    exchange_class: type[Exchange] = Exchange
+
+    def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
+        """Return the work for a frame, without its size. It may end with the exchange still open.
+
+        An exception that ends the work closes the connection, after `failed`.
+        """
+        raise NotImplementedError
+
+    def pause_writing(self) -> None:
+        """The client doesn't read: produce no more responses, if that is possible."""
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+
+    def evicted(self, reason: str) -> None:
+        """The connection is closed for the memory that it holds."""
+
+    def failed(self, error: Exception) -> None:
+        """The connection is closed because of an exception in the handler's work."""
+
+    def lost(self) -> None:
+        """The transport is lost: cancel tasks that would complete exchanges later."""
+
+    def ended(self) -> None:
+        """The connection has ended: no work is left."""
 
 
 class ServerConnection(asyncio.BufferedProtocol):
@@ -419,7 +424,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         # Only the job has it, so its memory is freed with the job.
         frame, self._next = self._next, None
         assert frame is not None
-        exchange = Exchange(self, len(frame))
+        exchange = self._handler.exchange_class(self, len(frame))
         self._pending.append(exchange)
         self._pending_bytes += len(frame)
         return Job(self._account, self._work(frame, exchange), self._handled, self._failed)

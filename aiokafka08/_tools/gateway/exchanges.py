@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from aiokafka08._core.server.connection import Exchange
-from aiokafka08._core.server.scheduler import Job
+from aiokafka08._core.server.connection import Exchange, ServerConnection
 from aiokafka08._core.server.work import Work, offload
 from aiokafka08._tools.gateway.upstream import respond
 from aiokafka08.errors import KafkaProtocolError
@@ -27,51 +26,32 @@ def apart(size_bytes: int, function: Callable[[], T]) -> Work[T]:
 
 
 class GatewayExchange(Exchange):
-    """An exchange in place of that of the client's connection, which it completes.
-
-    Args:
-        inner: that exchange.
-        answered: called when the client gets a response.
-        failed: called if the response can't be read by `change`.
+    """See the module.
 
     Attributes:
+        answered: called when the client gets a response; None: not at all.
         change: from the frame of the response to another one, both without sizes; None: it stays.
+        failed: called if `change` can't read the response.
     """
 
-    __slots__ = ("_answered", "_failed", "_inner", "change")
+    __slots__ = ("answered", "change", "failed")
 
-    def __init__(
-        self,
-        inner: Exchange,
-        answered: Callable[[], None],
-        failed: Callable[[KafkaProtocolError], None],
-    ) -> None:
-        super().__init__(inner.connection, 0)
-        self._inner = inner
-        self._answered = answered
-        self._failed = failed
+    def __init__(self, connection: ServerConnection, held_bytes: int) -> None:
+        super().__init__(connection, held_bytes)
+        self.answered: Callable[[], None] | None = None
         self.change: Callable[[memoryview], list[Buffer]] | None = None
-
-    def end(self) -> None:
-        """See `Exchange.end`."""
-        self._inner.end()
-
-    def release(self) -> None:
-        """See `Exchange.release`."""
-        self._inner.release()
-
-    def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
-        """See `Exchange.run`."""
-        return self._inner.run(work, ended)
+        self.failed: Callable[[KafkaProtocolError], None]
 
     def respond(self, response: list[Buffer]) -> None:
         """See `Exchange.respond`."""
-        if self.change is None:
-            self._answered()
-            self._inner.respond(response)
+        if (change := self.change) is None:
+            if self.answered is not None:
+                self.answered()
+            super().respond(response)
             return
+        self.change = None
         frame = memoryview(b"".join(response))[4:]
-        work = self._respond_changed(frame, self.change)
+        work = self._respond_changed(frame, change)
         if len(frame) > WALKED_BYTES:
             # Not at once: this may be a step of other work for the connection.
             asyncio.get_running_loop().call_soon(self.run, work, lambda: None)
@@ -84,8 +64,7 @@ class GatewayExchange(Exchange):
         try:
             changed = yield from apart(len(frame), lambda: change(frame))
         except KafkaProtocolError as error:
-            self._inner.end()
-            self._failed(error)
+            self.end()
+            self.failed(error)
         else:
-            self._answered()
-            respond(self._inner, changed)
+            respond(self, changed)

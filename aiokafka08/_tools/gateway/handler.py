@@ -155,6 +155,8 @@ class BrokerRoute:
 class GatewayHandler(ConnectionHandler):
     """See the module."""
 
+    exchange_class = GatewayExchange
+
     def __init__(self, connection: ServerConnection, route: BrokerRoute) -> None:
         self._connection = connection
         self._route = route
@@ -321,11 +323,12 @@ class GatewayHandler(ConnectionHandler):
 
     # --- requests ---------------------------------------------------------------------------------
 
-    def _handle(self, head: RequestHead, frame: memoryview, inner: Exchange) -> Work[None]:
+    def _handle(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> Work[None]:
+        assert isinstance(exchange, GatewayExchange)
         api = apis().get(head.key)
         if api is None:
             raise RefusedError("the API isn't known")
-        exchange = self._new_exchange(api, inner)
+        exchange.answered = self._answered(api, environment.monotonic())
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
         elif self._route.is_entry and has_no_own(api, head.version):
@@ -347,7 +350,7 @@ class GatewayHandler(ConnectionHandler):
                 yield from self._answer(head, limited, size, exchange)
                 return
             frame = memoryview(b"".join(limited.request))
-            exchange.change = limited.respond
+            exchange.change, exchange.failed = limited.respond, self._unreadable
         changed = read_head(frame)
         is_old = head.version not in api.versions
         if is_old and not self._route.is_observing:
@@ -381,13 +384,10 @@ class GatewayHandler(ConnectionHandler):
         self._warn(f"a response of node {self._route.node_id}: {error.text}")
         self._connection.close_unanswered()
 
-    def _new_exchange(self, api: Api, inner: Exchange) -> GatewayExchange:
-        began = environment.monotonic()
-
-        def answered() -> None:
-            self._route.measurements.answered(api.name, environment.monotonic() - began)
-
-        return GatewayExchange(inner, answered, self._unreadable)
+    def _answered(self, api: Api, began: float) -> Callable[[], None]:
+        """Return what notes how long a client has waited for a response."""
+        answered = self._route.measurements.answered
+        return lambda: answered(api.name, environment.monotonic() - began)
 
     def _send_api_versions(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
