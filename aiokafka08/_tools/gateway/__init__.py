@@ -7,6 +7,7 @@ What the broker would refuse is translated, and addresses of brokers are replace
   reads them, `options` checks them, `port_table` says at which port.
 - `handler` decides what becomes of a request, `upstream` is the connection to the broker. The
   client's connection is that of the server kit; `exchanges` change responses on their way to it.
+  `shared_state` has what all connections share.
 - `target_connection` opens connections to the target, with its TLS and SASL; `client_security` has
   the TLS and SASL of the listeners.
 - `peers` has other gateways, which clients see as brokers; `zookeeper_mirror` keeps a ZooKeeper
@@ -16,12 +17,12 @@ What the broker would refuse is translated, and addresses of brokers are replace
   have times and failures.
 - `layouts` describes requests and responses in any version, and `messages` reads and writes them,
   whole or in part; `headers`, `addresses` and `api_versions` use them.
-- `translator` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`, which
-  share `translation`; `error_codes` has what old lines know.
+- `translated_requests` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`,
+  which share `translation`; `error_codes` has what old lines know.
 - `check` finds what is in the way of a gateway, in what `target_sample` has asked by
   `target_client`.
 
-Invariant: only `gateway`, `handler`, `upstream`, `exchanges`, `target_connection`, `target_client`,
-`target_sample` and `zookeeper_mirror` do I/O or use the event loop; the others are pure but for the
-files of the table, the options and the listeners.
+Invariant: only `gateway`, `handler`, `translated_requests`, `upstream`, `exchanges`,
+`target_connection`, `target_client`, `target_sample` and `zookeeper_mirror` do I/O or use the event
+loop; the others are pure but for the files of the table, the options and the listeners.
 """

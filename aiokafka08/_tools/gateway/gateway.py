@@ -18,10 +18,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import replace
+from collections.abc import Iterable
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from aiokafka08._core.limited_log import LimitedLog, later_in_loop
 from aiokafka08._core.metrics.metric_family import MetricFamily
@@ -43,10 +42,9 @@ from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.peers import peer_brokers
 from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
-from aiokafka08._tools.gateway.target_connection import open_target
-from aiokafka08._tools.gateway.translator import TargetFacts
-from aiokafka08._tools.gateway.upstream import Upstreams
+from aiokafka08._tools.gateway.target_connection import why_unreachable
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
@@ -113,6 +111,7 @@ class Gateway:
 
     Attributes:
         clients: the clients that were seen.
+        shared: what the connections of clients share.
     """
 
     def __init__(
@@ -126,18 +125,20 @@ class Gateway:
     ) -> None:
         self.clients = ClientTable() if clients is None else clients
         self.shares_ports = shares_ports
+        self.shared = SharedState(
+            options,
+            measurements,
+            LimitedLog(_log, later_in_loop),
+            ServerResources(options.max_held_bytes, "max_held_bytes", _nothing_changes),
+            self.address_of,
+            self.known_address_of,
+            self.peers,
+            partial(self.clients.count, listener=options.name),
+        )
         self._options = options
         self._table = table
-        self._measurements = measurements
-        self._limited_log = LimitedLog(_log, later_in_loop)
-        self._resources = ServerResources(
-            options.max_held_bytes, "max_held_bytes", _nothing_changes
-        )
         self._brokers: dict[int, _BrokerListener] = {}
         self._entry = _EntryListener(self, options.listen) if options.peers else None
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._upstreams = Upstreams()
-        self._facts = TargetFacts()
         self._is_stopping = False  # no broker is added
         self._switch_s = sys.getswitchinterval()
         self._problem = ""  # the last one with a new broker; it is logged once
@@ -170,7 +171,7 @@ class Gateway:
         self._table.add(found)
         sys.setswitchinterval(_SWITCH_S)
         if self._options.network.sasl is not None:
-            self.run_task(renew_credentials(self._options.network.sasl))
+            self.shared.tasks.start(renew_credentials(self._options.network.sasl))
         try:
             for node_id, address in found.items():
                 broker = _BrokerListener(self, node_id, address)
@@ -190,6 +191,7 @@ class Gateway:
                 flight aren't answered, and what a broker hasn't read is lost.
         """
         self._is_stopping = True
+        shared = self.shared
         sys.setswitchinterval(self._switch_s)
         for listener in self._listeners():
             listener.end()
@@ -197,19 +199,17 @@ class Gateway:
             async with asyncio.timeout(within_s):
                 for listener in self._listeners():
                     await listener.wait_ended()
-                await self._upstreams.wait_lost()
+                await shared.upstreams.wait_lost()
         except TimeoutError:
             _log.warning("connections closed after %g s with requests in flight", within_s)
         for listener in self._listeners():
             listener.abort()
             await listener.wait_ended()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._upstreams.abort()
-        await self._upstreams.wait_lost()
-        await self._resources.close()
-        self._limited_log.close()
+        await shared.tasks.cancel()
+        shared.upstreams.abort()
+        await shared.upstreams.wait_lost()
+        await shared.resources.close()
+        shared.log.close()
 
     def address_of(self, node_id: int, host: str, port: int) -> Address:
         """Return the address that clients use for a broker, whose own address is given.
@@ -232,9 +232,9 @@ class Gateway:
             self._problem = ""
             self._brokers[node_id] = broker
             broker.open_or_retry()
-        elif (host, port) != broker.address and host:
+        elif (host, port) != broker.route.address and host:
             _log.info("node %d is at %s now", node_id, address_text((host, port)))
-            broker.address = (host, port)
+            broker.route.address = (host, port)
         return self._options.advertise, broker.client_port
 
     def known_address_of(self, node_id: int, host: str, port: int) -> Address:
@@ -253,98 +253,41 @@ class Gateway:
 
     def any_route(self) -> BrokerRoute | None:
         """Return the route to a broker that can be reached, for a client of the entry."""
-        for broker in self._brokers.values():
-            if not broker.is_away:
-                return replace(broker.route, is_entry=True)
-        return None
+        return next((one.route for one in self._brokers.values() if not one.is_away), None)
 
     def listener_left(self) -> None:
         """Close the entry if it leads nowhere."""
         if self._entry is not None and not self.is_listening:
             self._entry.leave()
 
-    def new_route(self, broker: _BrokerListener) -> BrokerRoute:
-        """Return what connections to a broker share."""
-        return BrokerRoute(
-            broker.node_id,
-            lambda: broker.address,
-            self._options.network,
-            self.address_of,
-            self.known_address_of,
-            broker.leave,
-            self._tasks,
-            self._upstreams,
-            self._resources,
-            self._facts,
-            self._options.max_response_bytes,
-            self._options.is_read_committed,
-            self._options.is_observing,
-            partial(self.clients.count, listener=self._options.name),
-            self._options.access,
-            self._options.users,
-            self._limited_log,
-            self._measurements,
-            self.peers,
-        )
+    def new_handler(
+        self, connection: ServerConnection, route: BrokerRoute | None, *, is_entry: bool
+    ) -> ConnectionHandler:
+        """Return the handler of a connection; without a route it is closed."""
+        # With TLS the network was asked before the handshake.
+        is_allowed = self._options.tls is not None or self.is_allowed(connection.host)
+        if route is None or not is_allowed:
+            connection.reset()
+            return _NoHandler()
+        return GatewayHandler(connection, self.shared, route, is_entry=is_entry)
 
-    def new_listener(self, name: str, choose: Callable[[], BrokerRoute | None]) -> Listener:
-        """Return a closed listener.
-
-        Args:
-            name: its name in errors.
-            choose: returns the route for a connection; None: it is closed.
-        """
-
-        def handler(connection: ServerConnection) -> ConnectionHandler:
-            # With TLS this was asked before the handshake.
-            if self._options.tls is None and not self._is_allowed(connection.host):
-                connection.reset()
-                return _NoHandler()
-            if (route := choose()) is None:
-                connection.reset()
-                return _NoHandler()
-            return GatewayHandler(connection, route)
-
-        return Listener(
-            name,
-            self._resources,
-            ConnectionOptions(self._options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
-            handler,
-            None
-            if self._options.tls is None
-            else ServerTls(self._options.tls, self._not_tls, self._is_allowed),
-        )
-
-    def _is_allowed(self, host: str) -> bool:
+    def is_allowed(self, host: str) -> bool:
+        """Return whether a client at this address is served; log it if not."""
         is_allowed = self._options.is_allowed(host)
         if not is_allowed:
             text = f"{host}: not in a network that --allow names"
-            self._limited_log.report((host, "network"), text)
+            self.shared.log.report((host, "network"), text)
         return is_allowed
 
-    def _not_tls(self, host: str, error: OSError) -> None:
+    def not_tls(self, host: str, error: OSError) -> None:
+        """Log why the handshake of a client has failed."""
         text = f"no TLS: {getattr(error, 'reason', None) or error.strerror or error}"
-        self._limited_log.report((host, text), f"{host}: {text}")
+        self.shared.log.report((host, text), f"{host}: {text}")
 
     def listen_address(self, node_id: int) -> Address:
         """Return where the listener of a broker is."""
         port = listener_port(self._options, self._table.index(node_id))
         return self._options.listen[0], port
-
-    async def can_connect(self, address: Address) -> bool:
-        """Return whether a broker can be reached, and takes the gateway."""
-        try:
-            session = await open_target(address, self._options.network)
-        except KafkaError:
-            return False
-        await session.stream.close()
-        return True
-
-    def run_task(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine until it ends, or until `stop()`."""
-        task = asyncio.create_task(coroutine)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
 
 class _GatewayListener:
@@ -355,17 +298,18 @@ class _GatewayListener:
         is_away: whether it is closed for that reason.
     """
 
-    def __init__(
-        self,
-        gateway: Gateway,
-        label: str,
-        listen_address: Address,
-        choose: Callable[[], BrokerRoute | None],
-    ) -> None:
+    def __init__(self, gateway: Gateway, label: str, listen_address: Address) -> None:
         self.label = label
         self._gateway = gateway
         self._listen_address = listen_address
-        self._listener = gateway.new_listener(self.name, choose)
+        options, is_entry = gateway.shared.options, label == ENTRY
+        self._listener = Listener(
+            self.name,
+            gateway.shared.resources,
+            ConnectionOptions(options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
+            lambda connection: gateway.new_handler(connection, self._route(), is_entry=is_entry),
+            ServerTls(options.tls, gateway.not_tls, gateway.is_allowed) if options.tls else None,
+        )
         self.is_away = self._ended = False
         self._is_port_missing = False  # another program may have it
 
@@ -402,7 +346,7 @@ class _GatewayListener:
         """Listen, now or when the port is available."""
         if not self._reopen():
             self.is_away = True
-            self._gateway.run_task(self._return())
+            self._gateway.shared.tasks.start(self._return())
 
     def leave(self) -> None:
         """Accept no connections until the broker can be reached; those that are open go on."""
@@ -411,11 +355,15 @@ class _GatewayListener:
         self.is_away = True
         self._listener.stop_listening()
         _log.warning("%s: not listening until it can be reached", self.name)
-        self._gateway.run_task(self._return())
+        self._gateway.shared.tasks.start(self._return())
         self._gateway.listener_left()
 
     def _whereabouts(self) -> str:
         return self.name
+
+    def _route(self) -> BrokerRoute | None:
+        """Return where a connection leads; None: nowhere."""
+        raise NotImplementedError
 
     async def _is_reachable(self) -> bool:
         raise NotImplementedError
@@ -460,29 +408,33 @@ class _BrokerListener(_GatewayListener):
     """The listener of one broker."""
 
     def __init__(self, gateway: Gateway, node_id: int, address: Address) -> None:
-        self.node_id = node_id
-        self.address = address
-        self.route = gateway.new_route(self)
-        listen_address = gateway.listen_address(node_id)
-        super().__init__(gateway, str(node_id), listen_address, lambda: self.route)
+        super().__init__(gateway, str(node_id), gateway.listen_address(node_id))
+        self.route = BrokerRoute(node_id, address, self.leave)
 
     def _whereabouts(self) -> str:
-        return f"{self.name} at {address_text(self.address)}"
+        return f"{self.name} at {address_text(self.route.address)}"
+
+    def _route(self) -> BrokerRoute:
+        return self.route
 
     async def _is_reachable(self) -> bool:
-        return await self._gateway.can_connect(self.address)
+        network = self._gateway.shared.options.network
+        return await why_unreachable(self.route.address, network) is None
 
 
 class _EntryListener(_GatewayListener):
     """The listener for clients that come from other gateways: it leads to any broker (`peers`)."""
 
     def __init__(self, gateway: Gateway, listen_address: Address) -> None:
-        super().__init__(gateway, ENTRY, listen_address, gateway.any_route)
+        super().__init__(gateway, ENTRY, listen_address)
 
     @property
     def name(self) -> str:
         """See `_GatewayListener`."""
         return "the entry for clients of other gateways"
+
+    def _route(self) -> BrokerRoute | None:
+        return self._gateway.any_route()
 
     async def _is_reachable(self) -> bool:
         return self._gateway.is_listening

@@ -20,27 +20,24 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
-from aiokafka08._core.limited_log import LimitedLog, one_line
-from aiokafka08._core.net.config import Address, NetConfig
+from aiokafka08._core.limited_log import one_line
+from aiokafka08._core.net.config import Address
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
-from aiokafka08._core.server.resources import ServerResources
-from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed, SaslUsers
+from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway import api_versions
 from aiokafka08._tools.gateway.access import (
     BETWEEN_BROKERS_TEXT,
     CHANGE_TEXT,
-    Access,
     ConnectionAccess,
     Limited,
 )
 from aiokafka08._tools.gateway.addresses import (
-    AddressOf,
     has_addresses,
     read_addresses,
     replace_addresses,
@@ -55,9 +52,9 @@ from aiokafka08._tools.gateway.headers import (
     read_head,
 )
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.messages import find_in_request, read_request
 from aiokafka08._tools.gateway.peers import empty_answer, has_no_own
+from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.topic_creation import (
     ask_creation,
     may_create,
@@ -66,8 +63,7 @@ from aiokafka08._tools.gateway.topic_creation import (
 )
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import request_end
-from aiokafka08._tools.gateway.translator import TargetFacts, Translator
-from aiokafka08._tools.gateway.upstream import Answer, Upstream, Upstreams, connect, respond
+from aiokafka08._tools.gateway.upstream import Answer, Upstream, connect, respond
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -100,82 +96,63 @@ class RefusedError(Exception):
     """A request that the gateway doesn't pass on."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BrokerRoute:
     """What a connection knows of the broker behind it.
 
     Attributes:
         node_id: the broker's id.
         address: where it listens now.
-        network: how to connect to brokers.
-        address_of: the addresses that clients use for brokers, which may be new.
-        known_address_of: the same for any node, without believing in the address that it has now.
         unreachable: called when a connection to the broker couldn't be opened.
-        tasks: has the tasks that open connections.
-        upstreams: has the connections to brokers.
-        resources: what all connections share.
-        facts: what is known of the target.
-        max_response_bytes: a larger response ends the connection.
-        is_read_committed: see `Translator`.
-        is_observing: whether all that clients may send passes as it is.
-        count: counts a request, as `ClientTable.count` does.
-        access: what clients may use.
-        users: who clients may be; None: they don't log in.
-        log: for warnings that clients cause.
-        measurements: what is measured.
-        peers: the brokers that stand for other gateways.
-        is_entry: whether clients connect to one of these, and not to the broker.
         versions: the broker's answers to the versions of ApiVersions, without correlation ids, and
             until when they hold: clients without a login get these.
     """
 
     node_id: int
-    address: Callable[[], Address]
-    network: NetConfig
-    address_of: AddressOf
-    known_address_of: AddressOf
+    address: Address
     unreachable: Callable[[], None]
-    tasks: set[asyncio.Task[None]]
-    upstreams: Upstreams
-    resources: ServerResources
-    facts: TargetFacts
-    max_response_bytes: int
-    is_read_committed: bool
-    is_observing: bool
-    count: Callable[..., None]
-    access: Access
-    users: SaslUsers | None
-    log: LimitedLog
-    measurements: Measurements
-    peers: Callable[[], Mapping[int, Address]]
-    is_entry: bool = False
     versions: dict[int, tuple[float, bytes]] = field(default_factory=dict)
 
 
 class GatewayHandler(ConnectionHandler):
-    """See the module."""
+    """See the module.
+
+    Args:
+        connection: the client's.
+        shared: what it shares with others.
+        route: leads to the broker behind it.
+        is_entry: whether the client has connected to the entry (`peers`), and not to that broker.
+    """
 
     exchange_class = GatewayExchange
 
-    def __init__(self, connection: ServerConnection, route: BrokerRoute) -> None:
+    def __init__(
+        self,
+        connection: ServerConnection,
+        shared: SharedState,
+        route: BrokerRoute,
+        *,
+        is_entry: bool = False,
+    ) -> None:
         self._connection = connection
+        self._shared = shared
+        self._options = options = shared.options
         self._route = route
-        self._access = ConnectionAccess(route.access, is_observing=route.is_observing)
+        self._is_entry = is_entry
+        self._access = ConnectionAccess(options.access, is_observing=options.is_observing)
         self._holding: set[str] = set()  # why no requests are begun
         self._upstream = self._new_upstream(f"node {route.node_id}", self._upstream_lost)
         self._translated = TranslatedRequests(
             connection,
-            Translator(route.facts, is_read_committed=route.is_read_committed),
-            route.measurements,
+            shared,
             self._count_results,
             self._upstream,
             self._new_upstream,
-            route.network,
             lambda holds: self._hold("exclusive", holds),
             self._refuse,
             self._warn,
         )
-        self._login = ClientLogin(route.users)
+        self._login = ClientLogin(options.users)
         self._certificate_name = certificate_name(connection.certificate)
         self._connecting: asyncio.Task[None] | None = None
         self._login_ends: asyncio.TimerHandle | None = None
@@ -191,16 +168,14 @@ class GatewayHandler(ConnectionHandler):
     def _begin_connecting(self) -> None:
         if self._connecting is None:
             self._hold("connecting", True)
-            self._connecting = asyncio.create_task(self._connect())
-            self._route.tasks.add(self._connecting)
-            self._connecting.add_done_callback(self._route.tasks.discard)
+            self._connecting = self._shared.tasks.start(self._connect())
 
     async def _connect(self) -> None:
         try:
-            await connect(self._upstream, self._route.address(), self._route.network)
+            await connect(self._upstream, self._route.address, self._options.network)
         except KafkaError as error:
             self._warn(f"no connection to node {self._route.node_id} at {error.text}")
-            self._route.measurements.upstream_failed(self._route.node_id, "connect")
+            self._shared.measurements.upstream_failed(self._route.node_id, "connect")
             self._connection.abort()
             cause = error.__cause__
             if not (isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES):
@@ -212,9 +187,9 @@ class GatewayHandler(ConnectionHandler):
         """Return a connection to a broker that isn't open yet."""
         return Upstream(
             name,
-            self._route.upstreams,
-            self._route.resources,
-            self._route.max_response_bytes,
+            self._shared.upstreams,
+            self._shared.resources,
+            self._options.max_response_bytes,
             lambda is_writable: self._hold(name, not is_writable),
             lost,
             self._warn,
@@ -234,7 +209,7 @@ class GatewayHandler(ConnectionHandler):
         if error is not None:
             text = error.text if isinstance(error, KafkaError) else str(error)
             self._warn(f"connection to node {self._route.node_id} lost: {text}")
-            self._route.measurements.upstream_failed(self._route.node_id, "lost")
+            self._shared.measurements.upstream_failed(self._route.node_id, "lost")
         self._connection.close_unanswered()
 
     # --- what the connection of the client calls --------------------------------------------------
@@ -313,7 +288,7 @@ class GatewayHandler(ConnectionHandler):
         self._login_ends = asyncio.get_running_loop().call_later(FAILED_LOGIN_S, close)
         self._hold("login", True)
         mechanism = self._login.mechanism
-        self._route.measurements.login_failed(mechanism)
+        self._shared.measurements.login_failed(mechanism)
         self._report("login", (self._connection.host, mechanism), failure)
 
     def _login_is_late(self) -> None:
@@ -331,7 +306,7 @@ class GatewayHandler(ConnectionHandler):
         exchange.answered = self._answered(api, environment.monotonic())
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
-        elif self._route.is_entry and has_no_own(api, head.version):
+        elif self._is_entry and has_no_own(api, head.version):
             self._count(head, Fate.PASSED)
             respond(exchange, empty_answer(api, head))
         elif self._is_known(api, head.version):
@@ -353,13 +328,13 @@ class GatewayHandler(ConnectionHandler):
             exchange.change, exchange.failed = limited.respond, self._unreadable
         changed = read_head(frame)
         is_old = head.version not in api.versions
-        if is_old and not self._route.is_observing:
+        if is_old and not self._options.is_observing:
             self._count(head, Fate.TRANSLATED)
             yield from self._translated.run(changed, frame, exchange)
         else:
             self._count(head, Fate.STRANDED if is_old else Fate.PASSED)
             passes = self._pass
-            if not self._route.is_observing and may_create(changed, frame):
+            if not self._options.is_observing and may_create(changed, frame):
                 passes = self._pass_creating
             passes(api, changed, frame, exchange)
         if limited is not None and limited.refused:
@@ -386,7 +361,7 @@ class GatewayHandler(ConnectionHandler):
 
     def _answered(self, api: Api, began: float) -> Callable[[], None]:
         """Return what notes how long a client has waited for a response."""
-        answered = self._route.measurements.answered
+        answered = self._shared.measurements.answered
         return lambda: answered(api.name, environment.monotonic() - began)
 
     def _send_api_versions(
@@ -418,15 +393,15 @@ class GatewayHandler(ConnectionHandler):
 
     def _versions(self, api: Api) -> range:
         """Return the versions of an API that may pass, or that the gateway answers."""
-        if self._route.is_observing and not api.is_between_brokers:
+        if self._options.is_observing and not api.is_between_brokers:
             return SASL_VERSIONS.get(api.key) or range(api.versions[-1] + 1)
-        return SASL_VERSIONS.get(api.key) or self._route.access.versions(api)
+        return SASL_VERSIONS.get(api.key) or self._options.access.versions(api)
 
     def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:
         api = apis().get(head.key)
         # What is no API or version is one entry, or a client could make the table large.
         is_known = api is not None and self._is_known(api, head.version)
-        self._route.count(
+        self._shared.count(
             head.client_id,
             self._connection.host,
             (api.name if api else "unknown", head.version if is_known else -1, fate),
@@ -435,7 +410,7 @@ class GatewayHandler(ConnectionHandler):
         )
 
     def _count_results(self, head: RequestHead, messages: int, errors: int) -> None:
-        self._route.count(
+        self._shared.count(
             head.client_id,
             self._connection.host,
             None,
@@ -462,7 +437,7 @@ class GatewayHandler(ConnectionHandler):
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
     ) -> None:
         """Pass a request that may create topics; the broker may be asked whether it does so."""
-        known, node_id = self._route.facts.creation, self._route.node_id
+        known, node_id = self._shared.creation, self._route.node_id
         creates, replaced = known.get(node_id), self._replaced(api, head.version)
         kept = bytes(frame) if creates is None else b""
 
@@ -491,13 +466,13 @@ class GatewayHandler(ConnectionHandler):
         """Return what replaces the addresses in a response."""
         # Those in DescribeQuorum are controllers, whose addresses aren't those for clients.
         is_quorum = api.key == _DESCRIBE_QUORUM
-        address_of = self._route.known_address_of if is_quorum else self._route.address_of
+        address_of = self._shared.known_address_of if is_quorum else self._shared.address_of
 
         def replaced(answer: memoryview) -> Work[list[Buffer] | None]:
             values = yield from apart(len(answer), lambda: read_addresses(api, version, answer))
             if values is None:
                 return [answer]
-            peers = self._route.peers
+            peers = self._shared.peers
             return replace_addresses(api, version, answer, values, address_of, peers)
 
         return replaced
@@ -523,7 +498,7 @@ class GatewayHandler(ConnectionHandler):
     def _report(self, kind: str, key: Hashable, text: str) -> None:
         # The key has nothing that a client makes up, such as its id: it is kept for a minute, and
         # what is new in it is logged.
-        self._route.log.report(key, f"{self._connection.peer}: {text}", kind)
+        self._shared.log.report(key, f"{self._connection.peer}: {text}", kind)
 
 
 def _why_unknown(api: Api, version: int) -> str:

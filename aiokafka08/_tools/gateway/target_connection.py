@@ -81,6 +81,16 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
         raise (waits[-1].timeout_error(f"{text}: ") if waits else KafkaTimeoutError(text)) from None
 
 
+async def why_unreachable(address: Address, network: NetConfig) -> str | None:
+    """Return why a broker can't be reached, or doesn't take the gateway; None: it does."""
+    try:
+        session = await open_target(address, network)
+    except KafkaError as error:
+        return error.text.removeprefix(f"{address_text(address)}: ")
+    await session.stream.close()
+    return None
+
+
 def failure_text(address: Address, error: Exception) -> str:
     """Return why a broker can't be asked, with its address."""
     where = f"{address_text(address)}: "

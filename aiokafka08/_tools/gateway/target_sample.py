@@ -12,12 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._tools.gateway.messages import Values
 from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
-from aiokafka08._tools.gateway.target_connection import open_target, target_network
-from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
+from aiokafka08._tools.gateway.target_connection import target_network, why_unreachable
+from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError
 
 _TOPIC, _BROKER = 2, 4  # types of resources
 _TOPICS_AT_ONCE: Final = 500
@@ -105,7 +105,11 @@ async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
         "the target can't be reached",
         lambda client: _sample(client, is_quick=is_quick),
     )
-    await asyncio.gather(*(_try(sample, node, network) for node in sample.brokers))
+    problems = await asyncio.gather(
+        *(why_unreachable(address, network) for address in sample.brokers.values())
+    )
+    found = zip(sample.brokers, problems, strict=True)
+    sample.unreachable = {node: problem for node, problem in found if problem is not None}
     return sample
 
 
@@ -202,17 +206,6 @@ async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
                 sample.topics[one["ResourceName"]].settings = found
     if refused:
         sample.problems.append(f"settings of {', '.join(refused[:3])}, {len(refused)} in all")
-
-
-async def _try(sample: TargetSample, node: int, network: NetConfig) -> None:
-    """Note why a broker can't be reached."""
-    address = sample.brokers[node]
-    try:
-        session = await open_target(address, network)
-    except KafkaError as error:
-        sample.unreachable[node] = error.text.removeprefix(f"{address_text(address)}: ")
-    else:
-        await session.stream.close()
 
 
 def try_ports(addresses: Iterable[Address]) -> dict[Address, str | None]:

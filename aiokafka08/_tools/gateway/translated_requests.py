@@ -19,14 +19,20 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
-from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import Exchange, ServerConnection
 from aiokafka08._core.server.work import Work, offload
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import apis
-from aiokafka08._tools.gateway.measurements import Measurements
+from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
+from aiokafka08._tools.gateway.old_offsets import (
+    ListedVersions,
+    translate_list_offsets,
+    translate_offsets,
+)
+from aiokafka08._tools.gateway.old_produce import translate_produce
+from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
-from aiokafka08._tools.gateway.translator import Translator
 from aiokafka08._tools.gateway.upstream import Upstream, connect, respond
 from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.api import ApiKey
@@ -44,14 +50,12 @@ class TranslatedRequests:
 
     Args:
         connection: the client's.
-        translator: translates its requests.
-        measurements: where the time for both directions is noted.
+        shared: what it shares with others.
         count: called with the header of a request and how many messages it has stored or gets, and
             how many partitions or groups have failed, if there are any.
         upstream: the connection to the broker that it has chosen.
         new_upstream: makes a connection to another one, from its name and what is called at its
             end.
-        network: how to connect to brokers.
         hold: called with True when no more requests may be begun, and then with False.
         refuse: called with the header of a request and why it ends the connection.
         warn: called with what is logged about the connection.
@@ -60,26 +64,24 @@ class TranslatedRequests:
     def __init__(
         self,
         connection: ServerConnection,
-        translator: Translator,
-        measurements: Measurements,
+        shared: SharedState,
         count: Callable[[RequestHead, int, int], object],
         upstream: Upstream,
         new_upstream: Callable[[str, Callable[[Exception | None], None]], Upstream],
-        network: NetConfig,
         hold: Callable[[bool], None],
         refuse: Callable[[RequestHead, str], None],
         warn: Callable[[str], None],
     ) -> None:
         self._connection = connection
-        self._translator = translator
-        self._measurements = measurements
+        self._shared = shared
         self._count = count
         self._upstream = upstream
         self._new_upstream = new_upstream
-        self._network = network
         self._hold = hold
         self._refuse = refuse
         self._warn = warn
+        self._positions = FetchPositions()
+        self._listed_versions = ListedVersions()
         self._others: dict[Address, Upstream] = {}
         self._exclusive: Exchange | None = None
         self._asked: Upstream | None = None  # one of the others, which works for `_exclusive`
@@ -92,11 +94,10 @@ class TranslatedRequests:
         Raises:
             KafkaProtocolError: the request isn't whole.
         """
-        translate = self._translator.translate
         acks = bytes(frame[head.body_at : head.body_at + 2])
         expects_response = head.key != ApiKey.PRODUCE or acks != _ACKS_0
         step = yield from self._quick_or_apart(
-            head, len(frame), lambda budget: translate(head, frame, budget), expects_response
+            head, len(frame), lambda budget: self._translate(head, frame, budget), expects_response
         )
         if step is None:
             self._leave_out(exchange)
@@ -107,6 +108,22 @@ class TranslatedRequests:
         elif step.request is not None:
             exchange.release()
         self._begin(head, step, exchange)
+
+    def _translate(self, head: RequestHead, frame: memoryview, budget: Budget) -> Translation:
+        """Translate a request of a version in `api_versions.TRANSLATED`. It may take long."""
+        shared = self._shared
+        match head.key:
+            case ApiKey.PRODUCE:
+                return translate_produce(head, frame, shared.limits, budget)
+            case ApiKey.FETCH:
+                is_read_committed = shared.options.is_read_committed
+                return translate_fetch(
+                    head, frame, self._positions, is_read_committed=is_read_committed
+                )
+            case ApiKey.LIST_OFFSETS:
+                return translate_list_offsets(head, frame, self._listed_versions)
+            case _:
+                return translate_offsets(head, frame, shared.coordinators)
 
     def close(self) -> None:
         """End: the client's connection is lost."""
@@ -211,17 +228,17 @@ class TranslatedRequests:
             if self._others.get(broker) is other:
                 del self._others[broker]
             if is_needed:
-                self._translator.forget_coordinators_at(broker)
+                self._shared.coordinators.forget_value(broker)
                 self._connection.close_unanswered()
 
         other = self._new_upstream(name, lost)
         self._others[broker] = other
         try:
-            await connect(other, broker, self._network)
+            await connect(other, broker, self._shared.options.network)
         except KafkaError as error:
             self._warn(f"no connection to broker {error.text}")
             del self._others[broker]
-            self._translator.forget_coordinators_at(broker)
+            self._shared.coordinators.forget_value(broker)
             self._connection.close_unanswered()
             return
         self._ask(other, head, step, exchange)
@@ -240,7 +257,7 @@ class TranslatedRequests:
         """
 
         def measured(budget: Budget) -> T:
-            with self._measurements.converting(apis()[head.key].name, size_bytes):
+            with self._shared.measurements.converting(apis()[head.key].name, size_bytes):
                 made = function(budget)
             self._count_results(head, budget)
             return made

@@ -1,0 +1,58 @@
+"""`SharedState`: what all connections of clients to a gateway share.
+
+`gateway` makes it; `handler` and `translated_requests` work with it. What was learnt of the target
+may be noted and read in any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from aiokafka08._core.concurrency.task_set import TaskSet
+from aiokafka08._core.limited_log import LimitedLog
+from aiokafka08._core.net.config import Address
+from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._tools.gateway.addresses import AddressOf
+from aiokafka08._tools.gateway.batch_limits import BatchLimits
+from aiokafka08._tools.gateway.coordinators import Coordinators
+from aiokafka08._tools.gateway.measurements import Measurements
+from aiokafka08._tools.gateway.options import GatewayOptions
+from aiokafka08._tools.gateway.remembered import Remembered
+from aiokafka08._tools.gateway.topic_creation import remembered_creation
+from aiokafka08._tools.gateway.upstream import Upstreams
+
+
+@dataclass(frozen=True, slots=True)
+class SharedState:
+    """See the module.
+
+    Attributes:
+        options: the gateway's.
+        measurements: what is measured.
+        log: for warnings that clients cause.
+        resources: the work and the memory of all connections.
+        address_of: the addresses that clients use for brokers, which may be new.
+        known_address_of: the same for any node, without believing in the address that it has now.
+        peers: the brokers that stand for other gateways.
+        count: counts a request, as `ClientTable.count` does.
+        tasks: what goes on until the gateway stops.
+        upstreams: has the connections to brokers.
+        limits: how large batches the target takes.
+        coordinators: where the groups are.
+        creation: by the id of a broker, whether it creates topics.
+    """
+
+    options: GatewayOptions
+    measurements: Measurements
+    log: LimitedLog
+    resources: ServerResources
+    address_of: AddressOf
+    known_address_of: AddressOf
+    peers: Callable[[], Mapping[int, Address]]
+    count: Callable[..., None]
+    tasks: TaskSet = field(default_factory=TaskSet)
+    upstreams: Upstreams = field(default_factory=Upstreams)
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    coordinators: Coordinators = field(default_factory=Coordinators)
+    creation: Remembered[int, bool] = field(default_factory=remembered_creation)
