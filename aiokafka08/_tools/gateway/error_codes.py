@@ -19,8 +19,6 @@ from aiokafka08.protocol.api import ApiKey
 class _Later(enum.IntEnum):
     """Codes that no line up to 0.10.2 has, and this package's clients never get."""
 
-    KAFKA_STORAGE_ERROR = 56
-    LISTENER_NOT_FOUND = 72
     FENCED_LEADER_EPOCH = 74
     UNKNOWN_LEADER_EPOCH = 75
     OFFSET_NOT_AVAILABLE = 78
@@ -32,8 +30,8 @@ class _Later(enum.IntEnum):
 
 
 _BEFORE: Final[Mapping[int, int]] = {
-    _Later.KAFKA_STORAGE_ERROR: errors.NotLeaderForPartitionError.errno,
-    _Later.LISTENER_NOT_FOUND: errors.LeaderNotAvailableError.errno,
+    errors.KafkaStorageError.errno: errors.NotLeaderForPartitionError.errno,
+    errors.ListenerNotFound.errno: errors.LeaderNotAvailableError.errno,
     _Later.FENCED_LEADER_EPOCH: errors.NotLeaderForPartitionError.errno,
     _Later.UNKNOWN_LEADER_EPOCH: errors.NotLeaderForPartitionError.errno,
     _Later.OFFSET_NOT_AVAILABLE: errors.LeaderNotAvailableError.errno,

@@ -43,7 +43,7 @@ from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.peers import peer_brokers
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.shared_state import SharedState
-from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
+from aiokafka08._tools.gateway.target_client import TargetClient, ask_first, brokers_of
 from aiokafka08._tools.gateway.target_connection import why_unreachable
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 
@@ -459,7 +459,7 @@ async def find_brokers(network: NetConfig) -> dict[int, Address]:
         metadata = await client.call("Metadata", _METADATA_VERSION, Topics=[])
         if not metadata["Brokers"]:
             raise KafkaProtocolError("names no brokers")
-        return {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
+        return brokers_of(metadata)
 
     failure = "the target can't be reached"
     return await ask_first(network.bootstrap, network, failure, ask, TargetClient.open)

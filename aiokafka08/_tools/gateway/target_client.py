@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, Self, TypeVar
 
 from aiokafka08 import environment
@@ -17,7 +17,7 @@ from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import Values, read_response, write_message
 from aiokafka08._tools.gateway.target_connection import CLIENT_ID, failure_text, open_target
-from aiokafka08.errors import KafkaConnectionError, KafkaError
+from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 
 T = TypeVar("T")
 
@@ -26,6 +26,7 @@ TIMEOUT_S: Final = 15.0
 
 _MAX_BYTES: Final = 128 << 20
 _API_VERSIONS: Final = 18
+_BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 
 
 class TargetClient:
@@ -98,6 +99,29 @@ class TargetClient:
         """
         return await self._call(_api(name), version, values)
 
+    async def metadata(
+        self, *, of_topics: bool = True, with_rights: bool = False, least: int = 0
+    ) -> Values:
+        """Return the response to Metadata, which creates no topics.
+
+        Args:
+            of_topics: whether it has all topics (default), or none of them.
+            with_rights: whether it says what the gateway may do with each (default: no).
+            least: no lower version (default 0, which always has all topics).
+
+        Raises:
+            KafkaError: see `call`; or there is no such version.
+        """
+        version = self.version_of("Metadata", _BY_NAME)
+        if version is None or version < least:
+            raise KafkaProtocolError("it knows no version of Metadata that the gateway knows")
+        return await self.call(
+            "Metadata",
+            version,
+            Topics=None if of_topics and version else [],
+            IncludeTopicAuthorizedOperations=with_rights,
+        )
+
     async def _call(self, api: Api, version: int, values: Values) -> Values:
         client_id = CLIENT_ID.encode()
         header = struct.pack(">hhih", api.key, version, 0, len(client_id)) + client_id
@@ -148,6 +172,11 @@ async def ask_first(
     error_class = found if issubclass(found, KafkaConnectionError) else KafkaConnectionError
     reasons = "; ".join(failure_text(address, error) for address, error in problems.items())
     raise error_class(f"{failure}: {reasons}")
+
+
+def brokers_of(metadata: Mapping[str, Any]) -> dict[int, Address]:
+    """Return the addresses in a response to Metadata, by the ids of the brokers."""
+    return {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
 
 
 def _api(name: str) -> Api:

@@ -13,16 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.net.config import Address, NetConfig
-from aiokafka08._tools.gateway.messages import Values
 from aiokafka08._tools.gateway.options import GatewayOptions
-from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
+from aiokafka08._tools.gateway.target_client import TargetClient, ask_first, brokers_of
 from aiokafka08._tools.gateway.target_connection import target_network, why_unreachable
-from aiokafka08.errors import KafkaConnectionError, KafkaProtocolError
+from aiokafka08.errors import KafkaConnectionError
 
 _TOPIC, _BROKER = 2, 4  # types of resources
 _TOPICS_AT_ONCE: Final = 500
 _NO_LEADER: Final = -1
-_BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 
 TOPIC_SETTINGS: Final = (
     "compression.type", "max.message.bytes", "message.timestamp.type",
@@ -117,8 +115,8 @@ async def ask_peers(options: GatewayOptions) -> dict[Address, PeerAnswer | str |
     """Return what the peers answer, or why they can't be reached; without this gateway itself."""
 
     async def ask(client: TargetClient) -> PeerAnswer:
-        answer = await _metadata(client, are_topics_asked=False)
-        return PeerAnswer(answer.get("ClusterId"), _brokers(answer))
+        answer = await client.metadata(of_topics=False)
+        return PeerAnswer(answer.get("ClusterId"), brokers_of(answer))
 
     async def only_connect(client: TargetClient) -> None:
         return None
@@ -136,27 +134,9 @@ async def ask_peers(options: GatewayOptions) -> dict[Address, PeerAnswer | str |
     return dict(zip(peers, await asyncio.gather(*map(ask_one, peers)), strict=True))
 
 
-async def _metadata(client: TargetClient, *, are_topics_asked: bool) -> Values:
-    version = client.version_of("Metadata", _BY_NAME)
-    if version is None:
-        raise KafkaProtocolError("it knows no version of Metadata that the gateway knows")
-    return await client.call(
-        "Metadata",
-        version,
-        Topics=None if are_topics_asked and version else [],
-        AllowAutoTopicCreation=0,
-        IncludeTopicAuthorizedOperations=1,
-        IncludeClusterAuthorizedOperations=0,
-    )
-
-
-def _brokers(metadata: Mapping[str, Any]) -> dict[int, Address]:
-    return {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
-
-
 async def _sample(client: TargetClient, *, is_quick: bool) -> TargetSample:
-    answer = await _metadata(client, are_topics_asked=not is_quick)
-    sample = TargetSample(client.address, client.ranges, _brokers(answer))
+    answer = await client.metadata(of_topics=not is_quick, with_rights=True)
+    sample = TargetSample(client.address, client.ranges, brokers_of(answer))
     sample.cluster_id = answer.get("ClusterId")
     if not is_quick:
         sample.topics = {one["Name"]: _topic(one) for one in answer["Topics"]}
@@ -188,13 +168,7 @@ async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
             {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": list(keys)}
             for kind, name, keys in wanted[at : at + _TOPICS_AT_ONCE]
         ]
-        answer = await client.call(
-            "DescribeConfigs",
-            version,
-            Resources=resources,
-            IncludeSynonyms=0,
-            IncludeDocumentation=0,
-        )
+        answer = await client.call("DescribeConfigs", version, Resources=resources)
         for one in answer["Results"]:
             found = {each["Name"]: each["Value"] for each in one["Configs"] or ()}
             found = {name: value for name, value in found.items() if value is not None}

@@ -29,13 +29,12 @@ from aiokafka08._core.zookeeper.cluster_writer import (
 from aiokafka08._core.zookeeper.session import require_kazoo
 from aiokafka08._tools.gateway.addresses import AddressOf
 from aiokafka08._tools.gateway.options import GatewayOptions
-from aiokafka08._tools.gateway.target_client import TargetClient, ask_first
+from aiokafka08._tools.gateway.target_client import TargetClient, ask_first, brokers_of
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
 INTERVAL_S: Final = 5.0
-_BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 _NAMED: Final = 5
 _MAX_ERRORS: Final = 20
 _COMPARED_EACH: Final = 12
@@ -113,7 +112,7 @@ class ZookeeperMirror:
 
     async def _update(self) -> None:
         metadata = await ask_metadata(self._options, self._known.values())
-        self._known = {one["NodeId"]: (one["Host"], one["Port"]) for one in metadata["Brokers"]}
+        self._known = brokers_of(metadata)
         found = written_cluster(self._options, metadata, self._address_of, self._peers)
         now = environment.monotonic()
         missing = self._topics.keys() - found.topics.keys()
@@ -201,17 +200,8 @@ async def ask_metadata(
     """
 
     async def ask(client: TargetClient) -> Mapping[str, Any]:
-        version = client.version_of("Metadata", _BY_NAME)
-        if not version:  # version 0 doesn't say which topics are internal
-            raise KafkaProtocolError("it knows no version of Metadata that is known here")
-        answer = await client.call(
-            "Metadata",
-            version,
-            Topics=None,
-            AllowAutoTopicCreation=0,
-            IncludeTopicAuthorizedOperations=0,
-            IncludeClusterAuthorizedOperations=0,
-        )
+        # Version 0 doesn't say which topics are internal.
+        answer = await client.metadata(least=1)
         # A broker that has just started names none: it doesn't know the topics either.
         if not answer["Brokers"] or answer["ControllerId"] < 0:
             raise KafkaProtocolError("knows no controller")
