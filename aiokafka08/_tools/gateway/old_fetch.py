@@ -15,7 +15,7 @@ Invariant: a set is never null, and it is empty only if the target has no messag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from aiokafka08 import errors
@@ -151,16 +151,16 @@ def translate_fetch(
         head.version < _MAX_BYTES_SINCE
         and sum(part.max_bytes for part in wanted.values()) > MAX_FETCH_BYTES
     )
-    in_turn = [
+    asked_partitions = [
         (
-            key[0],
+            topic,
             {
-                "Partition": key[1],
-                "FetchOffset": asked_from[key],
-                "PartitionMaxBytes": wanted[key].max_bytes,
+                "Partition": number,
+                "FetchOffset": asked_from[topic, number],
+                "PartitionMaxBytes": wanted[topic, number].max_bytes,
             },
         )
-        for key in (positions.in_turn(list(wanted)) if is_much else wanted)
+        for topic, number in (positions.in_turn(list(wanted)) if is_much else wanted)
     ]
     asked = {
         "MaxWaitMs": request.max_wait_ms,
@@ -169,7 +169,7 @@ def translate_fetch(
         "IsolationLevel": is_read_committed,
         "SessionId": 0,
         "Topics": [
-            {"Topic": topic.topic, "Partitions": topic.partitions} for topic in by_topic(in_turn)
+            {"Topic": one.topic, "Partitions": one.partitions} for one in by_topic(asked_partitions)
         ],
     }
 
@@ -203,25 +203,23 @@ def translate_fetch(
     return Translation(frame_10, respond)
 
 
+@dataclass(slots=True)
 class _Converter:
     """Makes the partitions of a response.
 
-    Args:
+    Attributes:
         head: the header of the request.
-        max_bytes: the limit of all sets together.
+        left_bytes: the limit of all sets together.
         positions: the client's.
         budget: what all sets may take when decompressed.
+        must_have_message: whether the next set has a message, whatever its size.
     """
 
-    def __init__(
-        self, head: RequestHead, max_bytes: int, positions: FetchPositions, budget: Budget
-    ) -> None:
-        self._head = head
-        self._magic = int(head.version >= _FORMAT_1_SINCE)
-        self._left_bytes = max_bytes
-        self._positions = positions
-        self._budget = budget
-        self._must_have_message = True
+    head: RequestHead
+    left_bytes: int
+    positions: FetchPositions
+    budget: Budget
+    must_have_message: bool = True
 
     def converted(
         self, topic: str, fetched: _FetchedPartition10, wanted: FetchPartition, asked_from: int
@@ -235,81 +233,73 @@ class _Converter:
             asked_from: the offset from which the target was asked.
         """
         partition, offset = fetched.partition, wanted.fetch_offset
-        code = old_code(self._head.key, self._head.version, fetched.error_code)
+        code = old_code(self.head.key, self.head.version, fetched.error_code)
+        high_watermark, data = fetched.high_watermark, bytearray()
         if fetched.error_code:
-            self._positions.forget(topic, partition)
+            self.positions.forget(topic, partition)
         if fetched.error_code == errors.OffsetOutOfRangeError.errno and asked_from != offset:
-            # The client's own offset may be right.
-            return FetchedPartition(partition, errors.NoError.errno, offset, b"")
-        if code:
-            self._budget.errors += 1
-            return FetchedPartition(partition, code, fetched.high_watermark, b"")
-        result = _SetBuilder(
-            TopicPartition(topic, partition),
-            self._magic,
-            offset,
-            self._room(wanted),
-            asked_from,
-            self._budget,
-        )
-        try:
-            result.add_all(fetched.records, fetched.aborted or ())
-        except CorruptRecordException:
-            if not result.data:
-                self._budget.errors += 1
-                return FetchedPartition(
-                    partition, CorruptRecordException.errno, fetched.high_watermark, b""
-                )
-        if result.data:
-            self._must_have_message = self._must_have_message and self._head.version < 3
-            self._left_bytes -= len(result.data)
-            return FetchedPartition(
-                partition,
-                errors.NoError.errno,
-                fetched.high_watermark,
-                memoryview(result.data),  # no copy, which holds the GIL
+            code, high_watermark = 0, offset  # the client's own offset may be right
+        elif not code:
+            made = _SetBuilder(
+                TopicPartition(topic, partition),
+                int(self.head.version >= _FORMAT_1_SINCE),
+                offset,
+                *self._room(wanted),
+                asked_from,
+                self.budget,
             )
-        high_watermark = fetched.high_watermark
-        if result.next_offset > offset and not result.is_full:
-            self._positions.remember(topic, partition, offset, result.next_offset)
-            if result.next_offset >= high_watermark:
-                # The client has all messages: one that reads up to the end ends now.
-                high_watermark = offset
-        return FetchedPartition(partition, errors.NoError.errno, high_watermark, b"")
+            try:
+                made.add_all(fetched.records, fetched.aborted or ())
+            except CorruptRecordException as error:
+                code = 0 if made.data else error.errno
+            if data := made.data:
+                self.must_have_message = self.must_have_message and self.head.version < 3
+                self.left_bytes -= len(data)
+            elif not code and made.next_offset > offset and not made.is_full:
+                self.positions.remember(topic, partition, offset, made.next_offset)
+                if made.next_offset >= high_watermark:
+                    # The client has all messages: one that reads up to the end ends now.
+                    high_watermark = offset
+        self.budget.errors += bool(code)
+        # No copy, which holds the GIL.
+        return FetchedPartition(partition, code, high_watermark, memoryview(data))
 
     def _room(self, wanted: FetchPartition) -> tuple[int, int]:
         """Return how many bytes a set may have, and how many messages whatever their size."""
-        if self._head.version < _MAX_BYTES_SINCE:
-            return min(wanted.max_bytes, max(self._left_bytes, 0)), 1
-        return min(wanted.max_bytes, self._left_bytes), int(self._must_have_message)
+        if self.head.version < _MAX_BYTES_SINCE:
+            return min(wanted.max_bytes, max(self.left_bytes, 0)), 1
+        return min(wanted.max_bytes, self.left_bytes), int(self.must_have_message)
 
 
+@dataclass(slots=True)
 class _SetBuilder:
     """Makes a set of messages of the parts that were fetched.
 
     Attributes:
-        data: the set.
+        partition: the partition.
+        magic: the format of the messages.
+        first_offset: what the client has asked for.
+        max_bytes: how many bytes the set may have.
+        at_least: how many messages it has whatever their size.
         next_offset: the offset behind what was converted or skipped.
+        budget: what may still be decompressed.
+        data: the set.
         is_full: whether the size of the set has ended it.
+        aborted: transactions that begin behind what was read, the first one last.
+        aborted_producers: whose transaction that is read now was aborted.
     """
 
-    def __init__(
-        self,
-        partition: TopicPartition,
-        magic: int,
-        first_offset: int,
-        room: tuple[int, int],
-        next_offset: int,
-        budget: Budget,
-    ) -> None:
-        self.data = bytearray()
-        self.next_offset = next_offset
-        self.is_full = False
-        self._partition = partition
-        self._magic = magic
-        self._first_offset = first_offset
-        self._max_bytes, self._at_least = room
-        self._budget = budget
+    partition: TopicPartition
+    magic: int
+    first_offset: int
+    max_bytes: int
+    at_least: int
+    next_offset: int
+    budget: Budget
+    data: bytearray = field(default_factory=bytearray)
+    is_full: bool = False
+    aborted: list[_AbortedTransaction] = field(default_factory=list)
+    aborted_producers: set[int] = field(default_factory=set)
 
     def add_all(self, records: Buffer, aborted: Sequence[_AbortedTransaction]) -> None:
         """Convert parts until the set is full.
@@ -317,35 +307,52 @@ class _SetBuilder:
         Raises:
             CorruptRecordException: a part is damaged; those before it are converted.
         """
-        filter_ = _AbortedFilter(records, aborted, self._budget)
+        self.aborted = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
         for part in parts_of(records):
-            if part.next_offset <= self._first_offset:
+            if part.next_offset <= self.first_offset:
                 continue
             if isinstance(part, MessageRun):
                 self._add_messages(records, part)
-            elif filter_.shows(part):
+            elif self._is_shown(records, part):
                 self._add_batch(records, part)
             else:
                 self.next_offset = part.next_offset
             if self.is_full:
                 return
 
-    def _add_batch(self, records: Buffer, header: BatchHeader) -> None:
-        room = max(self._max_bytes - len(self.data), 0)
-        at_least = 0 if self.data else self._at_least
-        was_used = self._budget.is_used
+    def _is_shown(self, records: Buffer, header: BatchHeader) -> bool:
+        """Return whether a batch has messages for the client; call it for each batch in turn."""
+        while self.aborted and self.aborted[-1].first_offset <= header.last_offset:
+            self.aborted_producers.add(self.aborted.pop().producer_id)
+        is_aborted = header.producer_id in self.aborted_producers
+        if header.is_control and is_aborted and self._ends_aborted(records, header):
+            self.aborted_producers.discard(header.producer_id)
+        return not (header.is_control or (is_aborted and header.is_transactional))
+
+    def _ends_aborted(self, records: Buffer, header: BatchHeader) -> bool:
         try:
-            plain = _opened(records, header, self._budget)
+            plain = _opened(records, header, self.budget)
         except CorruptRecordException as error:
-            if not (self._budget.exceeds(error) and was_used):
+            self.budget.exceeds(error)
+            raise
+        return any(control_type(one) is ControlType.ABORT for one in read_records(header, plain))
+
+    def _add_batch(self, records: Buffer, header: BatchHeader) -> None:
+        room = max(self.max_bytes - len(self.data), 0)
+        at_least = 0 if self.data else self.at_least
+        was_used = self.budget.is_used
+        try:
+            plain = _opened(records, header, self.budget)
+        except CorruptRecordException as error:
+            if not (self.budget.exceeds(error) and was_used):
                 raise
             self.is_full = True  # the client gets it with a later request, whose first it is
             return
         converted = convert_plain(
             header,
             plain,
-            self._magic,
-            first_offset=self._first_offset,
+            self.magic,
+            first_offset=self.first_offset,
             # A wrapper is whole, or the client couldn't tell where the next one begins.
             limit_bytes=MAX_BATCH_BYTES if header.codec else room,
             at_least=at_least,
@@ -354,23 +361,23 @@ class _SetBuilder:
             self.is_full = True
             return
         self.data += converted.data
-        self._budget.messages += converted.messages
+        self.budget.messages += converted.messages
         if converted.messages or converted.next_offset == header.next_offset:
             self.next_offset = converted.next_offset
         self.is_full = converted.next_offset < header.next_offset
 
     def _add_messages(self, records: Buffer, run: MessageRun) -> None:
         """Add messages that the log has in an old format."""
-        room = max(self._max_bytes - len(self.data), 0)
+        room = max(self.max_bytes - len(self.data), 0)
         messages = memoryview(records).cast("B")[run.start : run.stop]
-        if run.magic > self._magic:
+        if run.magic > self.magic:
             messages, is_whole = self._downgraded(messages, room)
             self.is_full = not is_whole
         summary = summarize_set(messages[:room])
         whole_bytes = summary.whole_bytes
         if summary.next_offset is not None:  # wrappers aren't opened, so gaps count too
-            self._budget.messages += summary.next_offset - max(self.next_offset, self._first_offset)
-        if not whole_bytes and not self.data and self._at_least:
+            self.budget.messages += summary.next_offset - max(self.next_offset, self.first_offset)
+        if not whole_bytes and not self.data and self.at_least:
             whole_bytes = 12 + int.from_bytes(messages[8:12], "big")
         self.data += messages[:whole_bytes]
         self.is_full = self.is_full or whole_bytes < len(messages)
@@ -382,12 +389,12 @@ class _SetBuilder:
 
         There are more than `room` bytes if there are more messages.
         """
-        self._budget.require_thread()
+        self.budget.require_thread()
         reader = MessageSetReader(
-            self._partition,
+            self.partition,
             messages,
-            self._first_offset,
-            max_decompressed_bytes=self._budget.left_bytes,
+            self.first_offset,
+            max_decompressed_bytes=self.budget.left_bytes,
         )
         out = bytearray()
         while found := reader.read(_DOWNGRADED):
@@ -403,33 +410,3 @@ def _opened(records: Buffer, header: BatchHeader, budget: Budget) -> Buffer:
     if header.codec:
         budget.use(len(plain))
     return plain
-
-
-class _AbortedFilter:
-    """Which batches have messages for the client, in the order of the log."""
-
-    def __init__(
-        self, records: Buffer, aborted: Sequence[_AbortedTransaction], budget: Budget
-    ) -> None:
-        self._records = records
-        self._budget = budget
-        self._aborted = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
-        self._producers: set[int] = set()  # whose transaction that is read now was aborted
-
-    def shows(self, header: BatchHeader) -> bool:
-        """Return whether a batch has messages for the client; call it for each batch in turn."""
-        while self._aborted and self._aborted[-1].first_offset <= header.last_offset:
-            self._producers.add(self._aborted.pop().producer_id)
-        if header.is_control:
-            if header.producer_id in self._producers and self._ends_aborted(header):
-                self._producers.discard(header.producer_id)
-            return False
-        return not (header.is_transactional and header.producer_id in self._producers)
-
-    def _ends_aborted(self, header: BatchHeader) -> bool:
-        try:
-            plain = _opened(self._records, header, self._budget)
-        except CorruptRecordException as error:
-            self._budget.exceeds(error)
-            raise
-        return any(control_type(one) is ControlType.ABORT for one in read_records(header, plain))
