@@ -20,12 +20,12 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from aiokafka08._core.server import transports
+from aiokafka08._core.server.frame_protocol import FrameProtocol
 from aiokafka08._core.server.read_budget import LEAST_BYTES
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.scheduler import Job
 from aiokafka08._core.server.work import Work
 from aiokafka08.errors import KafkaProtocolError
-from aiokafka08.protocol.frame import FrameReader
 from aiokafka08.protocol.types import Buffer
 
 
@@ -121,7 +121,7 @@ class ConnectionHandler:
         """The connection has ended: no work is left."""
 
 
-class ServerConnection(asyncio.BufferedProtocol):
+class ServerConnection(FrameProtocol):
     """See the module.
 
     Args:
@@ -144,10 +144,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         made: Callable[[ServerConnection], None],
         ended: Callable[[ServerConnection], None],
     ) -> None:
+        super().__init__(resources, options.max_frame_bytes, "the client")
         self.host = self.peer = "?"
         self._scheduler = resources.scheduler
-        self._memory = resources.memory
-        self._reading = resources.reading
         self._max_in_flight = options.max_in_flight
         self._half_close = options.half_close
         self._max_frame_bytes = options.max_frame_bytes
@@ -158,17 +157,13 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._on_made = made
         self._on_ended = ended
         self._transport: asyncio.Transport
-        self._output: transports.PacedOutput
         self._account = self._scheduler.newcomer()
-        self._frames = FrameReader(options.max_frame_bytes, "the client")
         self._cutting: Iterator[memoryview] = iter(())  # frames in the bytes that were received
         self._next: memoryview | None = None  # the first of them
         self._job: Job | None = None  # the handler's work for a frame
         self._pending: deque[Exchange] = deque()  # by age
         self._pending_bytes = 0
         self._writing_paused = False
-        self._reading_paused = False
-        self._reading_held = False  # by `ReadBudget`
         self._requests_held = False  # by the handler
         self._ends = False  # close after the last request: after FIN, an invalid size, or `close()`
         self._closes = False  # `close()` was called
@@ -189,12 +184,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.peer = f"{name[0]}:{name[1]}"
         self._handler = self._new_handler(self)
         self._on_made(self)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        if not self._output.is_tls:
-            return self._frames.get_buffer()[: self._reading.next_bytes()]
-        # Behind a FIN, TLS reads once, and drops what doesn't fit. The hint is how much it has.
-        return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
@@ -252,21 +241,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._drop_requests()
         self._advance()
 
-    # --- what `ReadBudget` and `MemoryLimit` call -------------------------------------------------
-
-    def hold_reading(self) -> None:
-        """See `read_budget.BudgetedReader`."""
-        self._reading_held = True
-        self._pause_or_resume_reading()
-
-    def go_on_reading(self) -> None:
-        """See `read_budget.BudgetedReader`."""
-        self._reading_held = False
-        self._pause_or_resume_reading()
-
-    def drop_kept(self) -> int:
-        """See `memory_limit.MemoryHolder`."""
-        return self._frames.drop_kept()
+    # --- what `MemoryLimit` calls -----------------------------------------------------------------
 
     def evict(self, reason: str) -> None:
         """See `memory_limit.MemoryHolder`."""

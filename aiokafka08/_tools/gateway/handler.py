@@ -52,8 +52,8 @@ from aiokafka08._tools.gateway.headers import (
     read_head,
 )
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import find_in_request, read_request
-from aiokafka08._tools.gateway.peers import empty_answer, has_no_own
+from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
+from aiokafka08._tools.gateway.peers import has_no_own
 from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.topic_creation import (
     ask_creation,
@@ -90,6 +90,7 @@ _SHOWN_CHARACTERS: Final = 255  # of a client id
 
 _DESCRIBE_QUORUM: Final = 55
 _ACKS: Final = frozenset({"Acks"})
+_SOFTWARE: Final = frozenset({"software name", "software version"})
 
 
 class RefusedError(Exception):
@@ -145,7 +146,7 @@ class GatewayHandler(ConnectionHandler):
         self._translated = TranslatedRequests(
             connection,
             shared,
-            self._count_results,
+            self._count,
             self._upstream,
             self._new_upstream,
             lambda holds: self._hold("exclusive", holds),
@@ -308,7 +309,7 @@ class GatewayHandler(ConnectionHandler):
             self._send_api_versions(api, head, frame, exchange)
         elif self._is_entry and has_no_own(api, head.version):
             self._count(head, Fate.PASSED)
-            respond(exchange, empty_answer(api, head))
+            respond(exchange, response_frame(api, head, {}))
         elif self._is_known(api, head.version):
             yield from self._allowed(api, head, frame, exchange)
         else:
@@ -338,7 +339,7 @@ class GatewayHandler(ConnectionHandler):
                 passes = self._pass_creating
             passes(api, changed, frame, exchange)
         if limited is not None and limited.refused:
-            self._refused(head, limited)
+            self._refuse(head, limited.refused, closes=not limited.expects_response)
 
     def _answer(
         self, head: RequestHead, limited: Limited, size_bytes: int, exchange: Exchange
@@ -349,10 +350,7 @@ class GatewayHandler(ConnectionHandler):
             respond(exchange, made)
         else:
             exchange.end()
-        self._refused(head, limited)
-
-    def _refused(self, head: RequestHead, limited: Limited) -> None:
-        """Log what wasn't allowed; without a response the client learns it by the end."""
+        # Without a response the client learns it by the end.
         self._refuse(head, limited.refused, closes=not limited.expects_response)
 
     def _unreadable(self, error: KafkaProtocolError) -> None:
@@ -371,7 +369,7 @@ class GatewayHandler(ConnectionHandler):
             self._count(head, Fate.REFUSED)
             respond(exchange, api_versions.unsupported_version(head))
             return
-        software = " ".join(_values(api, head, frame, "software name", "software version"))
+        software = " ".join(name for _, name in find_in_request(api, head, frame, _SOFTWARE))
         self._count(head, Fate.PASSED, software=software.encode(errors="replace").decode())
         known = self._route.versions.get(head.version)
         if known and known[0] > environment.monotonic() and not self._login.is_complete:
@@ -397,26 +395,16 @@ class GatewayHandler(ConnectionHandler):
             return SASL_VERSIONS.get(api.key) or range(api.versions[-1] + 1)
         return SASL_VERSIONS.get(api.key) or self._options.access.versions(api)
 
-    def _count(self, head: RequestHead, fate: Fate, *, software: str = "") -> None:
-        api = apis().get(head.key)
-        # What is no API or version is one entry, or a client could make the table large.
-        is_known = api is not None and self._is_known(api, head.version)
+    def _count(self, head: RequestHead, fate: Fate | None, **more: Any) -> None:
+        """Count a request, or what has become of it; `more` is as in `ClientTable.count`."""
+        counted = None
+        if fate is not None:
+            api = apis().get(head.key)
+            # What is no API or version is one entry, or a client could make the table large.
+            is_known = api is not None and self._is_known(api, head.version)
+            counted = api.name if api else "unknown", head.version if is_known else -1, fate
         self._shared.count(
-            head.client_id,
-            self._connection.host,
-            (api.name if api else "unknown", head.version if is_known else -1, fate),
-            software=software,
-            principal=self._principal,
-        )
-
-    def _count_results(self, head: RequestHead, messages: int, errors: int) -> None:
-        self._shared.count(
-            head.client_id,
-            self._connection.host,
-            None,
-            principal=self._principal,
-            messages=messages,
-            errors=errors,
+            head.client_id, self._connection.host, counted, principal=self._principal, **more
         )
 
     @property
@@ -518,8 +506,3 @@ def _is_known(head: RequestHead) -> bool:
     """Return whether there are requests of this version."""
     api = apis().get(head.key)
     return api is not None and head.version <= api.versions[-1]
-
-
-def _values(api: Api, head: RequestHead, frame: memoryview, *roles: str) -> list[Any]:
-    """Return the values of the fields with these roles."""
-    return [value for _, value in find_in_request(api, head, frame, frozenset(roles))]

@@ -14,11 +14,8 @@ from collections.abc import Collection
 from typing import Final
 
 from aiokafka08._core.net.config import Address
-from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import Api
-from aiokafka08._tools.gateway.messages import response_frame
 from aiokafka08._tools.gateway.options import GatewayOptions
-from aiokafka08.protocol.types import Buffer
 
 FIRST_ID: Final = 1_000_000_001
 """The first id of a peer, far from those of brokers. Otherwise gateways that have seen different
@@ -44,10 +41,5 @@ def peer_brokers(options: GatewayOptions, node_ids: Collection[int]) -> dict[int
 
 
 def has_no_own(api: Api, version: int) -> bool:
-    """Return whether the entry answers a request itself, by `empty_answer`."""
+    """Return whether the entry answers a request itself, as a broker that has nothing."""
     return api.name in _OF_EACH_BROKER and version in api.versions
-
-
-def empty_answer(api: Api, head: RequestHead) -> list[Buffer]:
-    """Return the frame of a response of a broker that has nothing."""
-    return response_frame(api, head, {})

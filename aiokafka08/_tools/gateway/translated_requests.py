@@ -51,8 +51,8 @@ class TranslatedRequests:
     Args:
         connection: the client's.
         shared: what it shares with others.
-        count: called with the header of a request and how many messages it has stored or gets, and
-            how many partitions or groups have failed, if there are any.
+        count: called with the header of a request, None, how many messages it has stored or gets,
+            and how many partitions or groups have failed, if there are any.
         upstream: the connection to the broker that it has chosen.
         new_upstream: makes a connection to another one, from its name and what is called at its
             end.
@@ -65,7 +65,7 @@ class TranslatedRequests:
         self,
         connection: ServerConnection,
         shared: SharedState,
-        count: Callable[[RequestHead, int, int], object],
+        count: Callable[..., object],
         upstream: Upstream,
         new_upstream: Callable[[str, Callable[[Exception | None], None]], Upstream],
         hold: Callable[[bool], None],
@@ -143,27 +143,22 @@ class TranslatedRequests:
             self._send_step(head, step, exchange)
 
     def _send_step(self, head: RequestHead, step: Translation, exchange: Exchange) -> None:
-        if step.broker is None:
-            self._send(self._upstream, head, step, exchange)
-        elif (other := self._others.get(step.broker)) is not None:
-            self._ask(other, head, step, exchange)
-        else:
+        broker = self._upstream if step.broker is None else self._others.get(step.broker)
+        if broker is not None:
+            self._send(broker, head, step, exchange)
+        elif step.broker is not None:
             self._connecting = asyncio.create_task(
                 self._connect_and_send(step.broker, head, step, exchange)
             )
-
-    def _ask(
-        self, other: Upstream, head: RequestHead, step: Translation, exchange: Exchange
-    ) -> None:
-        """Send a step to another broker; such steps are exclusive, so one of them is on its way."""
-        # Noted before it is sent: a connection that is closing drops the request.
-        self._asked = other
-        self._send(other, head, step, exchange)
 
     def _send(
         self, upstream: Upstream, head: RequestHead, step: Translation, exchange: Exchange
     ) -> None:
         respond_to, expects_response = step.respond, step.expects_response
+        if upstream is not self._upstream:
+            # Noted before it is sent: a connection that is closing drops the request. Steps for
+            # other brokers are exclusive, so one of them is on its way.
+            self._asked = upstream
 
         def answer(frame: memoryview) -> Work[list[Buffer] | None]:
             made = yield from self._quick_or_apart(
@@ -203,7 +198,7 @@ class TranslatedRequests:
 
     def _count_results(self, head: RequestHead, budget: Budget) -> None:
         if budget.messages or budget.errors:
-            self._count(head, budget.messages, budget.errors)
+            self._count(head, None, messages=budget.messages, errors=budget.errors)
 
     def _leave_out(self, exchange: Exchange) -> None:
         """Send no response, and none behind it, to a client that has gone."""
@@ -241,7 +236,7 @@ class TranslatedRequests:
             self._shared.coordinators.forget_value(broker)
             self._connection.close_unanswered()
             return
-        self._ask(other, head, step, exchange)
+        self._send(other, head, step, exchange)
 
     def _quick_or_apart(
         self,

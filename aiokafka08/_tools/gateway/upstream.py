@@ -29,6 +29,7 @@ from aiokafka08._core.net.authentication import FrameStream, authenticate_again
 from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.server import transports
 from aiokafka08._core.server.connection import Exchange
+from aiokafka08._core.server.frame_protocol import FrameProtocol
 from aiokafka08._core.server.read_budget import LEAST_BYTES
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.scheduler import Job
@@ -36,7 +37,7 @@ from aiokafka08._core.server.work import Work
 from aiokafka08._tools.gateway.target_connection import open_target
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import decode_correlation_id
-from aiokafka08.protocol.frame import SCRATCH_BYTES, FrameReader
+from aiokafka08.protocol.frame import SCRATCH_BYTES
 from aiokafka08.protocol.types import Buffer
 
 CLOSE_S: Final = 30.0
@@ -94,7 +95,7 @@ class Upstreams:
             await self._all_lost.wait()
 
 
-class Upstream(asyncio.BufferedProtocol):
+class Upstream(FrameProtocol):
     """See the module.
 
     Args:
@@ -118,24 +119,19 @@ class Upstream(asyncio.BufferedProtocol):
         lost: Callable[[Exception | None], None],
         warn: Callable[[str], None],
     ) -> None:
+        super().__init__(resources, max_frame_bytes, name)
         self._name = name
         self._others = others
-        self._memory = resources.memory
-        self._reading = resources.reading
-        self._reading_held = False  # by `ReadBudget`
         self._held_bytes = 0  # as reported
         self._working_bytes = 0  # of responses that are worked on
-        self._frames = FrameReader(max_frame_bytes, name)
         self._writable = writable
         self._on_lost = lost
         self._warn = warn
         self._transport: asyncio.Transport | None = None
-        self._output: transports.PacedOutput
         self._pending: deque[_Pending] = deque()
         self._working = 0  # responses that are worked on
         self._jobs: list[tuple[Exchange, Job]] = []  # the work, and some that has ended
         self._client_paused = False
-        self._reading_paused = False
         self._closed = False
         self._has_unanswered = False  # a request without a response was sent
         self._failure: Exception | None = None
@@ -200,12 +196,12 @@ class Upstream(asyncio.BufferedProtocol):
     def pause_reading(self) -> None:
         """Read no responses until `resume_reading()`, because the client doesn't read them."""
         self._client_paused = True
-        self._pause_or_resume()
+        self._pause_or_resume_reading()
 
     def resume_reading(self) -> None:
         """See `pause_reading`."""
         self._client_paused = False
-        self._pause_or_resume()
+        self._pause_or_resume_reading()
 
     def close(self) -> None:
         """Send what is written, then close the connection; responses on their way are dropped."""
@@ -214,7 +210,7 @@ class Upstream(asyncio.BufferedProtocol):
             exchange.connection.cancel(job)
         self._working, self._client_paused = 0, False  # what prolongs a session is still read
         self._forget_jobs()
-        self._pause_or_resume()
+        self._pause_or_resume_reading()
         if self._transport is not None and self._giving_up is None:
             if not self._waiting:
                 self._close_if_read()
@@ -288,21 +284,7 @@ class Upstream(asyncio.BufferedProtocol):
         assert self._own is not None
         return await self._own
 
-    # --- what `ReadBudget` and `MemoryLimit` call -------------------------------------------------
-
-    def hold_reading(self) -> None:
-        """See `read_budget.BudgetedReader`."""
-        self._reading_held = True
-        self._pause_or_resume()
-
-    def go_on_reading(self) -> None:
-        """See `read_budget.BudgetedReader`."""
-        self._reading_held = False
-        self._pause_or_resume()
-
-    def drop_kept(self) -> int:
-        """See `memory_limit.MemoryHolder`."""
-        return self._frames.drop_kept()
+    # --- what `MemoryLimit` calls -----------------------------------------------------------------
 
     def evict(self, reason: str) -> None:
         """See `memory_limit.MemoryHolder`."""
@@ -320,12 +302,6 @@ class Upstream(asyncio.BufferedProtocol):
         self._transport = made
         self._others.add(self)
         self._send_waiting()
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        if not self._output.is_tls:
-            return self._frames.get_buffer()[: self._reading.next_bytes()]
-        # See `ServerConnection.get_buffer`.
-        return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
@@ -405,7 +381,7 @@ class Upstream(asyncio.BufferedProtocol):
             return
         self._working += 1
         self._working_bytes += len(frame)
-        self._pause_or_resume()
+        self._pause_or_resume_reading()
         work = self._answer(first.exchange, first.answer, frame)
         self._jobs.append((first.exchange, first.exchange.run(work, self._worked)))
         self._forget_jobs()
@@ -425,7 +401,7 @@ class Upstream(asyncio.BufferedProtocol):
     def _worked(self) -> None:
         self._working -= 1
         self._forget_jobs()
-        self._pause_or_resume()
+        self._pause_or_resume_reading()
 
     def _forget_jobs(self) -> None:
         if not self._working:
@@ -454,7 +430,7 @@ class Upstream(asyncio.BufferedProtocol):
         self._failure = self._failure or error
         self.abort()
 
-    def _pause_or_resume(self) -> None:
+    def _pause_or_resume_reading(self) -> None:
         pauses = self._client_paused or self._reading_held or self._working > 0
         transport = self._transport
         if transport is None or transport.is_closing() or pauses == self._reading_paused:

@@ -1,0 +1,55 @@
+"""`FrameProtocol`: read frames from a transport, within the limits of all connections of a server.
+
+`ServerConnection` reads requests with it. A relay reads the responses of the server behind it with
+it, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiokafka08._core.server import transports
+from aiokafka08._core.server.resources import ServerResources
+from aiokafka08.protocol.frame import FrameReader
+
+
+class FrameProtocol(asyncio.BufferedProtocol):
+    """See the module.
+
+    Args:
+        resources: shared by all connections.
+        max_frame_bytes: a larger frame is an error.
+        sender: what sends the frames, for errors.
+    """
+
+    def __init__(self, resources: ServerResources, max_frame_bytes: int, sender: str) -> None:
+        self._memory = resources.memory
+        self._reading = resources.reading
+        self._reading_held = False  # by `ReadBudget`
+        self._reading_paused = False
+        self._frames = FrameReader(max_frame_bytes, sender)
+        self._output: transports.PacedOutput
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        if not self._output.is_tls:
+            return self._frames.get_buffer()[: self._reading.next_bytes()]
+        # Behind a FIN, TLS reads once, and drops what doesn't fit. The hint is how much it has.
+        return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
+
+    def hold_reading(self) -> None:
+        """See `read_budget.BudgetedReader`."""
+        self._reading_held = True
+        self._pause_or_resume_reading()
+
+    def go_on_reading(self) -> None:
+        """See `read_budget.BudgetedReader`."""
+        self._reading_held = False
+        self._pause_or_resume_reading()
+
+    def drop_kept(self) -> int:
+        """See `memory_limit.MemoryHolder`."""
+        return self._frames.drop_kept()
+
+    def _pause_or_resume_reading(self) -> None:
+        """Pause the transport's reading, or let it read again."""
+        raise NotImplementedError
