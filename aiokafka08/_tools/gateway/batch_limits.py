@@ -36,42 +36,45 @@ _RECORD_BYTES: Final = 32
 """More than a record has besides its key and value."""
 
 
-class _Limit(NamedTuple):
+class BatchLimit(NamedTuple):
+    """What is known of a topic.
+
+    Attributes:
+        accepted: up to which size the target takes batches for certain.
+        refused: from which size on it takes none.
+    """
+
     accepted: int = _SURE_BYTES
     refused: int = 1 << 31
 
+    @property
+    def part_bytes(self) -> int:
+        """To which size a batch is split that the target doesn't take."""
+        return max(self.accepted, self.refused // 2)
 
-_UNKNOWN: Final = _Limit()
+
+_UNKNOWN: Final = BatchLimit()
 
 
-class BatchLimits:
+class BatchLimits(Remembered[str, BatchLimit]):
     """What is known of the topics; shared by all connections of a gateway."""
 
     def __init__(self) -> None:
-        self._topics: Remembered[str, _Limit] = Remembered(_KNOWN_S)
+        super().__init__(_KNOWN_S)
 
-    def accepted(self, topic: str) -> int:
-        """Return up to which size the target takes batches for certain."""
-        return (self._topics.get(topic) or _UNKNOWN).accepted
-
-    def refused(self, topic: str) -> int:
-        """Return from which size on the target takes no batches."""
-        return (self._topics.get(topic) or _UNKNOWN).refused
-
-    def part_bytes(self, topic: str) -> int:
-        """Return to which size a batch is split that the target doesn't take."""
-        return max(self.accepted(topic), self.refused(topic) // 2)
+    def of(self, topic: str) -> BatchLimit:
+        """Return what is known of a topic."""
+        return self.get(topic) or _UNKNOWN
 
     def note_accepted(self, topic: str, size_bytes: int) -> None:
         """Note that a batch was taken."""
-        if size_bytes > self.accepted(topic):
-            refused = max(self.refused(topic), size_bytes + 1)
-            self._topics.note(topic, _Limit(size_bytes, refused))
+        known = self.of(topic)
+        if size_bytes > known.accepted:
+            self.note(topic, BatchLimit(size_bytes, max(known.refused, size_bytes + 1)))
 
     def note_refused(self, topic: str, size_bytes: int) -> None:
         """Note that a batch was too large."""
-        accepted = min(self.accepted(topic), size_bytes - 1)
-        self._topics.note(topic, _Limit(accepted, size_bytes))
+        self.note(topic, BatchLimit(min(self.of(topic).accepted, size_bytes - 1), size_bytes))
 
     def note_configs(self, answer: Buffer) -> None:
         """Note the response to `ask_limits`.
@@ -82,7 +85,7 @@ class BatchLimits:
         for topic, value in read_config(answer, _NAME).items():
             if value.isdecimal():
                 limit = min(int(value[:10]), (1 << 31) - 2)
-                self._topics.note(topic, _Limit(limit, limit + 1))
+                self.note(topic, BatchLimit(limit, limit + 1))
 
 
 def ask_limits(topics: list[str], header_end: bytes) -> list[Buffer]:

@@ -129,7 +129,7 @@ class Gateway:
             options,
             measurements,
             LimitedLog(_log, later_in_loop),
-            ServerResources(options.max_held_bytes, "max_held_bytes", _nothing_changes),
+            ServerResources(options.max_held_bytes, "max_held_bytes", lambda: None),
             self.address_of,
             self.known_address_of,
             self.peers,
@@ -463,7 +463,3 @@ async def find_brokers(network: NetConfig) -> dict[int, Address]:
 
     failure = "the target can't be reached"
     return await ask_first(network.bootstrap, network, failure, ask, TargetClient.open)
-
-
-def _nothing_changes() -> None:
-    """The gateway has no state that a step of a handler could change for others."""

@@ -143,7 +143,7 @@ class _Produce:
             TakesLongError: see `Budget`.
         """
         for key, batches in list(self._waiting.items()):
-            accepted, refused = self._limits.accepted(key[0]), self._limits.refused(key[0])
+            accepted, refused = self._limits.of(key[0])
             if all(len(one) <= accepted or record_count(one) == 1 for one in batches):
                 self._is_exclusive |= len(batches) > 1
                 continue
@@ -261,7 +261,7 @@ class _Produce:
         topic, batch = key[0], batches[0]
         if record_count(batch) == 1:
             return False
-        if len(batch) < self._limits.refused(topic):  # else the target has said so already
+        if len(batch) < self._limits.of(topic).refused:  # else the target has said so already
             self._limits.note_refused(topic, len(batch))
         parts = self._parts(topic, batch)
         batches[:1] = parts or [batch]
@@ -269,10 +269,11 @@ class _Produce:
 
     def _parts(self, topic: str, batch: bytes) -> list[bytes]:
         """Return a batch in parts that the target may take; an empty list if it can't be split."""
-        if len(batch) < self._limits.refused(topic):
+        limit = self._limits.of(topic)
+        if len(batch) < limit.refused:
             return [batch]
-        parts = split_batch(batch, self._limits.part_bytes(topic))
-        too_large = any(len(one) >= self._limits.refused(topic) for one in parts)
+        parts = split_batch(batch, limit.part_bytes)
+        too_large = any(len(one) >= limit.refused for one in parts)
         return [] if too_large or len(parts) > _MAX_PARTS else parts
 
     def _end(self, key: _Key, code: int, result: ProducedPartition | None = None) -> None:

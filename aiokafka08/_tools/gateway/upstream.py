@@ -138,7 +138,7 @@ class Upstream(FrameProtocol):
         self._giving_up: asyncio.TimerHandle | None = None
         self._prolonging: asyncio.Task[None] | None = None
         self._prolonged_at: asyncio.TimerHandle | None = None
-        self._waiting: list[Callable[[], None]] = []  # what `send` couldn't do yet
+        self._waiting: list[tuple[list[Buffer], _Pending, bool]] = []  # couldn't be sent yet
         self._waiting_bytes = 0
         self._own: asyncio.Future[bytes | None] | None = None  # the response to an own request
 
@@ -166,32 +166,24 @@ class Upstream(FrameProtocol):
         if self._closed or (transport is not None and transport.is_closing()):
             exchange.end()
             return
+        pending = _Pending(correlation_id, exchange, answer)
         if transport is None or self._prolonging is not None:
-            self._waiting.append(
-                lambda: self._send(correlation_id, frame, exchange, answer, expects_response)
-            )
+            self._waiting.append((frame, pending, expects_response))
             self._waiting_bytes += sum(map(len, frame))
             self._report()
             return
-        self._send(correlation_id, frame, exchange, answer, expects_response)
+        self._send(frame, pending, expects_response)
 
-    def _send(
-        self,
-        correlation_id: int,
-        frame: list[Buffer],
-        exchange: Exchange,
-        answer: Answer | None,
-        expects_response: bool,
-    ) -> None:
+    def _send(self, frame: list[Buffer], pending: _Pending, expects_response: bool) -> None:
         if expects_response:
-            self._pending.append(_Pending(correlation_id, exchange, answer))
+            self._pending.append(pending)
         else:
             self._has_unanswered = True
         size = sum(map(len, frame))
         self._output.write_all([size.to_bytes(4, "big"), *frame])
         self._report()
-        if not expects_response:
-            exchange.end()
+        if not expects_response and pending.exchange is not None:
+            pending.exchange.end()
 
     def pause_reading(self) -> None:
         """Read no responses until `resume_reading()`, because the client doesn't read them."""
@@ -270,8 +262,8 @@ class Upstream(FrameProtocol):
 
     def _send_waiting(self) -> None:
         waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
-        for send in waiting:
-            send()
+        for one in waiting:
+            self._send(*one)
 
     def write(self, data: bytes) -> None:
         """See `authentication.FrameStream`."""
