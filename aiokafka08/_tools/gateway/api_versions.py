@@ -12,12 +12,17 @@ Invariant: a version is offered only if `handler` translates, passes or answers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, response_body_at
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import changed_response, read_response, response_frame
+from aiokafka08._tools.gateway.messages import (
+    Values,
+    changed_response,
+    read_response,
+    response_frame,
+)
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -84,27 +89,20 @@ def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]
     if int.from_bytes(frame[body_at : body_at + 2], "big") == _UNSUPPORTED_VERSION:
         version = 0  # a target that doesn't know the version says so in version 0
     values = read_response(api, version, frame, wanted=_RANGES)
-    ranges = [(one["ApiKey"], one["MinVersion"], one["MaxVersion"]) for one in values["ApiKeys"]]
-    values["ApiKeys"] = [
-        {"ApiKey": key, "MinVersion": offered_first, "MaxVersion": offered_last}
-        for key, first, last in ranges
-        for offered_first, offered_last in _offered_range(key, first, last, versions)
-    ]
+    values["ApiKeys"] = list(_offered(values["ApiKeys"], versions))
     return changed_response(api, version, frame, values, _RANGES)
 
 
-def _offered_range(
-    key: int, first: int, last: int, versions: Versions
-) -> Iterator[tuple[int, int]]:
-    """Yield the first and last version that are offered of an API, if there are any."""
-    api = apis().get(key)
-    known = range(0) if api is None else versions(api)
-    if not known:
-        return
-    known_first, known_last = max(first, known[0]), min(last, known[-1])
-    if known_first > known_last:
-        return
-    old, becomes = TRANSLATED.get(key, (range(0), -1))
-    if known_first <= becomes <= known_last and known_first == old[-1] + 1:
-        known_first = old[0]
-    yield known_first, known_last
+def _offered(ranges: Sequence[Values], versions: Versions) -> Iterator[Values]:
+    """Yield the ranges of versions that are offered, for those of the target."""
+    for one in ranges:
+        api = apis().get(one["ApiKey"])
+        known = range(0) if api is None else versions(api)
+        if not known:
+            continue
+        first, last = max(one["MinVersion"], known[0]), min(one["MaxVersion"], known[-1])
+        old, becomes = TRANSLATED.get(one["ApiKey"], (range(0), -1))
+        if first <= becomes <= last and first == old[-1] + 1:
+            first = old[0]
+        if first <= last:
+            yield {"ApiKey": one["ApiKey"], "MinVersion": first, "MaxVersion": last}

@@ -69,10 +69,6 @@ class _ProduceRequest3:
     topics: list[Topic[ProducePartition]]
 
 
-class InvalidTimestampTypeError(Exception):
-    """A message says that its timestamp is the broker's."""
-
-
 def translate_produce(
     head: RequestHead, frame: memoryview, limits: BatchLimits, budget: Budget
 ) -> Translation:
@@ -106,9 +102,7 @@ class _Produce:
         self._head = head
         self._header_end = request_end(head, frame)
         self._acks, self._timeout_ms = request.required_acks, request.timeout_ms
-        self._in_order = [
-            (topic.topic, part.partition) for topic in request.topics for part in topic.partitions
-        ]
+        self._in_order: list[_Key] = []
         self._limits = limits
         self._is_exclusive = False
         self._knows_limits = False
@@ -124,12 +118,11 @@ class _Produce:
 
         A partition may come twice: its batches are then one after the other.
         """
+        self._in_order.append(key)
         try:
             batch = batch_of(message_set, budget)
-        except (CorruptRecordException, InvalidTimestampTypeError) as error:
-            is_damaged = isinstance(error, CorruptRecordException)
-            code = (CorruptRecordException if is_damaged else errors.InvalidTimestampError).errno
-            self._end(key, code)
+        except (CorruptRecordException, errors.InvalidTimestampError) as error:
+            self._end(key, error.errno)
             return
         if batch:
             self._waiting.setdefault(key, []).append(batch)
@@ -155,20 +148,21 @@ class _Produce:
                     batches[:] = [one for some in parts for one in some]
                 else:
                     self._end(key, _TOO_LARGE, ProducedPartition(key[1], _TOO_LARGE, -1))
-        damaged = [key for key, one in self._results.items() if one.error_code]
         if not self._waiting:
             return Translation(
                 None,
                 lambda answer, budget: self._response(budget),
                 expects_response=self._acks != 0,
-                failure=self._failure(damaged),
+                failure=self._failure(),
             )
-        step = self._next_step(self._failure(damaged))
+        step = self._next_step(self._failure())
         if not step.is_answered:
             budget.messages += sum(count for _, count in self._sent.values())
         return step
 
-    def _failure(self, damaged: list[_Key]) -> str | None:
+    def _failure(self) -> str | None:
+        """Return why the connection ends at the first step; None: it goes on."""
+        damaged = [key for key, one in self._results.items() if one.error_code]
         if self._acks or not damaged:
             return None
         names = [f"{shorten(topic)}, partition {number}" for topic, number in damaged[:3]]
@@ -323,7 +317,7 @@ def batch_of(message_set: Buffer, budget: Budget) -> bytes:
 
     Raises:
         CorruptRecordException: a message is damaged, or its wrappers hold more than the limit.
-        InvalidTimestampTypeError: a message says that its timestamp is the broker's.
+        InvalidTimestampError: a message says that its timestamp is the broker's.
         TakesLongError: see `Budget`.
     """
     data = memoryview(message_set).cast("B")
@@ -352,5 +346,5 @@ def batch_of(message_set: Buffer, budget: Budget) -> bytes:
             raise CorruptRecordException(f"corrupt wrapper, offset {wrapper.offset}: it is empty")
         pos, stop = builder.extend_from_messages(data, wrapper.stop)
     if (attributes | builder.seen_attributes) & LOG_APPEND_TIME:
-        raise InvalidTimestampTypeError
+        raise errors.InvalidTimestampError
     return builder.build()

@@ -214,14 +214,10 @@ class Upstream(FrameProtocol):
             self._output.close()
 
     def abort(self) -> None:
-        """Close the connection at once; what the broker hasn't read is lost."""
+        """Close the connection at once, or don't open it; what the broker hasn't read is lost."""
         self._closed = True
         if self._transport is not None:
             self._transport.abort()
-
-    def discard(self) -> None:
-        """End, since the making of the connection has failed or was cancelled."""
-        self._closed = True
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -443,7 +439,7 @@ async def connect(upstream: Upstream, address: Address, network: NetConfig) -> N
     try:
         session = await open_target(address, network)
     except BaseException:
-        upstream.discard()
+        upstream.abort()
         raise
     session.stream.hand_over(upstream)
     mechanism = network.sasl
