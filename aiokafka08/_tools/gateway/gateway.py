@@ -156,7 +156,7 @@ class Gateway:
     def states(self) -> list[ListenerState]:
         """Return the states of the ports; may be called in any thread."""
         return [
-            ListenerState(self._options.name, one.label, one.connection_count, not one.is_away)
+            ListenerState(self._options.name, one.label, len(one.connections), not one.is_away)
             for one in self._listeners()
         ]
 
@@ -175,10 +175,10 @@ class Gateway:
         try:
             for node_id, address in found.items():
                 broker = _BrokerListener(self, node_id, address)
-                broker.open()
+                broker.listen()
                 self._brokers[node_id] = broker
             if self._entry is not None:
-                self._entry.open()
+                self._entry.listen()
         except BaseException:
             await self.stop(0)
             raise
@@ -198,13 +198,13 @@ class Gateway:
         try:
             async with asyncio.timeout(within_s):
                 for listener in self._listeners():
-                    await listener.wait_ended()
+                    await listener.wait_closed()
                 await shared.upstreams.wait_lost()
         except TimeoutError:
             _log.warning("connections closed after %g s with requests in flight", within_s)
         for listener in self._listeners():
-            listener.abort()
-            await listener.wait_ended()
+            listener.close()
+            await listener.wait_closed()
         await shared.tasks.cancel()
         shared.upstreams.abort()
         await shared.upstreams.wait_lost()
@@ -231,7 +231,7 @@ class Gateway:
                 return self._options.advertise, 0
             self._problem = ""
             self._brokers[node_id] = broker
-            broker.open_or_retry()
+            broker.listen_or_retry()
         elif (host, port) != broker.route.address and host:
             _log.info("node %d is at %s now", node_id, address_text((host, port)))
             broker.route.address = (host, port)
@@ -290,70 +290,58 @@ class Gateway:
         return self._options.listen[0], port
 
 
-class _GatewayListener:
+class _GatewayListener(Listener):
     """A listener that is closed while what it leads to can't be reached.
 
     Attributes:
         label: what stands for it in metrics.
+        name: what it leads to, for the log.
         is_away: whether it is closed for that reason.
     """
 
-    def __init__(self, gateway: Gateway, label: str, listen_address: Address) -> None:
-        self.label = label
-        self._gateway = gateway
-        self._listen_address = listen_address
+    def __init__(self, gateway: Gateway, label: str, name: str, address: Address) -> None:
         options, is_entry = gateway.shared.options, label == ENTRY
-        self._listener = Listener(
-            self.name,
+        super().__init__(
+            name,
             gateway.shared.resources,
             ConnectionOptions(options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
             lambda connection: gateway.new_handler(connection, self._route(), is_entry=is_entry),
             ServerTls(options.tls, gateway.not_tls, gateway.is_allowed) if options.tls else None,
         )
-        self.is_away = self._ended = False
+        self.label = label
+        self.name = name
+        self.port = address[1]  # whether it is open or not
+        self.is_away = self._is_ending = False
         self._is_port_missing = False  # another program may have it
-
-    @property
-    def name(self) -> str:
-        """What it leads to, for the log."""
-        return f"node {self.label}"
-
-    @property
-    def port(self) -> int:
-        """The port, whether the listener is open or not."""
-        return self._listen_address[1]
+        self._gateway = gateway
+        self._address = address
 
     @property
     def client_port(self) -> int:
         """The port that clients get: 0, which refuses them, if it isn't available."""
         return 0 if self._is_port_missing else self.port
 
-    @property
-    def connection_count(self) -> int:
-        """How many connections of clients are open."""
-        return len(self._listener.connections)
-
-    def open(self) -> None:
-        """Listen.
+    def listen(self) -> None:
+        """Accept connections.
 
         Raises:
             OSError: the port is not available.
         """
-        self._listener.open(*self._listen_address, is_shared=self._gateway.shares_ports)
-        _log.info("%s: listening on %s", self._whereabouts(), address_text(self._listen_address))
+        self.open(*self._address, is_shared=self._gateway.shares_ports)
+        _log.info("%s: listening on %s", self._whereabouts(), address_text(self._address))
 
-    def open_or_retry(self) -> None:
-        """Listen, now or when the port is available."""
+    def listen_or_retry(self) -> None:
+        """Accept connections, now or when the port is available."""
         if not self._reopen():
             self.is_away = True
             self._gateway.shared.tasks.start(self._return())
 
     def leave(self) -> None:
         """Accept no connections until the broker can be reached; those that are open go on."""
-        if self.is_away or self._ended:
+        if self.is_away or self._is_ending:
             return
         self.is_away = True
-        self._listener.stop_listening()
+        self.stop_listening()
         _log.warning("%s: not listening until it can be reached", self.name)
         self._gateway.shared.tasks.start(self._return())
         self._gateway.listener_left()
@@ -369,17 +357,17 @@ class _GatewayListener:
         raise NotImplementedError
 
     async def _return(self) -> None:
-        while not self._ended:
+        while not self._is_ending:
             if await self._is_reachable() and self._reopen():
                 return
             await asyncio.sleep(_RETRY_S)
 
     def _reopen(self) -> bool:
         """Listen again; return whether that was possible."""
-        if self._ended:
+        if self._is_ending:
             return True
         try:
-            self.open()
+            self.listen()
         except OSError as error:
             if not self._is_port_missing:
                 self._is_port_missing = True
@@ -390,25 +378,18 @@ class _GatewayListener:
 
     def end(self) -> None:
         """Accept no connections, and close each one when its requests in flight are answered."""
-        self._ended = True
-        self._listener.stop_listening()
-        for connection in list(self._listener.connections):
+        self._is_ending = True
+        self.stop_listening()
+        for connection in list(self.connections):
             connection.close()
-
-    def abort(self) -> None:
-        """Close all connections at once."""
-        self._listener.close()
-
-    async def wait_ended(self) -> None:
-        """Wait until no connection is left."""
-        await self._listener.wait_closed()
 
 
 class _BrokerListener(_GatewayListener):
     """The listener of one broker."""
 
     def __init__(self, gateway: Gateway, node_id: int, address: Address) -> None:
-        super().__init__(gateway, str(node_id), gateway.listen_address(node_id))
+        listen_address = gateway.listen_address(node_id)
+        super().__init__(gateway, str(node_id), f"node {node_id}", listen_address)
         self.route = BrokerRoute(node_id, address, self.leave)
 
     def _whereabouts(self) -> str:
@@ -425,13 +406,8 @@ class _BrokerListener(_GatewayListener):
 class _EntryListener(_GatewayListener):
     """The listener for clients that come from other gateways: it leads to any broker (`peers`)."""
 
-    def __init__(self, gateway: Gateway, listen_address: Address) -> None:
-        super().__init__(gateway, ENTRY, listen_address)
-
-    @property
-    def name(self) -> str:
-        """See `_GatewayListener`."""
-        return "the entry for clients of other gateways"
+    def __init__(self, gateway: Gateway, address: Address) -> None:
+        super().__init__(gateway, ENTRY, "the entry for clients of other gateways", address)
 
     def _route(self) -> BrokerRoute | None:
         return self._gateway.any_route()
