@@ -25,7 +25,6 @@ TIMEOUT_S: Final = 15.0
 """How long a broker may take to be asked by `ask_first`."""
 
 _MAX_BYTES: Final = 128 << 20
-_API_VERSIONS: Final = 18
 _BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 
 
@@ -60,7 +59,7 @@ class TargetClient:
         """
         client = await cls.open(address, network)
         try:
-            found = await client._call(apis()[_API_VERSIONS], 0, {})
+            found = await client.call("ApiVersions", 0)
         except BaseException:
             await client.close()
             raise
@@ -97,7 +96,22 @@ class TargetClient:
         Raises:
             KafkaError: the connection is lost, or the response can't be read.
         """
-        return await self._call(_api(name), version, values)
+        api = _api(name)
+        client_id = CLIENT_ID.encode()
+        header = struct.pack(">hhih", api.key, version, 0, len(client_id)) + client_id
+        tags = b"\0" if version >= api.flexible else b""
+        frame = b"".join([header, tags, *write_message(api, "request", version, values)])
+        self._stream.write(len(frame).to_bytes(4, "big") + frame)
+        answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
+        if answer is None:
+            raise KafkaConnectionError(
+                "it has closed the connection without an answer. The port may be one for SASL, or "
+                "the broker too old"
+            )
+        # The list of many topics would hold up the clients that are served.
+        return await environment.run_in_thread(
+            lambda: read_response(api, version, memoryview(answer))
+        )
 
     async def metadata(
         self, *, of_topics: bool = True, with_rights: bool = False, least: int = 0
@@ -120,23 +134,6 @@ class TargetClient:
             version,
             Topics=None if of_topics and version else [],
             IncludeTopicAuthorizedOperations=with_rights,
-        )
-
-    async def _call(self, api: Api, version: int, values: Values) -> Values:
-        client_id = CLIENT_ID.encode()
-        header = struct.pack(">hhih", api.key, version, 0, len(client_id)) + client_id
-        tags = b"\0" if version >= api.flexible else b""
-        frame = b"".join([header, tags, *write_message(api, "request", version, values)])
-        self._stream.write(len(frame).to_bytes(4, "big") + frame)
-        answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
-        if answer is None:
-            raise KafkaConnectionError(
-                "it has closed the connection without an answer. The port may be one for SASL, or "
-                "the broker too old"
-            )
-        # The list of many topics would hold up the clients that are served.
-        return await environment.run_in_thread(
-            lambda: read_response(api, version, memoryview(answer))
         )
 
 
