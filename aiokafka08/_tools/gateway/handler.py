@@ -123,6 +123,8 @@ class GatewayHandler(ConnectionHandler):
         shared: what it shares with others.
         route: leads to the broker behind it.
         is_entry: whether the client has connected to the entry (`peers`), and not to that broker.
+
+    Attributes: see `ClientHandler`.
     """
 
     exchange_class = GatewayExchange
@@ -135,24 +137,15 @@ class GatewayHandler(ConnectionHandler):
         *,
         is_entry: bool = False,
     ) -> None:
-        self._connection = connection
-        self._shared = shared
+        self.connection = connection
+        self.shared = shared
         self._options = options = shared.options
         self._route = route
         self._is_entry = is_entry
         self._access = ConnectionAccess(options.access, is_observing=options.is_observing)
         self._holding: set[str] = set()  # why no requests are begun
-        self._upstream = self._new_upstream(f"node {route.node_id}", self._upstream_lost)
-        self._translated = TranslatedRequests(
-            connection,
-            shared,
-            self._count,
-            self._upstream,
-            self._new_upstream,
-            lambda holds: self._hold("exclusive", holds),
-            self._refuse,
-            self._warn,
-        )
+        self.upstream = self.new_upstream(f"node {route.node_id}", self._upstream_lost)
+        self._translated = TranslatedRequests(self)
         self._login = ClientLogin(options.users)
         self._certificate_name = certificate_name(connection.certificate)
         self._connecting: asyncio.Task[None] | None = None
@@ -168,50 +161,50 @@ class GatewayHandler(ConnectionHandler):
 
     def _begin_connecting(self) -> None:
         if self._connecting is None:
-            self._hold("connecting", True)
-            self._connecting = self._shared.tasks.start(self._connect())
+            self.hold("connecting", True)
+            self._connecting = self.shared.tasks.start(self._connect())
 
     async def _connect(self) -> None:
         try:
-            await connect(self._upstream, self._route.address, self._options.network)
+            await connect(self.upstream, self._route.address, self._options.network)
         except KafkaError as error:
-            self._warn(f"no connection to node {self._route.node_id} at {error.text}")
-            self._shared.measurements.upstream_failed(self._route.node_id, "connect")
-            self._connection.abort()
+            self.warn(f"no connection to node {self._route.node_id} at {error.text}")
+            self.shared.measurements.upstream_failed(self._route.node_id, "connect")
+            self.connection.abort()
             cause = error.__cause__
             if not (isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES):
                 self._route.unreachable()
             return
-        self._hold("connecting", False)
+        self.hold("connecting", False)
 
-    def _new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
+    def new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
         """Return a connection to a broker that isn't open yet."""
         return Upstream(
             name,
-            self._shared.upstreams,
-            self._shared.resources,
+            self.shared.upstreams,
+            self.shared.resources,
             self._options.max_response_bytes,
-            lambda is_writable: self._hold(name, not is_writable),
+            lambda is_writable: self.hold(name, not is_writable),
             lost,
-            self._warn,
+            self.warn,
         )
 
-    def _hold(self, reason: str, holds: bool) -> None:
+    def hold(self, reason: str, holds: bool) -> None:
         """Begin no requests while one reason holds."""
         if holds:
             self._holding.add(reason)
-            self._connection.hold_requests()
+            self.connection.hold_requests()
         else:
             self._holding.discard(reason)
             if not self._holding:
-                self._connection.resume_requests()
+                self.connection.resume_requests()
 
     def _upstream_lost(self, error: Exception | None) -> None:
         if error is not None:
             text = error.text if isinstance(error, KafkaError) else str(error)
-            self._warn(f"connection to node {self._route.node_id} lost: {text}")
-            self._shared.measurements.upstream_failed(self._route.node_id, "lost")
-        self._connection.close_unanswered()
+            self.warn(f"connection to node {self._route.node_id} lost: {text}")
+            self.shared.measurements.upstream_failed(self._route.node_id, "lost")
+        self.connection.close_unanswered()
 
     # --- what the connection of the client calls --------------------------------------------------
 
@@ -231,28 +224,28 @@ class GatewayHandler(ConnectionHandler):
         except (RefusedError, KafkaProtocolError, AuthenticationFailed) as error:
             if not self._login.is_complete and not (head and _is_known(head)):
                 head = None  # it may be a token, and its client id a password
-            self._refuse(head, error.text if isinstance(error, KafkaError) else str(error))
+            self.refuse(head, error.text if isinstance(error, KafkaError) else str(error))
             exchange.end()
 
     def pause_writing(self) -> None:
-        self._upstream.pause_reading()
+        self.upstream.pause_reading()
 
     def resume_writing(self) -> None:
-        self._upstream.resume_reading()
+        self.upstream.resume_reading()
 
     def evicted(self, reason: str) -> None:
-        self._report("closed", self._connection.host, f"closed, {reason}")
+        self._report("closed", self.connection.host, f"closed, {reason}")
 
     def failed(self, error: Exception) -> None:
-        _log.error("%s: closed by an internal error", self._connection.peer, exc_info=error)
+        _log.error("%s: closed by an internal error", self.connection.peer, exc_info=error)
 
     def lost(self) -> None:
         for begun in (self._connecting, self._login_ends):
             if begun is not None:
                 begun.cancel()
-        self._connection.abort()  # so that no work goes on for it
+        self.connection.abort()  # so that no work goes on for it
         self._translated.close()
-        self._upstream.close()
+        self.upstream.close()
 
     # --- the login --------------------------------------------------------------------------------
 
@@ -266,7 +259,7 @@ class GatewayHandler(ConnectionHandler):
     ) -> None:
         failure = self._login.failure
         if head is not None:
-            self._count(head, Fate.REFUSED if failure else Fate.PASSED)
+            self.count(head, Fate.REFUSED if failure else Fate.PASSED)
         if failure:
             self._login_failed(failure, answer, exchange)
             return
@@ -274,7 +267,7 @@ class GatewayHandler(ConnectionHandler):
         if self._login.is_complete and self._login_ends is not None:
             self._login_ends.cancel()
             self._login_ends = None
-            self._connection.limit_frames(None)
+            self.connection.limit_frames(None)
             self._begin_connecting()
 
     def _login_failed(self, failure: str, answer: list[Buffer], exchange: Exchange) -> None:
@@ -282,20 +275,20 @@ class GatewayHandler(ConnectionHandler):
 
         def close() -> None:
             exchange.respond(answer)
-            self._connection.close()
+            self.connection.close()
 
         assert self._login_ends is not None
         self._login_ends.cancel()
         self._login_ends = asyncio.get_running_loop().call_later(FAILED_LOGIN_S, close)
-        self._hold("login", True)
+        self.hold("login", True)
         mechanism = self._login.mechanism
-        self._shared.measurements.login_failed(mechanism)
-        self._report("login", (self._connection.host, mechanism), failure)
+        self.shared.measurements.login_failed(mechanism)
+        self._report("login", (self.connection.host, mechanism), failure)
 
     def _login_is_late(self) -> None:
         text = f"closed: the client hasn't authenticated within {LOGIN_S:g} s"
-        self._report("login", self._connection.host, text)
-        self._connection.abort()
+        self._report("login", self.connection.host, text)
+        self.connection.abort()
 
     # --- requests ---------------------------------------------------------------------------------
 
@@ -308,7 +301,7 @@ class GatewayHandler(ConnectionHandler):
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
         elif self._is_entry and has_no_own(api, head.version):
-            self._count(head, Fate.PASSED)
+            self.count(head, Fate.PASSED)
             respond(exchange, response_frame(api, head, {}))
         elif self._is_known(api, head.version):
             yield from self._allowed(api, head, frame, exchange)
@@ -330,16 +323,16 @@ class GatewayHandler(ConnectionHandler):
         changed = read_head(frame)
         is_old = head.version not in api.versions
         if is_old and not self._options.is_observing:
-            self._count(head, Fate.TRANSLATED)
+            self.count(head, Fate.TRANSLATED)
             yield from self._translated.run(changed, frame, exchange)
         else:
-            self._count(head, Fate.STRANDED if is_old else Fate.PASSED)
+            self.count(head, Fate.STRANDED if is_old else Fate.PASSED)
             passes = self._pass
             if not self._options.is_observing and may_create(changed, frame):
                 passes = self._pass_creating
             passes(api, changed, frame, exchange)
         if limited is not None and limited.refused:
-            self._refuse(head, limited.refused, closes=not limited.expects_response)
+            self.refuse(head, limited.refused, closes=not limited.expects_response)
 
     def _answer(
         self, head: RequestHead, limited: Limited, size_bytes: int, exchange: Exchange
@@ -351,26 +344,26 @@ class GatewayHandler(ConnectionHandler):
         else:
             exchange.end()
         # Without a response the client learns it by the end.
-        self._refuse(head, limited.refused, closes=not limited.expects_response)
+        self.refuse(head, limited.refused, closes=not limited.expects_response)
 
     def _unreadable(self, error: KafkaProtocolError) -> None:
-        self._warn(f"a response of node {self._route.node_id}: {error.text}")
-        self._connection.close_unanswered()
+        self.warn(f"a response of node {self._route.node_id}: {error.text}")
+        self.connection.close_unanswered()
 
     def _answered(self, api: Api, began: float) -> Callable[[], None]:
         """Return what notes how long a client has waited for a response."""
-        answered = self._shared.measurements.answered
+        answered = self.shared.measurements.answered
         return lambda: answered(api.name, environment.monotonic() - began)
 
     def _send_api_versions(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
     ) -> None:
         if head.version not in api.versions:
-            self._count(head, Fate.REFUSED)
+            self.count(head, Fate.REFUSED)
             respond(exchange, api_versions.unsupported_version(head))
             return
         software = " ".join(name for _, name in find_in_request(api, head, frame, _SOFTWARE))
-        self._count(head, Fate.PASSED, software=software.encode(errors="replace").decode())
+        self.count(head, Fate.PASSED, software=software.encode(errors="replace").decode())
         known = self._route.versions.get(head.version)
         if known and known[0] > environment.monotonic() and not self._login.is_complete:
             answer = memoryview(bytes(frame[4:8]) + known[1])
@@ -383,7 +376,7 @@ class GatewayHandler(ConnectionHandler):
             self._route.versions[head.version] = until, bytes(answer[CORRELATION_BYTES:])
             return finish(api_versions.offered(head.version, answer, self._versions))
 
-        self._upstream.send(head.correlation_id, [frame], exchange, answered)
+        self.upstream.send(head.correlation_id, [frame], exchange, answered)
 
     def _is_known(self, api: Api, version: int) -> bool:
         """Return whether requests of a version pass, or are translated or answered."""
@@ -395,7 +388,7 @@ class GatewayHandler(ConnectionHandler):
             return SASL_VERSIONS.get(api.key) or range(api.versions[-1] + 1)
         return SASL_VERSIONS.get(api.key) or self._options.access.versions(api)
 
-    def _count(self, head: RequestHead, fate: Fate | None, **more: Any) -> None:
+    def count(self, head: RequestHead, fate: Fate | None, **more: Any) -> None:
         """Count a request, or what has become of it; `more` is as in `ClientTable.count`."""
         counted = None
         if fate is not None:
@@ -403,8 +396,8 @@ class GatewayHandler(ConnectionHandler):
             # What is no API or version is one entry, or a client could make the table large.
             is_known = api is not None and self._is_known(api, head.version)
             counted = api.name if api else "unknown", head.version if is_known else -1, fate
-        self._shared.count(
-            head.client_id, self._connection.host, counted, principal=self._principal, **more
+        self.shared.count(
+            head.client_id, self.connection.host, counted, principal=self._principal, **more
         )
 
     @property
@@ -416,7 +409,7 @@ class GatewayHandler(ConnectionHandler):
             head.key != ApiKey.PRODUCE or read_request(api, head, frame, wanted=_ACKS)["Acks"] != 0
         )
         answer = self._replaced(api, head.version) if has_addresses(api, head.version) else None
-        self._upstream.send(
+        self.upstream.send(
             head.correlation_id, [frame], exchange, answer, expects_response=expects_response
         )
         exchange.release()
@@ -425,7 +418,7 @@ class GatewayHandler(ConnectionHandler):
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
     ) -> None:
         """Pass a request that may create topics; the broker may be asked whether it does so."""
-        known, node_id = self._shared.creation, self._route.node_id
+        known, node_id = self.shared.creation, self._route.node_id
         creates, replaced = known.get(node_id), self._replaced(api, head.version)
         kept = bytes(frame) if creates is None else b""
 
@@ -435,7 +428,7 @@ class GatewayHandler(ConnectionHandler):
             )
             if to_come is not None and creates is None:
                 asked = ask_creation(node_id, request_end(head, kept))
-                self._upstream.send(head.correlation_id, asked, exchange, noted)
+                self.upstream.send(head.correlation_id, asked, exchange, noted)
                 return None
             return (yield from replaced(to_come if to_come is not None and creates else answer))
 
@@ -443,10 +436,10 @@ class GatewayHandler(ConnectionHandler):
             nonlocal creates
             creates = reads_creation(node_id, configs)
             known.note(node_id, creates)
-            self._upstream.send(head.correlation_id, [kept], exchange, answered)
+            self.upstream.send(head.correlation_id, [kept], exchange, answered)
             return finish(None)
 
-        self._upstream.send(head.correlation_id, [frame], exchange, answered)
+        self.upstream.send(head.correlation_id, [frame], exchange, answered)
         if creates is not None:
             exchange.release()
 
@@ -454,18 +447,19 @@ class GatewayHandler(ConnectionHandler):
         """Return what replaces the addresses in a response."""
         # Those in DescribeQuorum are controllers, whose addresses aren't those for clients.
         is_quorum = api.key == _DESCRIBE_QUORUM
-        address_of = self._shared.known_address_of if is_quorum else self._shared.address_of
+        address_of = self.shared.known_address_of if is_quorum else self.shared.address_of
 
         def replaced(answer: memoryview) -> Work[list[Buffer] | None]:
             values = yield from apart(len(answer), lambda: read_addresses(api, version, answer))
             if values is None:
                 return [answer]
-            peers = self._shared.peers
+            peers = self.shared.peers
             return replace_addresses(api, version, answer, values, address_of, peers)
 
         return replaced
 
-    def _refuse(self, head: RequestHead | None, reason: str, *, closes: bool = True) -> None:
+    def refuse(self, head: RequestHead | None, reason: str, *, closes: bool = True) -> None:
+        """Log a request, None if it isn't known, as refused; end the connection behind it."""
         api = None if head is None else apis().get(head.key)
         name = api.name if api else "a request" if head is None else f"API {head.key}"
         version = "?" if head is None else head.version
@@ -473,20 +467,20 @@ class GatewayHandler(ConnectionHandler):
         if client_id is not None:
             client_id = client_id[:_SHOWN_CHARACTERS]
         if head is not None:
-            self._count(head, Fate.REFUSED)
+            self.count(head, Fate.REFUSED)
         text = f"client id {client_id!r}: {name} version {version} is refused: {reason}"
-        self._report("refused", (self._connection.host, api), text)
+        self._report("refused", (self.connection.host, api), text)
         if closes:
-            self._connection.close()
+            self.connection.close()
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         """Log a problem with the target, once for all clients that have it."""
         self._report("target", one_line(text), text)
 
     def _report(self, kind: str, key: Hashable, text: str) -> None:
         # The key has nothing that a client makes up, such as its id: it is kept for a minute, and
         # what is new in it is logged.
-        self._shared.log.report(key, f"{self._connection.peer}: {text}", kind)
+        self.shared.log.report(key, f"{self.connection.peer}: {text}", kind)
 
 
 def _why_unknown(api: Api, version: int) -> str:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.server.connection import Exchange, ServerConnection
@@ -45,41 +45,40 @@ QUICK_BYTES: Final = 32 << 10
 """A larger frame may have so many items that it is translated in the worker thread."""
 
 
-class TranslatedRequests:
-    """See the module.
+class ClientHandler(Protocol):
+    """The handler of a client's connection, as `TranslatedRequests` sees it.
 
-    Args:
+    Attributes:
         connection: the client's.
         shared: what it shares with others.
-        count: called with the header of a request, None, how many messages it has stored or gets,
-            and how many partitions or groups have failed, if there are any.
         upstream: the connection to the broker that it has chosen.
-        new_upstream: makes a connection to another one, from its name and what is called at its
-            end.
-        hold: called with True when no more requests may be begun, and then with False.
-        refuse: called with the header of a request and why it ends the connection.
-        warn: called with what is logged about the connection.
     """
 
-    def __init__(
-        self,
-        connection: ServerConnection,
-        shared: SharedState,
-        count: Callable[..., object],
-        upstream: Upstream,
-        new_upstream: Callable[[str, Callable[[Exception | None], None]], Upstream],
-        hold: Callable[[bool], None],
-        refuse: Callable[[RequestHead, str], None],
-        warn: Callable[[str], None],
-    ) -> None:
-        self._connection = connection
-        self._shared = shared
-        self._count = count
-        self._upstream = upstream
-        self._new_upstream = new_upstream
-        self._hold = hold
-        self._refuse = refuse
-        self._warn = warn
+    connection: ServerConnection
+    shared: SharedState
+    upstream: Upstream
+
+    def new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
+        """Return a connection to another broker that isn't open; for `lost` see `Upstream`."""
+
+    def hold(self, reason: str, holds: bool) -> None:
+        """Begin no more requests of the client while one reason holds."""
+
+    def refuse(self, head: RequestHead, reason: str) -> None:
+        """End the connection because of a request."""
+
+    def warn(self, text: str) -> None:
+        """Log a problem with the target."""
+
+    def count(self, head: RequestHead, fate: None, *, messages: int, errors: int) -> None:
+        """Count how many messages a request has stored or gets, and what of it has failed."""
+
+
+class TranslatedRequests:
+    """See the module."""
+
+    def __init__(self, client: ClientHandler) -> None:
+        self._client = client
         self._positions = FetchPositions()
         self._listed_versions = ListedVersions()
         self._others: dict[Address, Upstream] = {}
@@ -104,14 +103,14 @@ class TranslatedRequests:
             return
         if step.is_exclusive:
             self._exclusive = exchange
-            self._hold(True)
+            self._client.hold("exclusive", True)
         elif step.request is not None:
             exchange.release()
         self._begin(head, step, exchange)
 
     def _translate(self, head: RequestHead, frame: memoryview, budget: Budget) -> Translation:
         """Translate a request of a version in `api_versions.TRANSLATED`. It may take long."""
-        shared = self._shared
+        shared = self._client.shared
         match head.key:
             case ApiKey.PRODUCE:
                 return translate_produce(head, frame, shared.limits, budget)
@@ -143,7 +142,7 @@ class TranslatedRequests:
             self._send_step(head, step, exchange)
 
     def _send_step(self, head: RequestHead, step: Translation, exchange: Exchange) -> None:
-        broker = self._upstream if step.broker is None else self._others.get(step.broker)
+        broker = self._client.upstream if step.broker is None else self._others.get(step.broker)
         if broker is not None:
             self._send(broker, head, step, exchange)
         elif step.broker is not None:
@@ -155,7 +154,7 @@ class TranslatedRequests:
         self, upstream: Upstream, head: RequestHead, step: Translation, exchange: Exchange
     ) -> None:
         respond_to, expects_response = step.respond, step.expects_response
-        if upstream is not self._upstream:
+        if upstream is not self._client.upstream:
             # Noted before it is sent: a connection that is closing drops the request. Steps for
             # other brokers are exclusive, so one of them is on its way.
             self._asked = upstream
@@ -194,22 +193,22 @@ class TranslatedRequests:
                 exchange.end()
             self._done(exchange)
         if step.failure is not None:
-            self._refuse(head, step.failure)
+            self._client.refuse(head, step.failure)
 
     def _count_results(self, head: RequestHead, budget: Budget) -> None:
         if budget.messages or budget.errors:
-            self._count(head, None, messages=budget.messages, errors=budget.errors)
+            self._client.count(head, None, messages=budget.messages, errors=budget.errors)
 
     def _leave_out(self, exchange: Exchange) -> None:
         """Send no response, and none behind it, to a client that has gone."""
-        self._connection.close_unanswered()
+        self._client.connection.close_unanswered()
         exchange.end()
 
     def _done(self, exchange: Exchange) -> None:
         """Begin the later requests, if they have waited for this one."""
         if exchange is self._exclusive:
             self._exclusive = None
-            self._hold(False)
+            self._client.hold("exclusive", False)
 
     async def _connect_and_send(
         self, broker: Address, head: RequestHead, step: Translation, exchange: Exchange
@@ -219,22 +218,22 @@ class TranslatedRequests:
         def lost(error: Exception | None) -> None:
             is_needed = other is self._asked
             if error is not None or is_needed:
-                self._warn(f"connection to {name} lost: {error or 'closed'}")
+                self._client.warn(f"connection to {name} lost: {error or 'closed'}")
             if self._others.get(broker) is other:
                 del self._others[broker]
             if is_needed:
-                self._shared.coordinators.forget_value(broker)
-                self._connection.close_unanswered()
+                self._client.shared.coordinators.forget_value(broker)
+                self._client.connection.close_unanswered()
 
-        other = self._new_upstream(name, lost)
+        other = self._client.new_upstream(name, lost)
         self._others[broker] = other
         try:
-            await connect(other, broker, self._shared.options.network)
+            await connect(other, broker, self._client.shared.options.network)
         except KafkaError as error:
-            self._warn(f"no connection to broker {error.text}")
+            self._client.warn(f"no connection to broker {error.text}")
             del self._others[broker]
-            self._shared.coordinators.forget_value(broker)
-            self._connection.close_unanswered()
+            self._client.shared.coordinators.forget_value(broker)
+            self._client.connection.close_unanswered()
             return
         self._send(other, head, step, exchange)
 
@@ -252,7 +251,7 @@ class TranslatedRequests:
         """
 
         def measured(budget: Budget) -> T:
-            with self._shared.measurements.converting(apis()[head.key].name, size_bytes):
+            with self._client.shared.measurements.converting(apis()[head.key].name, size_bytes):
                 made = function(budget)
             self._count_results(head, budget)
             return made
@@ -264,7 +263,7 @@ class TranslatedRequests:
                 pass
 
         def run() -> T | None:
-            has_gone = expects_response and self._connection.is_half_closed
+            has_gone = expects_response and self._client.connection.is_half_closed
             return None if has_gone else measured(Budget())
 
         return (yield from offload(run))
