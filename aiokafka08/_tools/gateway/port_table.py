@@ -13,7 +13,6 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import tempfile
 from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -141,16 +140,13 @@ def _read(path: Path) -> dict[int, int]:
 
 def _write(path: Path, indices: dict[int, int]) -> None:
     text = json.dumps({_KEY: {str(node): index for node, index in indices.items()}}) + "\n"
+    new = path.with_name(f"{path.name}.new")
     try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            try:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-                os.replace(file.name, path)
-            except BaseException:
-                os.unlink(file.name)
-                raise
+        with new.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
     except OSError as error:
         raise _not_written(path, error) from error
 
