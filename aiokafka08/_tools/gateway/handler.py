@@ -54,6 +54,7 @@ from aiokafka08._tools.gateway.headers import (
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
 from aiokafka08._tools.gateway.peers import has_no_own
+from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.topic_creation import (
     ask_creation,
@@ -105,14 +106,14 @@ class BrokerRoute:
         node_id: the broker's id.
         address: where it listens now.
         unreachable: called when a connection to the broker couldn't be opened.
-        versions: the broker's answers to the versions of ApiVersions, without correlation ids, and
-            until when they hold: clients without a login get these.
+        versions: the broker's answers to the versions of ApiVersions, without correlation ids:
+            clients without a login get these.
     """
 
     node_id: int
     address: Address
     unreachable: Callable[[], None]
-    versions: dict[int, tuple[float, bytes]] = field(default_factory=dict)
+    versions: Remembered[int, bytes] = field(default_factory=lambda: Remembered(_VERSIONS_S))
 
 
 class GatewayHandler(ConnectionHandler):
@@ -365,15 +366,14 @@ class GatewayHandler(ConnectionHandler):
         software = " ".join(name for _, name in find_in_request(api, head, frame, _SOFTWARE))
         self.count(head, Fate.PASSED, software=software.encode(errors="replace").decode())
         known = self._route.versions.get(head.version)
-        if known and known[0] > environment.monotonic() and not self._login.is_complete:
-            answer = memoryview(bytes(frame[4:8]) + known[1])
+        if known is not None and not self._login.is_complete:
+            answer = memoryview(bytes(frame[4:8]) + known)
             respond(exchange, api_versions.offered(head.version, answer, self._versions))
             return
         self._begin_connecting()
 
         def answered(answer: memoryview) -> Work[list[Buffer]]:
-            until = environment.monotonic() + _VERSIONS_S
-            self._route.versions[head.version] = until, bytes(answer[CORRELATION_BYTES:])
+            self._route.versions.note(head.version, bytes(answer[CORRELATION_BYTES:]))
             return finish(api_versions.offered(head.version, answer, self._versions))
 
         self.upstream.send(head.correlation_id, [frame], exchange, answered)

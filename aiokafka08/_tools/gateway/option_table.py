@@ -120,14 +120,9 @@ OPTIONS: Final = (
 )
 # fmt: on
 
-_FLAGS: Final[Mapping[str, str]] = {
-    "topics.include": "--topics",
-    "topics.exclude": "--exclude-topics",
-    "groups.include": "--groups",
-    "groups.exclude": "--exclude-groups",
-}
-
 
 def flag(key: str) -> str:
     """Return the flag of an option, whose key in a file is given."""
-    return _FLAGS.get(key, f"--{key.replace('_', '-')}")
+    section, dot, name = key.partition(".")
+    words = key if not dot else section if name == "include" else f"{name}-{section}"
+    return f"--{words.replace('_', '-')}"
