@@ -51,21 +51,6 @@ class GivenOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class ListenerSettings:
-    """The options of a listener, checked.
-
-    Attributes:
-        options: those of the gateway itself.
-        target_config: the file with the properties for TLS and SASL to the target; None: none.
-        names: how to name options in errors.
-    """
-
-    options: GatewayOptions
-    target_config: Path | None
-    names: OptionNames
-
-
-@dataclass(frozen=True, slots=True)
 class GatewaySettings:
     """All options of a gateway, checked.
 
@@ -79,7 +64,7 @@ class GatewaySettings:
     """
 
     given: GivenOptions
-    listeners: tuple[ListenerSettings, ...]
+    listeners: tuple[GatewayOptions, ...]
     state: Path | None
     workers: int
     metrics: str | None
@@ -88,12 +73,7 @@ class GatewaySettings:
     @property
     def options(self) -> GatewayOptions:
         """The options of the listener without a name."""
-        return self.listeners[0].options
-
-    @property
-    def names(self) -> OptionNames:
-        """How to name its options in errors."""
-        return self.listeners[0].names
+        return self.listeners[0]
 
 
 def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySettings:
@@ -149,7 +129,7 @@ def check_given(given: GivenOptions) -> GatewaySettings:
         IllegalArgumentError: see `read_settings`.
     """
     values, names = given.values, OptionNames(given.path, given.flags)
-    listeners = [_listener(values, names)]
+    listeners = [gateway_options(**values, names=names)]
     for name, own in given.listeners.items():
         section = f"listeners.{name}."
         if "listen" not in own:
@@ -161,10 +141,10 @@ def check_given(given: GivenOptions) -> GatewaySettings:
         if "tls_cert" in own:
             inherited["tls_key"] = None
         own_names = OptionNames(given.path, given.flags - own.keys(), section)
-        listeners.append(_listener({**inherited, **own}, own_names))
-    by_address: dict[Address, ListenerSettings] = {}
+        listeners.append(gateway_options(**{**inherited, **own}, names=own_names))
+    by_address: dict[Address, GatewayOptions] = {}
     for one in listeners:
-        if by_address.setdefault(one.options.listen, one) is not one:
+        if by_address.setdefault(one.listen, one) is not one:
             raise IllegalArgumentError(
                 f"{one.names.name_in_error('listen')}: another listener has this port too"
             )
@@ -172,7 +152,7 @@ def check_given(given: GivenOptions) -> GatewaySettings:
     return GatewaySettings(
         given,
         tuple(
-            replace(one, options=replace(one.options, name=name, max_held_bytes=share))
+            replace(one, name=name, max_held_bytes=share)
             for name, one in zip(("", *given.listeners), listeners, strict=True)
         ),
         names.file("state", values),
@@ -180,8 +160,3 @@ def check_given(given: GivenOptions) -> GatewaySettings:
         values["metrics"],
         values["log_level"],
     )
-
-
-def _listener(values: Mapping[str, Any], names: OptionNames) -> ListenerSettings:
-    options = gateway_options(**values, names=names)
-    return ListenerSettings(options, names.file("target_config", values), names)

@@ -46,67 +46,6 @@ _NOT_OBSERVING: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class GatewayOptions:
-    """See the module.
-
-    Attributes:
-        network: addresses of brokers of the target, and how to connect to them.
-        listen: the address of the listener for the first broker; the next ones have the ports
-            behind it.
-        advertise: the host that clients get as that of all brokers.
-        allowed: the networks whose clients are served.
-        is_read_committed: whether clients that fetch in old versions get no records of aborted and
-            open transactions.
-        is_observing: whether all passes as it is, to a target that takes old requests itself.
-        access: which topics, groups and requests clients may use.
-        tls: the TLS of the listeners; None: none.
-        users: who clients may be by SASL; None: they don't authenticate so.
-        peers: the addresses of all gateways to the same cluster, as clients reach them.
-        zookeeper: "host:port,host:port/chroot" of the ZooKeeper that is kept current; None: none.
-        max_request_bytes: a larger request ends its connection.
-        max_response_bytes: a larger response of the target ends its connection.
-        max_held_bytes: what all connections together may hold in memory.
-        name: what a file calls the listener; "" for the one without a name.
-    """
-
-    network: NetConfig
-    listen: Address
-    advertise: str
-    allowed: tuple[Network, ...]
-    is_read_committed: bool = False
-    is_observing: bool = False
-    access: Access = ALL
-    tls: ssl.SSLContext | None = None
-    users: SaslUsers | None = None
-    peers: tuple[Address, ...] = ()
-    zookeeper: str | None = None
-    max_request_bytes: int = MAX_REQUEST_BYTES
-    max_response_bytes: int = MAX_RESPONSE_BYTES
-    max_held_bytes: int = MAX_HELD_BYTES
-    name: str = ""
-
-    @property
-    def targets(self) -> tuple[Address, ...]:
-        """Addresses of brokers of the target."""
-        return self.network.bootstrap
-
-    @property
-    def own_address(self) -> Address:
-        """The address by which other gateways name this one."""
-        return self.advertise, self.listen[1]
-
-    def is_allowed(self, host: str) -> bool:
-        """Return whether a client at this address is served."""
-        try:
-            address = ipaddress.ip_address(host.partition("%")[0])
-        except ValueError:
-            return False
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
-        return any(address in network for network in self.allowed)
-
-
-@dataclass(frozen=True, slots=True)
 class OptionNames:
     """How errors name options: by their flags, or by file and key.
 
@@ -145,6 +84,71 @@ class OptionNames:
 
 
 FLAG_NAMES: Final = OptionNames()
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayOptions:
+    """See the module.
+
+    Attributes:
+        network: addresses of brokers of the target, and how to connect to them.
+        listen: the address of the listener for the first broker; the next ones have the ports
+            behind it.
+        advertise: the host that clients get as that of all brokers.
+        allowed: the networks whose clients are served.
+        is_read_committed: whether clients that fetch in old versions get no records of aborted and
+            open transactions.
+        is_observing: whether all passes as it is, to a target that takes old requests itself.
+        access: which topics, groups and requests clients may use.
+        tls: the TLS of the listeners; None: none.
+        users: who clients may be by SASL; None: they don't authenticate so.
+        peers: the addresses of all gateways to the same cluster, as clients reach them.
+        zookeeper: "host:port,host:port/chroot" of the ZooKeeper that is kept current; None: none.
+        max_request_bytes: a larger request ends its connection.
+        max_response_bytes: a larger response of the target ends its connection.
+        max_held_bytes: what all connections together may hold in memory.
+        name: what a file calls the listener; "" for the one without a name.
+        target_config: the file with the properties for TLS and SASL to the target; None: none.
+        names: how errors name the options.
+    """
+
+    network: NetConfig
+    listen: Address
+    advertise: str
+    allowed: tuple[Network, ...]
+    is_read_committed: bool = False
+    is_observing: bool = False
+    access: Access = ALL
+    tls: ssl.SSLContext | None = None
+    users: SaslUsers | None = None
+    peers: tuple[Address, ...] = ()
+    zookeeper: str | None = None
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    max_response_bytes: int = MAX_RESPONSE_BYTES
+    max_held_bytes: int = MAX_HELD_BYTES
+    name: str = ""
+    target_config: Path | None = None
+    names: OptionNames = FLAG_NAMES
+
+    @property
+    def targets(self) -> tuple[Address, ...]:
+        """Addresses of brokers of the target."""
+        return self.network.bootstrap
+
+    @property
+    def own_address(self) -> Address:
+        """The address by which other gateways name this one."""
+        return self.advertise, self.listen[1]
+
+    def is_allowed(self, host: str) -> bool:
+        """Return whether a client at this address is served."""
+        try:
+            address = ipaddress.ip_address(host.partition("%")[0])
+        except ValueError:
+            return False
+        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+            address = address.ipv4_mapped
+        return any(address in network for network in self.allowed)
 
 
 def gateway_options(
@@ -230,6 +234,8 @@ def gateway_options(
         None if users is None else read_users(users),
         _servers("peers", ",".join(peers), names) if peers else (),
         zookeeper,
+        target_config=names.file("target_config", values),
+        names=names,
     )
 
 

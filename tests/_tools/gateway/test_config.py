@@ -68,19 +68,19 @@ def test_listener_has_the_options_of_the_first_one_unless_it_has_its_own(tmp_pat
     )
     settings = read_settings(path, {"isolation": "read_uncommitted", "workers": 2})
     first, billing = settings.listeners
-    assert (first.options.name, billing.options.name) == ("", "billing")
-    assert billing.options.listen == ("10.0.0.5", 9192)
+    assert (first.name, billing.name) == ("", "billing")
+    assert billing.listen == ("10.0.0.5", 9192)
     assert (first.target_config, billing.target_config) == (None, tmp_path / "billing.properties")
-    assert (first.options.access.is_read_only, billing.options.access.is_read_only) == (True, False)
-    assert billing.options.access.accepts("topic", "bills")
-    assert not billing.options.access.accepts("topic", "orders")
-    assert not billing.options.access.accepts("group", "secret")
-    assert billing.options.is_allowed("10.0.0.9")
-    assert not billing.options.is_read_committed
-    assert (len(first.options.peers), billing.options.peers) == (1, ())
-    assert billing.options.max_held_bytes == MAX_HELD_BYTES // 4
+    assert (first.access.is_read_only, billing.access.is_read_only) == (True, False)
+    assert billing.access.accepts("topic", "bills")
+    assert not billing.access.accepts("topic", "orders")
+    assert not billing.access.accepts("group", "secret")
+    assert billing.is_allowed("10.0.0.9")
+    assert not billing.is_read_committed
+    assert (len(first.peers), billing.peers) == (1, ())
+    assert billing.max_held_bytes == MAX_HELD_BYTES // 4
     path.write_text(f'{TEXT}[listeners.all]\nlisten = "10.0.0.5:1"\nopen = true\n')
-    assert read_settings(path, {}).listeners[1].options.is_allowed("8.8.8.8")
+    assert read_settings(path, {}).listeners[1].is_allowed("8.8.8.8")
 
 
 @pytest.mark.parametrize(

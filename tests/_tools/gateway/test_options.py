@@ -32,9 +32,7 @@ def test_other_address_needs_networks_or_open(listen: str) -> None:
 
 
 def test_only_allowed_networks_are_served() -> None:
-    options = gateway_options(
-        "kafka:9092", "10.0.0.5:9092", allow=["10.0.0.0/24", "2001:db8::/32"]
-    )
+    options = gateway_options("kafka:9092", "10.0.0.5:9092", allow=["10.0.0.0/24", "2001:db8::/32"])
     assert options.is_allowed("10.0.0.9")
     assert options.is_allowed("::ffff:10.0.0.9")
     assert options.is_allowed("2001:db8::1%eth0")

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import MetricsEndpoint
     from aiokafka08._core.zookeeper.cluster_writer import NodeChange
     from aiokafka08._tools.findings import CodedFinding
-    from aiokafka08._tools.gateway.config import GatewaySettings, GivenOptions, ListenerSettings
+    from aiokafka08._tools.gateway.config import GatewaySettings, GivenOptions
     from aiokafka08._tools.gateway.gateways import Gateways
-    from aiokafka08._tools.gateway.options import OptionNames
+    from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
     from aiokafka08._tools.gateway.port_table import PortTable
     from aiokafka08._tools.gateway.workers import Workers
 
@@ -279,7 +279,7 @@ def _write_once(file: Path | None, given: Mapping[str, Any], format: str | None)
 
 def _require_zookeeper(settings: GatewaySettings) -> None:
     if settings.options.zookeeper is None:
-        name = settings.names.name_in_error("zookeeper")
+        name = settings.options.names.name_in_error("zookeeper")
         raise IllegalArgumentError(f"{name}: missing; expected a ZooKeeper such as zk1:2181/kafka")
 
 
@@ -395,8 +395,7 @@ async def _work(settings: GatewaySettings, folder: str | None, pipe: Connection)
 
     table = WorkerTable(pipe)
     metrics = NO_MEASUREMENTS if folder is None else _prometheus().PrometheusMetrics()
-    options = [one.options for one in settings.listeners]
-    await work(Gateways(options, table, metrics, shares_ports=True), table)
+    await work(Gateways(settings.listeners, table, metrics, shares_ports=True), table)
 
 
 def _log(settings: GatewaySettings, sender: str = "") -> None:
@@ -424,7 +423,7 @@ def _connected(given: GatewaySettings) -> GatewaySettings:
     listeners = []
     for one in given.listeners:
         config = one.target_config
-        servers = ",".join(map(address_text, one.options.targets))
+        servers = ",".join(map(address_text, one.targets))
         found = settings.settings(
             [
                 *(file_sources(str(config), None) if config is not None else ()),
@@ -436,7 +435,7 @@ def _connected(given: GatewaySettings) -> GatewaySettings:
             name: value for name, value in found.network.items() if name.startswith(_SECURITY)
         }
         network = target_network(servers, **security, ssl_context=ssl_context(found.tls))
-        listeners.append(replace(one, options=replace(one.options, network=network)))
+        listeners.append(replace(one, network=network))
     return replace(given, listeners=tuple(listeners))
 
 
@@ -462,7 +461,7 @@ async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedF
 
 
 async def _listener_findings(
-    listener: ListenerSettings, table: PortTable, metrics: str | None, *, is_quick: bool
+    options: GatewayOptions, table: PortTable, metrics: str | None, *, is_quick: bool
 ) -> list[CodedFinding]:
     from dataclasses import replace
 
@@ -473,7 +472,7 @@ async def _listener_findings(
     from aiokafka08._tools.gateway.zookeeper_mirror import why_unusable
     from aiokafka08.errors import KafkaConnectionError
 
-    options, names = listener.options, listener.names
+    names = options.names
     try:
         sample = await sample_target(options.network, is_quick=is_quick)
     except KafkaConnectionError as error:
@@ -508,21 +507,21 @@ def _port_table(settings: GatewaySettings) -> PortTable:
         return one[0] == other[0] or bool({"0.0.0.0", "::"} & {one[0], other[0]})
 
     room, taken = HIGHEST_PORT, set()
-    listeners = [one.options for one in settings.listeners]
-    for one in listeners:
+    names = settings.options.names
+    for one in settings.listeners:
         # With peers the first port isn't a broker's.
         first = one.listen[1] + bool(one.peers)
-        for other in listeners:
+        for other in settings.listeners:
             if other is not one and meet(one.listen, other.listen):
                 gap = other.listen[1] - first
                 room = min(room, gap) if other.listen[1] >= one.listen[1] else room
         if settings.metrics is not None:
-            metrics = _metrics_address(settings.metrics, settings.names)
+            metrics = _metrics_address(settings.metrics, names)
             if meet(metrics, one.listen):
                 taken.add(metrics[1] - first)
                 if metrics[1] == one.listen[1]:
                     raise IllegalArgumentError(
-                        f"{settings.names.shown('metrics', settings.metrics)}: a listener has this "
+                        f"{names.shown('metrics', settings.metrics)}: a listener has this "
                         "port; choose another one"
                     )
     return PortTable(settings.state, taken, room)
@@ -586,8 +585,7 @@ def _new_gateways(
     prometheus = None if settings.metrics is None else _prometheus()
     if settings.workers == 1:
         metrics = None if prometheus is None else prometheus.PrometheusMetrics()
-        options = [one.options for one in settings.listeners]
-        gateways = Gateways(options, table, metrics or NO_MEASUREMENTS)
+        gateways = Gateways(settings.listeners, table, metrics or NO_MEASUREMENTS)
         return gateways, None if metrics is None else metrics.text
     folder = None
     if prometheus is not None:
@@ -607,9 +605,9 @@ def _new_gateways(
 def _listening_text(settings: GatewaySettings, gateways: Gateways | Workers) -> str:
     texts = []
     for one in settings.listeners:
-        name, port = one.options.name, one.options.listen[1]
+        name, port = one.name, one.listen[1]
         ports = [f"{port} for node {node}" for node, port in gateways.ports[name].items()]
-        if one.options.peers:
+        if one.peers:
             ports.insert(0, f"{port} for clients of other gateways")
         of_listener = f"listener {name} " if name else ""
         texts.append(f"{of_listener}listening on port {', '.join(ports)}")
@@ -658,13 +656,13 @@ def _endpoint(
         return Page("application/json", json.dumps(gateways.clients.rows(), indent=1).encode())
 
     assert settings.metrics is not None
-    host, port = _metrics_address(settings.metrics, settings.names)
+    host, port = _metrics_address(settings.metrics, settings.options.names)
     try:
         endpoint = MetricsEndpoint(
             host, port, metrics, health, client_id=CLIENT_ID, others={"/clients": clients}
         )
     except OSError as error:
-        text = f"{error.strerror}: choose another {settings.names.name('metrics')}"
+        text = f"{error.strerror}: choose another {settings.options.names.name('metrics')}"
         raise OSError(error.errno, text, f"{host}:{port}") from None
     note(f"metrics at {endpoint.url}")
     return endpoint
