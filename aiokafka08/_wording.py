@@ -49,7 +49,7 @@ def some_of(names: Collection[object], most: int = _NAMES, separator: str = ", "
     Args:
         names: in the order in which they are shown; a partition's is its `partition_name`.
         most: how many are shown.
-        separator: another one for names with commas.
+        separator: what is between the names; use another one if they have commas (default ", ").
     """
     texts = [
         partition_name(name) if isinstance(name, TopicPartition) else str(name)

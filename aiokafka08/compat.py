@@ -43,7 +43,7 @@ _defaults: dict[str, str] = {}
 
 
 def default_of(option: str, given: str | None) -> str | None:
-    """Return `given`, or the default of the option if that is None."""
+    """Return `given`, or the option's default if `given` is None."""
     return _defaults.get(option) if given is None else given
 
 
@@ -190,4 +190,5 @@ def _script_problem(path: Path) -> str | None:
 
 
 if __name__ == "__main__":
+    # Not `main` of this module object, `__main__`: clients read `_defaults` of `aiokafka08.compat`.
     importlib.import_module("aiokafka08.compat").main(sys.argv[1:])

@@ -86,7 +86,7 @@ run_in_thread: _RunInThread = asyncio.to_thread
 """Runs `function(*arguments)`, which blocks, outside the event loop; to be awaited."""
 
 worker_threads: Callable[[int, str], Executor] = _thread_pool
-"""Makes an executor with at most so many threads, whose names begin with a prefix."""
+"""Makes an executor with at most this many threads, whose names begin with a prefix."""
 
 new_seed: Callable[[str], int] = _new_seed
 """Returns 64 bits for a generator of the caller's own, which the argument names."""

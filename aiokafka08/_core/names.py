@@ -14,7 +14,7 @@ from typing import Final
 
 from aiokafka08.errors import IllegalArgumentError
 
-# Comparing so many names takes half a second
+# Comparing this many names takes half a second
 _MOST_COMPARED: Final = 20_000
 _COMPARED_AT_ONCE: Final = 100
 _MOST_NAMED: Final = 3

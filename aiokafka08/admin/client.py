@@ -93,8 +93,8 @@ class AIOKafkaAdminClient:
             HDP's name of "SASL_PLAINTEXT" (default "PLAINTEXT").
         ssl_context: the `ssl.SSLContext` of "SSL" and "SASL_SSL", for example of
             `helpers.create_ssl_context()`; None without TLS (default None).
-        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on; None
-            never closes one (default 540000).
+        connections_max_idle_ms: close a connection after this many idle milliseconds, from 1 on;
+            None never closes one (default 540000).
         sasl_mechanism: "PLAIN" (brokers from 0.10.0 on), "SCRAM-SHA-256" or "SCRAM-SHA-512" (from
             0.10.2 on, extra `sasl`), "GSSAPI" (Kerberos, from 0.9 on, extra `kerberos`) or
             "OAUTHBEARER" (from 2.0 on) (default "PLAIN"). A SASL option with a value other than

@@ -152,8 +152,8 @@ class PartitionLag(NamedTuple):
 
     Attributes:
         group: the group.
-        store: where its offset is; for an owned partition without an offset, where the owner is;
-            for another one without, where the offsets of the topic's other partitions are.
+        store: where its offset is. Without an offset: where the owner of the partition is, or if
+            there is no owner, where the offsets of the topic's other partitions are.
         topic: the topic.
         partition: the partition.
         committed: the committed offset, of the next message to read. None: the group has committed

@@ -114,6 +114,6 @@ async def _retry(router: Router, attempt: Callable[[float], Awaitable[T | KafkaE
         deadline=asyncio.get_running_loop().time() + limit_s,
         backoff=router.config.backoff(at_least_s=0.01),
         timed_out=lambda last: last or KafkaTimeoutError("no response"),
-        attempt_s=max(limit_s / 4, 1.0),
+        attempt_s=max(limit_s / 4, 1.0),  # leaves time for another coordinator
         is_final=lambda error: not error.retriable,
     )

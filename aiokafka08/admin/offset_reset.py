@@ -31,7 +31,7 @@ ResetTarget = int | OffsetAndMetadata | Literal["earliest", "latest"] | datetime
 
 @dataclass(frozen=True, slots=True)
 class ShiftBy:
-    """Move a committed offset by so many offsets; a negative number moves it back."""
+    """Move a committed offset by this many offsets; a negative number moves it back."""
 
     offsets: int
 

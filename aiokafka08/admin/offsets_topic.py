@@ -55,8 +55,8 @@ class OffsetsTopic:
 
     # The committed offsets of each group that has any
     offsets: Mapping[str, Mapping[TopicPartition, OffsetRecord]]
-    # The groups that brokers have coordinated (from 0.9 on), as of their last rebalance. A group
-    # without members may still be listed.
+    # The groups that brokers have coordinated (from 0.9 on), as they were after their last
+    # rebalance. A group without members may still be listed.
     groups: Mapping[str, GroupRecord]
     # Why a partition of `__consumer_offsets` isn't in the result, or not all of it: it can't be
     # read (what was read of it before is in the result), or has a corrupt message

@@ -5,7 +5,8 @@ a Scala group of 0.8.2 may commit to either, and a group that moves commits to b
 
 Invariant: no call here creates or changes anything. No coordinator is looked up unless
 `__consumer_offsets` exists, since the first lookup would create it (docs/brokers.md 8.9). A group
-or partition that can't be read doesn't fail the others, unless the caller named it alone.
+or partition that can't be read doesn't keep others from being read. Its error is in the result; a
+call whose result has no place for errors raises the first one.
 """
 
 from __future__ import annotations
@@ -166,14 +167,14 @@ class StoredGroupCalls:
         errors: list[KafkaError] = []
         left_out: str | None = None
         groups: list[StoredGroup] = []
-        is_listed = True
+        may_add_rows = True
         if group_ids is None:
             for listing in await self.list_groups_of_stores():
                 groups += listing.groups
                 errors += listing.errors
                 left_out = left_out or listing.left_out
             groups.sort()
-            is_listed = not errors  # else a group may be in the other store, too
+            may_add_rows = not errors  # else a group may have offsets in the store that failed
         else:
             groups = await self.possible_groups(group_ids)
         stored = await self.list_stored_offsets(groups)
@@ -185,7 +186,8 @@ class StoredGroupCalls:
         owners = _owners(described)
         tps = {tp for of_group in stored for tp in (*of_group.offsets, *of_group.errors)}
         tps.update(tp for owned in owners.values() for tp in owned)
-        if is_listed and tps:
+        # `lag_rows` adds a row for each partition of a group's topics without an offset.
+        if may_add_rows and tps:
             topics = {tp.topic for tp in tps}
             known = await self._connection.partitions_of(await self._connection.fetch_metadata())
             async for some in in_chunks(known):
@@ -233,7 +235,8 @@ class StoredGroupCalls:
             named = [tp async for some in in_chunks(iter_partitions(partitions)) for tp in some]
         known = await self._connection.partitions_of(await self._connection.fetch_metadata())
         wanted = known if named is None else [tp for tp in named if tp in known]
-        # The last of a log's offsets is where its first segment begins, so one request has both.
+        # A leader lists the end of the log first, then where each segment begins, the oldest one
+        # last. So one request returns both the end and the start.
         listed = await list_reachable_offsets(
             self._router, wanted, LATEST, ALL_SEGMENTS if starts else 1
         )
@@ -299,10 +302,9 @@ class StoredGroupCalls:
 
     async def _list_in_kafka(self) -> StoredGroupListing:
         has_offsets_topic = await self._connection.has_offsets_topic()
+        # Before the exact line is asked for, since 0.8.0 logs an error then.
         if not has_offsets_topic and self._connection.group_nodes is not None:
-            return StoredGroupListing(
-                []
-            )  # whatever the line: a broker of 0.8.0 logs errors when it is asked for it
+            return StoredGroupListing([])
         line = (await self._router.exact_version()).line
         if BrokerLine.V0_8 < line < BrokerLine.V0_8_2:
             self._connection.require_group_nodes("list_stored_groups")
@@ -399,7 +401,7 @@ class StoredGroupCalls:
         store = ZookeeperV0OffsetStore(self._router, group, line)
         try:
             fetched = await store.look_at_each(known)
-        except UnsupportedVersionError:  # brokers without a ZooKeeper
+        except UnsupportedVersionError:  # the brokers have no ZooKeeper
             return StoredOffsets(group, "zookeeper", {})
         except KafkaError as error:
             return StoredOffsets(group, "zookeeper", {}, error)
@@ -414,7 +416,8 @@ class StoredGroupCalls:
             for tp, one in fetched.items()
             if isinstance(one, KafkaError)
         }
-        if errors and len(errors) == len(known):  # the brokers or the group, not a node
+        # If no partition can be read, the brokers or the group are the cause, not a node.
+        if errors and len(errors) == len(known):
             return StoredOffsets(group, "zookeeper", {}, combined_error(not_fetched(group), errors))
         return StoredOffsets(group, "zookeeper", offsets, errors=errors)
 

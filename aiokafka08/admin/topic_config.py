@@ -4,8 +4,8 @@ No broker checks them: brokers read what is in ZooKeeper. One that can't parse a
 any more, on any release (docs/brokers.md 11.5). A name that it doesn't know it ignores.
 
 Invariant: below 0.10, all brokers of the line can parse a config that passes, and none of them
-deletes what was meant to be kept for ever. From 0.10 on the first is so for the names that this
-module knows, but for `cleanup.policy=compact,delete` on 0.10.0.
+deletes what was meant to be kept for ever. From 0.10 on the brokers can parse the configs whose
+names this module knows, except `cleanup.policy=compact,delete` on 0.10.0.
 """
 
 from __future__ import annotations

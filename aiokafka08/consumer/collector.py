@@ -349,7 +349,7 @@ class Collector:
     async def _collect(
         self, partitions: Collection[TopicPartition], limit: int | None, known: KnownErrors
     ) -> RecordsByPartition:
-        """Decode enough, yielding in between; then take all at once, or raise a new error."""
+        """Decode enough, yielding in between; then take all in one step, or raise a new error."""
         await self._yield_if_due()
         cursors = self._selected(partitions)
         missing = limit

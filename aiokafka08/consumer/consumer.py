@@ -166,8 +166,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             HDP's name of "SASL_PLAINTEXT" (default "PLAINTEXT").
         ssl_context: the `ssl.SSLContext` of "SSL" and "SASL_SSL", for example of
             `helpers.create_ssl_context()`; None without TLS (default None).
-        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
-            not the last one; None never closes one (default 540000).
+        connections_max_idle_ms: close a connection after this many idle milliseconds, from 1 on,
+            but not the last one; None never closes one (default 540000).
         exclude_internal_topics: True hides internal topics from patterns and from `topics()`
             (default True).
         isolation_level: "read_uncommitted"; "read_committed", which needs brokers from 0.11 on,
@@ -1055,7 +1055,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         """
         return self._engine.metrics()
 
-    # --- what instrumentors and frameworks read, as of aiokafka's consumer ------------------------
+    # --- what instrumentors and frameworks read of aiokafka's consumer, too -----------------------
     # In addition `_client`: addresses and client id.
 
     @property

@@ -425,7 +425,7 @@ class Cursor:
         return self._fail_if_again(error, position, now)
 
     def is_new(self, error: Exception) -> bool:
-        """Return whether the last error that a call has raised was another one, or elsewhere."""
+        """Return whether the last error that a call raised had another type or place."""
         return self._raised != (type(error), *self._place)
 
     def note_raised(self, error: Exception) -> None:
@@ -460,7 +460,7 @@ class Cursor:
     def _adapt_growth(
         self, fetch: PartitionFetch, received_bytes: int, response_time: ResponseTime
     ) -> None:
-        """Request more at once if the user waits for a broker that needs long per request."""
+        """Request more per fetch if the user waits for a broker that needs long per request."""
         # On a slow network a larger response would only come later.
         if received_bytes * 2 <= fetch.max_bytes or response_time.is_transfer_bound:
             self.growth = max(self.growth // 2, 1)

@@ -268,7 +268,7 @@ class RecordBuffer:
         return self._added_sets
 
     def has_undecoded(self, added_sets: int) -> bool:
-        """Return whether there is something to decode of what was there with so many sets."""
+        """Return whether one of the first `added_sets` sets still has messages to decode."""
         return bool(self._undeserialized) or self._added_sets - len(self._sets) < added_sets
 
     @property

@@ -138,8 +138,8 @@ class AIOKafkaProducer:
             HDP's name of "SASL_PLAINTEXT" (default "PLAINTEXT").
         ssl_context: the `ssl.SSLContext` of "SSL" and "SASL_SSL", for example of
             `helpers.create_ssl_context()`; None without TLS (default None).
-        connections_max_idle_ms: close a connection after so many idle milliseconds, from 1 on, but
-            not the last one; None never closes one (default 540000).
+        connections_max_idle_ms: close a connection after this many idle milliseconds, from 1 on,
+            but not the last one; None never closes one (default 540000).
         enable_idempotence: True, which needs brokers from 0.11 on, raises `UnsupportedVersionError`
             (default False).
         transactional_id: of transactions, which need brokers from 0.11 on: other values raise
@@ -739,7 +739,7 @@ class AIOKafkaProducer:
             **{name: counters[name] for name in _COUNTERS},
         }
 
-    # --- what instrumentors and frameworks read, as of aiokafka's producer ------------------------
+    # --- what instrumentors and frameworks read of aiokafka's producer, too -----------------------
 
     @property
     def _closed(self) -> bool:

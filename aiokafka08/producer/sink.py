@@ -49,8 +49,9 @@ _BROKER_TIMEOUT_SHARE: Final = 0.9
 
 _MAX_INT32: Final = 2**31 - 1
 
-# After a request of many batches, the event loop runs once for each so many before the next one. To
-# send them takes about a millisecond, and a busy task gets up to four (`loop_yield.HOLD_S`).
+# After a request of many batches, the event loop runs once per this many batches before the next
+# request. To send them takes about a millisecond, and a busy task gets up to four
+# (`loop_yield.HOLD_S`).
 _BATCHES_PER_ITERATION: Final = 32
 
 

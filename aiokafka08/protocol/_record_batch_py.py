@@ -193,7 +193,7 @@ def convert_records(
         magic: 0 or 1.
         first_offset: records below it are left out.
         limit_bytes: the conversion ends before the message that would exceed it.
-        at_least: so many messages are converted whatever their size.
+        at_least: the number of messages that are converted whatever their size.
         relative_to: subtracted from the offset field of each message: 0, or for the inside of a
             wrapper of format 1 the first offset.
 
@@ -341,7 +341,7 @@ class RecordBatchBuilder:
             CorruptRecordException: a wrong CRC, length or magic; the messages before are appended.
             OverflowError: as `append`.
         """
-        # Not a copy of a view: a caller may come back for each of many wrappers.
+        # Don't copy a view: a caller may pass the same view again for each of many wrappers.
         data: Any = (
             message_set if isinstance(message_set, bytes) else memoryview(message_set).cast("B")
         )

@@ -182,7 +182,7 @@ def convert_batch(
         first_offset: records below it are left out.
         limit_bytes: the conversion ends before the message with which the messages would exceed
             it, before compression.
-        at_least: so many messages are converted whatever their size.
+        at_least: the number of messages that are converted whatever their size.
         codec: that of the wrapper (default: the batch's; snappy in place of zstd).
 
     Raises:

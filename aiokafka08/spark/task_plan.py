@@ -19,12 +19,12 @@ from aiokafka08.structs import TopicPartition
 
 # Maximum number of tasks of a query or batch. Options that need more are probably a mistake.
 MAX_TASKS: Final = 1_000_000
-# Ranges are combined until there are so many tasks per core, unless `minPartitions` is given.
+# Ranges are combined until there are this many tasks per core, unless `minPartitions` is given.
 TASKS_PER_CORE: Final = 2
-# Maximum number of offsets of combined ranges. To combine larger ones saves little of the cost of a
-# task, and leaves cores idle where more exist than the driver knows of.
+# Maximum number of offsets of combined ranges. To combine larger ones would save little of the cost
+# of a task, and leave cores idle if there are more cores than the driver knows of.
 MAX_COMBINED_OFFSETS: Final = 200_000
-# The cost of a range, however small: as much as so many offsets.
+# The fixed cost of a range, as a number of offsets that cost as much to read.
 _RANGE_COST: Final = 200
 
 K = TypeVar("K", bound=Hashable)
@@ -45,7 +45,7 @@ def divide_into_tasks(
         leaders: the node ids of the leaders, as far as they are known.
         parallelism: the number of tasks that Spark can run at the same time.
         min_partitions: the minimum number of tasks, unless there are fewer offsets. Small ranges
-            are combined until there are so many.
+            are combined until there are this many tasks.
         max_records: the maximum number of offsets of a task.
 
     Raises:

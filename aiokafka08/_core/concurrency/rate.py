@@ -1,4 +1,4 @@
-"""`--rate`: how long to wait so that no more than so many bytes a second are moved. Pure."""
+"""`--rate`: how long to wait so that a limit of bytes per second is kept. Pure."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Authenticate a new connection by SASL, before the probe of the version or any other request.
 
 Invariant: the client reads at most `MAX_FRAME_BYTES` at a time, and sends at most `MAX_TOKENS`.
-A refusal is an `AuthenticationFailedError`; if the broker only closes the connection, after
-another attempt.
+A refusal raises `AuthenticationFailedError`. If the broker only closes the connection, a second
+attempt comes before that error.
 """
 
 from __future__ import annotations
@@ -50,8 +50,9 @@ MAX_TOKENS: Final = 16
 
 _CORRELATION_ID: Final = 1
 
+# The version for another authentication on a connection whose broker has named the lifetime of its
+# session: V0_10 stands for 0.10 to 3.9, and such a broker also has SaslAuthenticate 1.
 _WITH_SESSIONS: Final = BrokerVersion.of(BrokerLine.V0_10)
-"""A broker that has named the lifetime of a session has SaslAuthenticate 1."""
 
 _REFUSED: Final = SaslFailure(FailureKind.REFUSED)
 # Longest pause between two looks at the clock. A sleep doesn't count the time in which the machine
@@ -67,7 +68,7 @@ class AuthenticatedStream(NamedTuple):
 
 
 async def renew_credentials(mechanism: Mechanism) -> None:
-    """Renew the credentials of a client, whenever it is time, until it is cancelled."""
+    """Renew the credentials of a client whenever they are due; return if they never are again."""
     while True:
         due_s = await mechanism.renew()
         if due_s == math.inf:
@@ -97,7 +98,7 @@ async def open_authenticated(
     version: BrokerVersion | None,
     progress: Callable[[PendingStep], object],
 ) -> AuthenticatedStream:
-    """Connect and authenticate; `progress` is called with the current wait.
+    """Connect and authenticate; `progress` is called with each step to wait for.
 
     Raises:
         AuthenticationFailedError: the broker refuses, or the client lacks what it needs.
@@ -109,7 +110,8 @@ async def open_authenticated(
     knows_handshake = version is not None and version.supports(SaslAuthenticateRequest)
     # Raw: the tokens are frames, with no request of Kafka before them. Only GSSAPI knows it (0.9 to
     # 3.9, and HDP's 0.8.2), and below 0.10 there is no other way. So it comes first as long as the
-    # version isn't known.
+    # version isn't known. The other mechanisms make the same attempt twice, because a connection
+    # that closes without a reason may also have been lost by chance.
     for is_raw in (mechanism.starts_raw and not knows_handshake, False):
         stream = await connect()
         conversation = _Conversation(stream, address, config, mechanism, progress)
@@ -138,7 +140,7 @@ async def open_authenticated(
 async def authenticate_again(
     stream: FrameStream, address: Address, config: NetConfig, mechanism: Mechanism
 ) -> float:
-    """Authenticate on a connection whose session would end (KIP-368); return its new lifetime.
+    """Authenticate again before a connection's session ends (KIP-368); return its new lifetime.
 
     Args:
         stream: the connection; no other requests may be written meanwhile.
@@ -181,7 +183,7 @@ class _Conversation:
     async def send_raw(self) -> None:
         """Authenticate with frames only, and have the broker show that it has accepted them."""
         await self._run(self._send_frame, self._send_last_frame)
-        # The broker says nothing to the last token. It closes, or serves the next request.
+        # The broker doesn't respond to the last token: it closes, or serves the next request.
         await self._request(alive_request(), 0, "the last token")
 
     async def send_handshake(self, version: BrokerVersion | None) -> float:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def delay_s(attempts: int, first_s: float, longest_s: float, random: Random | None = None) -> float:
-    """Return how many seconds to wait after so many attempts before this one."""
+    """Return how many seconds to wait before the next attempt, after `attempts` failed ones."""
     delay = min(first_s * 2.0 ** min(attempts, 30), longest_s)
     # The jitter keeps a thousand clients from retrying at the same moment.
     return delay * (random or environment.random).uniform(0.8, 1.2)

@@ -89,7 +89,7 @@ class ClusterSnapshot:
         return not info.partitions and info.error_code != TopicAuthorizationFailedError.errno
 
     def leader(self, tp: TopicPartition) -> int | None:
-        """Return the node id of a partition's leader; None without one whose address is known."""
+        """Return the node id of a partition's leader; None if it or its address isn't known."""
         info = self.topics.get(tp.topic)
         partition = None if info is None else info.partitions.get(tp.partition)
         if partition is None or partition.leader not in self.brokers:
@@ -153,7 +153,7 @@ class ClusterSnapshot:
 
 
 class MergedTopic(NamedTuple):
-    """What `known` becomes with the `state` of a response."""
+    """A known topic, its state in a response, and `info`, the topic merged from both."""
 
     known: TopicInfo | None
     state: TopicState
@@ -165,7 +165,7 @@ class MergedTopic(NamedTuple):
 
 
 class MergeOrder:
-    """The call that has brought each topic of a snapshot, since calls may end in another order.
+    """Remembers which call brought each topic of a snapshot: calls may end in another order.
 
     Invariant: the response to an older call neither replaces what a newer call has brought nor
     removes a topic. Calls are numbered in the order of their starts.
@@ -174,7 +174,7 @@ class MergeOrder:
     def __init__(self) -> None:
         self._last = 0
         self._all = 0  # the call with the last list of all topics
-        self._by_topic: dict[str, int] = {}  # calls after that one
+        self._by_topic: dict[str, int] = {}  # the call that brought the topic, if after `_all`
 
     def merge(
         self,
@@ -223,7 +223,7 @@ class PartitionLeaders:
     versions: Mapping[int, BrokerVersion] = field(default_factory=dict)
 
     def select(self, partitions: Iterable[TopicPartition]) -> PartitionLeaders:
-        """Return what concerns these partitions, without those of unknown leaders."""
+        """Return the leaders of these partitions, as far as they are known, and their nodes."""
         leaders = {
             tp: self.by_partition[tp] for tp in dict.fromkeys(partitions) if tp in self.by_partition
         }

@@ -263,7 +263,7 @@ async def list_offsets_of_leader(
 ) -> PartitionResults[list[int]]:
     """Request offsets from one leader; return offsets or an error per partition.
 
-    Raises no `KafkaError`. The arguments are as of `list_offsets`.
+    Raises no `KafkaError`. The arguments are as for `list_offsets`.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     return await _list_on_leader(router, leader, tps, timestamps, max_num_offsets, list, limit_s)

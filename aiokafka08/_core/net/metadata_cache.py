@@ -62,7 +62,7 @@ class Metadata:
         self._config = config
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
-        self._callers: set[asyncio.Timeout] = set()  # of the callers that wait for a refresh
+        self._caller_timeouts: set[asyncio.Timeout] = set()  # of callers that wait for a refresh
         self._stagger = Stagger()  # of the running refresh
         self._started_refreshes = 0
         self._calls = 0  # number of the last call: a refresh, or `fetch_all()`
@@ -72,7 +72,8 @@ class Metadata:
         self._wanted = asyncio.Event()
         self._refresher: asyncio.Task[None] | None = None
         self._stopped = False
-        self._warnings: dict[str, asyncio.Task[None]] = {}  # by topic, one in its life
+        # By topic; at most one warning in the life of this object
+        self._warnings: dict[str, asyncio.Task[None]] = {}
         self._listeners: list[Callable[[ClusterSnapshot], object]] = []
         self._backoff = config.backoff()
 
@@ -132,15 +133,17 @@ class Metadata:
     async def _next_refresh(self, timeout_s: float | None) -> ClusterSnapshot:
         """Wait for a refresh that begins after this call; start it if necessary."""
         async with asyncio.timeout(timeout_s) as limit:
-            self._callers.add(limit)
+            self._caller_timeouts.add(limit)
             if timeout_s is not None:
-                self._stagger.shorten(timeout_s / 4)  # this caller waits for the running one too
+                # This caller waits for the running refresh too, so a broker that hangs may take
+                # only a part of its time.
+                self._stagger.shorten(timeout_s / 4)
             try:
                 # A running refresh isn't enough, because it may lack topics that were added since,
                 # and its response may be older than the error that the caller has met.
                 await self._wait_for_refresh(self._started_refreshes + 1)
             finally:
-                self._callers.discard(limit)
+                self._caller_timeouts.discard(limit)
         return self.snapshot
 
     async def _wait_for_refresh(self, number: int) -> None:
@@ -170,8 +173,9 @@ class Metadata:
 
         Args:
             topic: its name.
-            timeout_s: otherwise, how long to wait until the topic exists and its partitions have
-                leaders. If some have none at the deadline, return them as they are.
+            timeout_s: how long to wait until the topic exists and its partitions have leaders, if
+                the snapshot has none of them. If some have no leader at the deadline, return them
+                as they are.
             leaders: when to end that wait: `all` if every partition must have a leader, `any` if
                 one such partition is enough.
             leaders_s: how much of `timeout_s` to wait for leaders, if the topic exists.
@@ -204,7 +208,7 @@ class Metadata:
     async def wait_for_partitions(
         self, topic: str, partitions: Collection[int], *, timeout_s: float
     ) -> None:
-        """Refresh until the snapshot has these partitions of a topic that it has: some may be new.
+        """Refresh until the snapshot has these partitions of a known topic, which may be new.
 
         `timeout_s` limits the wait for responses. The wait for partitions that the responses lack
         is `NetLimits.partition_unknown_s`, if that is shorter.
@@ -219,7 +223,8 @@ class Metadata:
         began = asyncio.get_running_loop().time()
 
         async def attempt(limit_s: float) -> bool | KafkaError:
-            # Not `limit_s`: without a response the partitions can't be called missing.
+            # Wait for all of `timeout_s`, not for `limit_s` only: without a response the partitions
+            # can't be called missing.
             left_s = began + timeout_s - asyncio.get_running_loop().time()
             known = (await self.refresh(left_s)).partitions(topic)
             missing = [partition for partition in partitions if partition not in known]
@@ -247,7 +252,8 @@ class Metadata:
             # Not merged into the snapshot, which has the tracked topics only.
             listing = (await self._fetcher.all_topics())[0].response
         except KafkaError:
-            # `MetadataFailed` and the caller's own error say more. Warn when a broker responds.
+            # `MetadataFailed` and the caller's own error say more. Let a later call warn, when a
+            # broker responds.
             del self._warnings[topic]
             return
         names = [state.topic for state in listing.topics]
@@ -331,6 +337,7 @@ class Metadata:
                 return UnknownTopicOrPartitionError(missing_topics_text([topic]))
             return failure or KafkaUnavailableError("the brokers' metadata left the topic out")
 
+        # A topic that was just created has its leaders soon, so begin with short waits.
         first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)
         try:
             return await retry(
@@ -382,7 +389,7 @@ class Metadata:
         self._tracked_wanted = False
         self._stagger = Stagger()
         soonest = min(
-            (when for limit in self._callers if (when := limit.when()) is not None),
+            (when for limit in self._caller_timeouts if (when := limit.when()) is not None),
             default=math.inf,
         )
         try:

@@ -61,7 +61,7 @@ class MetadataFetcher:
         Args:
             by_name: names of topics.
             soonest: loop time until which a caller waits; a broker that hangs takes a share of it.
-            stagger: as of `NodeRegistry.request_any()`, for all requests of this call.
+            stagger: as for `NodeRegistry.request_any()`, shared by all requests of this call.
 
         Raises:
             NoBrokersAvailable: no broker responded.

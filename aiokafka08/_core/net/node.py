@@ -1,7 +1,7 @@
 """One broker: open and close its connections, find its version, back off after failures.
 
-A node has up to one connection per `Lane`. It opens on demand, and is closed when it is idle,
-unless `node_registry` keeps it.
+A node has up to one connection per `Lane`. A connection opens on demand, and is closed when it is
+idle, unless `node_registry` keeps it.
 
 Invariant: for each lane, at most one attempt to open it runs at a time. All callers that need the
 lane share the attempt; the cancellation of a caller doesn't cancel it.
@@ -106,13 +106,15 @@ class Node:
         self._version = config.pinned_version
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
-        # Where the broker responded then. All lanes go there: another address of its name may be
-        # the address of another broker, or of none. The name is resolved anew after each outage.
+        # The IP address that responded to that probe. All lanes connect to it: another address of
+        # the name may be the address of another broker, or of none. The name is resolved anew after
+        # each outage.
         self._ip: str | None = None
         # Probe the exact line with the version; see `exact_version()`
         self.needs_exact_line = False
-        # 0.8.0 logs a stack trace when it is asked for its exact line: remember it, while another
-        # lane stays open and through idle closes, until the broker may have been replaced.
+        # Whether the last probe found 0.8.0, which logs a stack trace when it is asked for its
+        # exact line. So it isn't asked again until the broker may have been replaced: not while
+        # another lane stays open, nor after an idle close.
         self._is_0_8_0 = False
         self._progress = "connecting"  # for the text of timeouts
         self._failure = ""
@@ -120,7 +122,7 @@ class Node:
             config.limits.reconnect_backoff_s, config.limits.reconnect_backoff_max_s
         )
         self._not_before = 0.0
-        # The last lost connection never received a response: connecting doesn't reset `_backoff`.
+        # The last lost connection never received a response, so a new one doesn't reset `_backoff`.
         self._was_mute = False
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closing: dict[BrokerConnection, None] = {}  # closed, but the socket isn't yet
@@ -189,8 +191,8 @@ class Node:
     ) -> R:
         """Send a request on a lane and wait for its response; open the lane if necessary.
 
-        `version` is by default the highest one that both sides support, `timeout_s`
-        `request_timeout_ms`.
+        By default `version` is the highest one that both sides support, and `timeout_s` is the
+        option `request_timeout_ms`.
 
         Raises:
             KafkaUnavailableError: not all 0.8 lines have the API, and the broker's line can't be
@@ -247,7 +249,8 @@ class Node:
             return connection
         limit_s = self._config.request_timeout_s if timeout_s is None else timeout_s
         if connection is not None:
-            # Not beside it: requests of a producer must reach the broker in their order.
+            # Don't open the next connection beside the draining one, because the requests of a
+            # producer must reach the broker in their order.
             began = asyncio.get_running_loop().time()
             await asyncio.wait((connection.socket_closed,), timeout=limit_s)
             limit_s = max(limit_s - (asyncio.get_running_loop().time() - began), 0.0)

@@ -49,7 +49,7 @@ async def probe_version(
     Args:
         address: host and port; the host name is resolved anew.
         config: the options of the network layer.
-        progress: called with a text that describes the current wait.
+        progress: called with a text about each step that is waited for.
         responded: called with the seconds that each response has taken. The requests are tiny, so
             the shortest time is about a round trip.
         found_at: called with the IP address of the broker.

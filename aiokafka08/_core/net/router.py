@@ -182,7 +182,7 @@ class Router:
     ) -> tuple[R, Address]:
         """Send a request to one broker after another; return the response and the broker's address.
 
-        `delay_s` is as of `NodeRegistry.request_any()`. Raises as `request()` without a node id.
+        `delay_s` is as for `NodeRegistry.request_any()`. Raises as `request()` without a node id.
         """
         self._check()
 

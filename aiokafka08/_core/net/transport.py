@@ -143,7 +143,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         version: int | None = None,
         timeout_s: float | None = None,
     ) -> R:
-        """Send a request and wait for its response; many callers may do so at once.
+        """Send a request and wait for its response; many callers may do so at the same time.
 
         Args:
             request: what to send.

@@ -24,7 +24,7 @@ class ResponseWatchdog:
     Args:
         metadata: refreshed each time that the watchdog fires.
         overdue_s: seconds beyond `expected_s` after which the response is overdue. Then the
-            watchdog fires, and again each time that so many seconds have passed
+            watchdog fires, and again each time that as many seconds have passed
             (`NetLimits.overdue_s`).
         expected_s: seconds that the response may take on a healthy broker.
         on_overdue: called each time that the watchdog fires.

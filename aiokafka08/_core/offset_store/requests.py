@@ -36,7 +36,7 @@ from aiokafka08.structs import TopicPartition
 T = TypeVar("T")
 R = TypeVar("R", bound=Response)
 
-_PATIENCE: Final = 3
+_MAX_UNKNOWN_ERRORS: Final = 3
 
 
 class RequestTarget(Protocol):
@@ -134,7 +134,8 @@ async def _complete(
 ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, KafkaError]]:
     """Send requests until each partition has succeeded or failed for good; return both.
 
-    `gives_up`: a partition has failed for good after `_PATIENCE` responses with UnknownError.
+    `gives_up`: a partition has failed for good after `_MAX_UNKNOWN_ERRORS` responses with
+    UnknownError.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     # An attempt gets a quarter of the time. So if a broker doesn't respond, there is time left to
@@ -143,7 +144,8 @@ async def _complete(
     succeeded: dict[TopicPartition, T] = {}
     failed: dict[TopicPartition, KafkaError] = {}
     last_errors: dict[TopicPartition, KafkaError] = {}
-    # UnknownError is also the error of a node in ZooKeeper that holds no offset.
+    # Responses with UnknownError, which a retry may cure, but not if the node of the partition in
+    # ZooKeeper holds no offset: that is the same error.
     unknown = Counter[TopicPartition]()
 
     def pending() -> list[TopicPartition]:
@@ -169,7 +171,11 @@ async def _complete(
             if (
                 isinstance(result, FENCED)
                 or is_final(result)
-                or (gives_up and isinstance(result, UnknownError) and unknown[tp] + 1 >= _PATIENCE)
+                or (
+                    gives_up
+                    and isinstance(result, UnknownError)
+                    and unknown[tp] + 1 >= _MAX_UNKNOWN_ERRORS
+                )
             ):
                 failed[tp] = result
             else:

@@ -381,6 +381,7 @@ class _RangeReader:
     ) -> tuple[FetchedPartition, float]:
         """Send one fetch; return the partition's response, and the seconds that it took."""
         if leader is None:
+            # For a part of the time only: the caller retries until `_missing_s` is over.
             await self._router.metadata.wait_for_topic(
                 self._tp.topic, timeout_s=self._missing_s / 4
             )

@@ -81,7 +81,7 @@ class PacedOutput:
     def write_all(self, buffers: list[Buffer]) -> None:
         """Write the buffers, in order."""
         if self.is_tls:
-            # Not before: the handshake's last bytes may be there.
+            # Don't limit the buffer earlier, when it may have the last bytes of the handshake.
             self._transport.set_write_buffer_limits(high=1, low=0)
             self._waiting.append(memoryview(b"".join(buffers)))
             self._waiting_bytes += len(self._waiting[-1])

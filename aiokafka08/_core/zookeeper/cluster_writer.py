@@ -419,7 +419,7 @@ def _nodes(
 
 
 def _in_parts(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items, so many together as are requested at a time."""
+    """Yield the items in lists of at most `_AT_ONCE`."""
     left = list(items)
     for at in range(0, len(left), _AT_ONCE):
         yield left[at : at + _AT_ONCE]

@@ -4,8 +4,8 @@ Groups and members are returned in the form of the brokers' DescribeGroups. All 
 in threads, each with a session of its own.
 
 Invariant: only `delete` changes anything. A node that can't be read is an error in the result
-(`nodes`), beside all others: a member whose registration can't be read has an empty subscription
-and the partitions that it owns.
+(see `NodeReader`), which has all other nodes: a member whose registration can't be read has an
+empty subscription, and the partitions that it owns.
 """
 
 from __future__ import annotations
@@ -317,7 +317,7 @@ class GroupNodes:
     def _delete_nodes(
         self, client: KazooClient, nodes: Mapping[str, str], failed: dict[str, KafkaError]
     ) -> None:
-        """Delete nodes, each of a group; add the groups of those that can't be deleted."""
+        """Delete nodes, each of a group; `failed` gets the groups whose nodes can't be deleted."""
         from kazoo.exceptions import KazooException, NoAuthError, NoNodeError, NotEmptyError
 
         paths = list(nodes)
@@ -372,7 +372,7 @@ def _partition_nodes(
             if match := names_of_partitions.fullmatch(name):
                 numbers[node] = int(match[1])
             else:
-                # Not a partition: an error of the reader.
+                # It isn't a partition, so `reader.errors` has it.
                 reader.errors[node] = wrongly_named(connect, node, "partition")
         in_order = sorted(numbers, key=numbers.__getitem__)
         nodes |= {node: TopicPartition(topic, numbers[node]) for node in in_order}

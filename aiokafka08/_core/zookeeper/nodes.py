@@ -173,7 +173,8 @@ def json_object(data: bytes) -> dict[str, Any]:
 class NodeReader:
     """Read many nodes in one session, many at a time. It blocks.
 
-    `timeout_s`: seconds to wait for the responses to a thousand requests; then KafkaTimeoutError.
+    `timeout_s`: seconds to wait for the responses to each `_IN_FLIGHT` requests before
+    KafkaTimeoutError.
     """
 
     def __init__(self, client: KazooClient, connect: str, timeout_s: float) -> None:

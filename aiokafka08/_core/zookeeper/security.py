@@ -4,7 +4,7 @@ The names of the options are kazoo's. Kerberos isn't among them: kazoo speaks SA
 pure-sasl only, and no public call of it sends the tokens of another implementation.
 
 Invariant: a password is in no error, log line or `repr`. A wrong or contradictory option is an
-error when the client is created, and a file that can't be read before a server is connected to.
+error when the client is created. A file that can't be read is one before the client connects.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _PROPERTIES: Final = (
     "enable.ssl.certificate.verification",
 )
 PROPERTIES: Final = tuple(PREFIX + name for name in _PROPERTIES)
-"""The properties of configuration files for the same."""
+"""The properties of configuration files that set `zookeeper_options`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class ZookeeperSecurity:
     _tls: TlsOptions | None = field(default=None, repr=False)
 
     def ssl_context(self) -> ssl.SSLContext | None:
-        """Return what a connection of TLS needs; None without TLS.
+        """Return the context of TLS connections; None without TLS.
 
         Raises:
             KafkaConfigurationError: a file can't be read, or isn't PEM.

@@ -2,7 +2,7 @@
 Blocks.
 
 Invariant: nothing is written, and the session ends with the call. A node that can't be read is an
-error in the result (`nodes`).
+error in the result (see `NodeReader`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _BROKERS: Final = "/brokers/ids"
 _DELETIONS: Final = "/admin/delete_topics"
 _REASSIGNMENT: Final = "/admin/reassign_partitions"
 
+# What the nodes of a topic hold, for errors
 REPLICAS: Final = 'the replicas of each partition, such as {"version":1,"partitions":{"0":[1,2]}}'
 SETTINGS: Final = 'settings such as {"version":1,"config":{"retention.ms":"1000"}}'
-"""What the nodes of a topic hold, for errors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class PartitionNode:
 
     replicas: tuple[int, ...]  # node ids, the preferred leader first
     leader: int | None  # node id; None without a leader, or while the first one is being elected
-    # Node ids of the in-sync replicas; None if they aren't known, as of a node that can't be read
+    # Node ids of the in-sync replicas; None if the node that has them can't be read
     isr: tuple[int, ...] | None
 
 
@@ -69,9 +69,10 @@ class ClusterNodes(NamedTuple):
 
 
 def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> ClusterNodes:
-    """Return all topics.
+    """Return all topics, and the errors of nodes that belong to none.
 
-    `timeout_s`: seconds to wait for a session, and for the responses to a thousand requests.
+    `timeout_s`: seconds to wait for a session, and for the responses to each batch of 1,000
+    requests.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
@@ -111,7 +112,7 @@ def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> Cluster
             'a reassignment such as {"version":1,"partitions":[{"topic":"orders","partition":0,'
             '"replicas":[1,2]}]}',
         ).get(0, {})
-        _look_at_others(reader, names.get(_BROKERS, []))
+        _check_other_nodes(reader, names.get(_BROKERS, []))
     errors: dict[str | None, list[KafkaError]] = {}
     for path, error in reader.errors.items():
         errors.setdefault(_topic_of(path), []).append(error)
@@ -121,6 +122,7 @@ def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> Cluster
             {
                 number: PartitionNode(
                     ids,
+                    # Without a state node, no leader was elected yet, so the ISR is empty.
                     *states.get(
                         (topic, number),
                         (None, None if paths[topic, number] in reader.errors else ()),
@@ -138,8 +140,8 @@ def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> Cluster
     return ClusterNodes(nodes, [error for some in errors.values() for error in some])
 
 
-def _look_at_others(reader: NodeReader, brokers: Sequence[str]) -> None:
-    """Find out which of the nodes that belong to no topic can't be read."""
+def _check_other_nodes(reader: NodeReader, brokers: Sequence[str]) -> None:
+    """Read the nodes that belong to no topic; `reader.errors` gets those that can't be read."""
     for name in brokers:
         if not NUMBER.fullmatch(name):
             path = f"{_BROKERS}/{name}"
@@ -168,8 +170,8 @@ def _topic_of(path: str) -> str | None:
 class TopicCreations(NamedTuple):
     """When ZooKeeper's nodes of topics were created."""
 
-    # The transaction that created the parent of all topics, and its time; it is another one in
-    # another ZooKeeper, or chroot
+    # The transaction that created the parent of all topics, and its time. They differ between
+    # ZooKeepers and between chroots, so they show which one was read
     parent: str
     # By topic, the id of the transaction that created it (czxid). It stays the same as long as the
     # topic lives; a topic that was deleted and created again has a larger one.
@@ -210,7 +212,7 @@ def parse_replicas(data: bytes) -> dict[int, tuple[int, ...]]:
 
 
 def parse_config(data: bytes) -> dict[str, str]:
-    """Return the settings in a topic's node; none in an empty one, as of old tools."""
+    """Return the settings in a topic's node. An empty node, as old tools write it, has none."""
     if not data:
         return {}
     return {name: str(value) for name, value in json_object(data)["config"].items()}

@@ -133,7 +133,7 @@ def make_console(
         access: decides which requests are admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
-        mask, gateways, bridges: as of `app`.
+        mask, gateways, bridges: as for `app`.
         reword: rewords the text of an error, such as with the names of command-line options.
     """
     if interval_s < 1:

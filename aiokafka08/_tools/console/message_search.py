@@ -139,7 +139,7 @@ async def search_messages(
         router: a started router that requests all topics and creates none.
         query: what to look for.
         limit_s: the time after which the search stops.
-        unpacking: as of `read_bounded`, for all searches that run at once.
+        unpacking: as for `read_bounded`, shared by all searches that run at the same time.
         masks: what is hidden.
 
     Raises:
@@ -208,7 +208,7 @@ async def _partitions(
 
 
 def _start(query: MessageQuery, partitions: int, page: MessagePage) -> Bounds:
-    """Return where to begin; so many from the end that all are shown, unless there is a filter."""
+    """Return where to begin. Without a filter, all messages from there to the end are shown."""
     share = max(-(-query.count // max(partitions, 1)), 1)
     text = query.start.strip() or f"-{share}"
     start, _ = parse_bounds(
@@ -260,7 +260,7 @@ class _Scan:
         return self._next.get(range_.tp, range_.start)
 
     async def read(self, ranges: Sequence[PartitionRange]) -> None:
-        """Read the ranges, some of them at once; one that can't be read doesn't end the others."""
+        """Read the ranges, several at a time; one that can't be read doesn't end the others."""
         limit = asyncio.Semaphore(_AT_ONCE)
 
         async def read_one(range_: PartitionRange) -> None:

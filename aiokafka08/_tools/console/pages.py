@@ -94,7 +94,7 @@ _STATUS: Final[Sequence[tuple[type[KafkaError], int]]] = (
     (IllegalArgumentError, 400),
     (UnknownTopicOrPartitionError, 404),
     (OffsetOutOfRangeError, 404),
-    (KafkaError, 503),  # the cluster doesn't do it now
+    (KafkaError, 503),  # the cluster can't serve the request now
 )
 
 _TOPIC_COLUMNS: Final = {
@@ -395,8 +395,8 @@ class Pages:
     async def neighbour(self, request: Request) -> Response:
         """Show the gateway or bridge of the URL, or the first one, which is of the page's kind.
 
-        Of a gateway its clients and what becomes of their requests; of a bridge its rate, what is
-        left, and whether the cut-over can begin.
+        A gateway's page has its clients, and how their requests are handled. A bridge's page has
+        its rate, the messages left to copy, and whether the cut-over can begin.
         """
         kind = request.url.path.rpartition("/")[2]
         known = {one.base: one for one in self._watch.neighbours if one.kind == kind}

@@ -57,7 +57,7 @@ class PointHistory:
         return earlier + list(zip(times, values, strict=True))
 
     def recent(self, count: int) -> Sequence[float]:
-        """Return so many of the newest values, or as many as there are."""
+        """Return the newest `count` values, or fewer if there are fewer."""
         return self._recent[1][-min(count, self._size) :]
 
     def slope(self, now: float, window_s: float) -> float | None:

@@ -35,7 +35,7 @@ _MIN_TOKEN: Final = 16
 _MAX_CONNECTIONS: Final = 1000
 _MAX_PER_ADDRESS: Final = 400
 _REQUEST_S: Final = 10.0
-"""A connection that brings no whole request for so many seconds is closed."""
+"""A connection that brings no whole request for this long is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

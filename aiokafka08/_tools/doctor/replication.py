@@ -1,7 +1,7 @@
 """Rules about leaders, replicas and in-sync replicas (ISR). Pure.
 
-Invariant: they judge the last sample; a difference between Metadata and ZooKeeper must also be in
-the first one, because brokers learn of a change with a delay.
+Invariant: they judge the last sample. What a change in progress would explain must also be in the
+first one, because brokers learn of a change with a delay.
 """
 
 from __future__ import annotations
@@ -158,11 +158,12 @@ def _refused(cluster: ClusterSample) -> dict[int, set[TopicPartition]]:
 
 
 def _idle(cluster: ClusterSample) -> dict[int, int]:
-    """Return the number of replicas of live brokers that are in no ISR, and lead nothing."""
+    """Return, by live broker that leads nothing and is in no ISR, how many replicas it has."""
     replicas: dict[int, int] = {}
     busy: set[int | None] = set()
     for _, partition in cluster.partitions():
-        # Where all replicas are dead but one, the ISR may be wrong.
+        # A live replica of a partition without a leader can't come back into the ISR, so it isn't a
+        # sign of a broker that doesn't work.
         if partition.leader is None:
             continue
         busy |= {partition.leader, *partition.in_sync}
@@ -253,7 +254,8 @@ def stale_isr(
     first: ClusterSample, last: ClusterSample, releases: Mapping[int, str]
 ) -> Iterator[Finding]:
     """Find partitions whose ISR in Metadata isn't the one in ZooKeeper (docs/brokers.md 4.8)."""
-    # Brokers from 0.9 on report each change with a delay, so a difference there takes two samples.
+    # Brokers from 0.9 on report each change with a delay, so a difference must be in two samples.
+    # If only one sample was taken, it is both the first and the last.
     if first is last and not any(release.startswith("0.8") for release in releases.values()):
         return
     before = dict(_differences(first))

@@ -5,7 +5,7 @@ What the broker would refuse is translated, and addresses of brokers are replace
 
 - `gateway` has a listener for each broker of the target; `option_table` has the options, `config`
   reads them, `options` checks them, `port_table` says at which port.
-- `handler` decides what becomes of a request, `upstream` is the connection to the broker. The
+- `handler` decides how a request is handled, `upstream` is the connection to the broker. The
   client's connection is that of the server kit; `exchanges` change responses on their way to it.
   `shared_state` has what all connections share.
 - `target_connection` opens connections to the target, with its TLS and SASL; `client_security` has

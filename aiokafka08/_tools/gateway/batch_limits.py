@@ -31,7 +31,7 @@ _NAME: Final = "max.message.bytes"
 _SURE_BYTES: Final = 16 << 10
 """A batch up to this size is expected to be small enough for any topic."""
 _KNOWN_S: Final = 300.0
-"""How long a limit is believed; after this time a topic may have another one."""
+"""How long a limit is believed; after this time it is asked for again."""
 _RECORD_BYTES: Final = 32
 """More than a record has besides its key and value."""
 

@@ -15,7 +15,7 @@ from aiokafka08.protocol.types import Buffer
 T = TypeVar("T")
 
 WALKED_BYTES: Final = 8 << 10
-"""A larger frame may have so many fields that it is read and written in the worker thread."""
+"""A larger frame is read and written in the worker thread, since it may have many fields."""
 
 
 def apart(size_bytes: int, function: Callable[[], T]) -> Work[T]:
@@ -53,7 +53,7 @@ class GatewayExchange(Exchange):
         frame = memoryview(b"".join(response))[4:]
         work = self._respond_changed(frame, change)
         if len(frame) > WALKED_BYTES:
-            # Not at once: this may be a step of other work for the connection.
+            # Run it later, since this call may be a step of other work for the connection.
             asyncio.get_running_loop().call_soon(self.run, work, lambda: None)
         else:
             next(work, None)  # it has one step

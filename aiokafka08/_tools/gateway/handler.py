@@ -1,4 +1,4 @@
-"""`GatewayHandler`: decide what becomes of each request of a client.
+"""`GatewayHandler`: decide how each request of a client is handled.
 
 A request passes as it is, or is translated, or is answered or refused by the gateway. `access` says
 what isn't allowed. `gateway` makes a handler per connection; `upstream` has the connection to the

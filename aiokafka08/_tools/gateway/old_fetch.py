@@ -91,9 +91,9 @@ class _FetchResponse10:
 class FetchPositions:
     """Offsets of a client behind which there are no messages for a while.
 
-    An entry stays true while the log is the same: offsets between the two never get messages. After
-    an error it may be another one, and after a while without a fetch too: a topic that was deleted
-    may be there again.
+    An entry stays true for one log, since offsets in such a gap never get messages. After an error,
+    or a while without a fetch, the log may be a new one: a topic may have been deleted and created
+    again.
     """
 
     def __init__(self) -> None:
@@ -113,9 +113,9 @@ class FetchPositions:
         self._next.note((topic, partition), (offset, next_offset))
 
     def in_turn(self, keys: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Return the partitions of a request that may not get all they want, another one first.
+        """Rotate the partitions of a request, so that each comes first in its turn.
 
-        The target fills a response in the order of the request.
+        The target fills a response in the order of the request, so the last ones may get nothing.
         """
         self._turn = (self._turn + 1) % max(len(keys), 1)
         return keys[self._turn :] + keys[: self._turn]

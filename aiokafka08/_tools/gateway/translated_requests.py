@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 _ACKS_0: Final = b"\0\0"
 QUICK_BYTES: Final = 32 << 10
-"""A larger frame may have so many items that it is translated in the worker thread."""
+"""A larger frame is translated in the worker thread, since it may have many items."""
 
 
 class ClientHandler(Protocol):

@@ -227,8 +227,8 @@ class Upstream(FrameProtocol):
         """Authenticate again, again and again, before the broker ends the session.
 
         Args:
-            lifetime_s: when it would, in seconds from now.
-            authenticate: does it, and returns the next lifetime.
+            lifetime_s: in how many seconds the broker would end it.
+            authenticate: authenticates again, and returns the next lifetime.
         """
         if lifetime_s < math.inf and not self._closed:
             loop = asyncio.get_running_loop()

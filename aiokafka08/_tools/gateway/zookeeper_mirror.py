@@ -38,7 +38,7 @@ INTERVAL_S: Final = 5.0
 _NAMED: Final = 5
 _MAX_ERRORS: Final = 20
 _COMPARED_EACH: Final = 12
-"""In one of so many passes all nodes are read: tools may have changed them."""
+"""One in this many passes reads all nodes, because tools may have changed them."""
 
 Topics = Mapping[str, Mapping[int, WrittenPartition]]
 

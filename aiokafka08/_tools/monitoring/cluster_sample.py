@@ -90,14 +90,15 @@ class PartitionSample(NamedTuple):
     def lag(self, committed: int) -> int | None:
         """Return how many offsets a committed offset is behind the end; None if that is unknown.
 
-        Never negative: `beyond_end` has the offsets of a committed one that is after the end.
+        Never negative: for a committed offset after the end see `beyond_end`.
         """
         return None if self.end is None else max(self.end - committed, 0)
 
     def beyond_end(self, committed: int) -> int | None:
-        """Return by how many offsets a committed one is after the end; None if that is unknown."""
-        # The two are read at nearly the same time, so it may be so for a moment. If it stays, the
-        # log was truncated, or the topic was created anew.
+        """Return how many offsets a committed offset is after the end; None if that is unknown."""
+        # The end may be read shortly before the committed offset, which then may be after the end
+        # for one sample. If it is in later samples too, the log was truncated, or the topic was
+        # created anew.
         return None if self.end is None else max(committed - self.end, 0)
 
 

@@ -268,7 +268,7 @@ class CopySession:
         return {tp: copy for tp, copy in pairs.items() if tp not in self._topics}
 
     async def add(self, pairs: dict[TopicPartition, TopicPartition], wait_s: float = 0.0) -> None:
-        """Begin to copy partitions; wait up to `wait_s` for leaders of those without a position."""
+        """Begin to copy partitions; wait up to `wait_s` for leaders if there is no position."""
         if not pairs:
             return
         starts = await self._starts.find(

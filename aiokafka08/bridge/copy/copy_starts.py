@@ -102,13 +102,13 @@ class CopyStarts:
             pairs: partition of the source → partition of the target.
             stored: the offsets topic.
             has_run: whether the bridge has been started before.
-            wait_s: how long to wait for leaders of those without a position.
+            wait_s: how long to wait for the leaders of partitions without a position.
 
         Raises:
             KafkaError: one of the clusters doesn't respond.
         """
-        # A topic that comes later may be filled at the target, since the start has checked only the
-        # others.
+        # The first session judges no partition, because the start has checked that the copies are
+        # empty. A copy of a topic that is found later wasn't checked, and may have messages.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
         positions = await find_positions(self._config, self._target, pairs, stored, judged)
         begun_anew = positions.keys() & self._identities.begun_anew
@@ -139,8 +139,9 @@ class CopyStarts:
                     starts.positions[tp] = self._known(tp, offset, FoundPosition(offset, "tail"))
             else:
                 offset = self._first(tp, bounds[tp], has_begun=has_begun, has_run=has_run)
-                is_chosen = self._config.copy.start == "latest"
-                starts.positions[tp] = CopyStart(offset, is_chosen or offset > 0)
+                # Without a committed position, a later session would begin elsewhere.
+                is_latest = self._config.copy.start == "latest"
+                starts.positions[tp] = CopyStart(offset, is_latest or offset > 0)
                 starts.begins.add(tp)
         return starts
 
@@ -151,8 +152,10 @@ class CopyStarts:
                 "offset %d, by the %s", self._config.client_id, partition_text(tp), offset,
                 "offsets topic" if position.origin != "tail" else "last records of the target",
             )  # fmt: skip
-        is_chosen = offset > 0 or self._config.copy.start == "latest"
-        commit = position.origin == "anew" or (position.origin != "group" and is_chosen)
+        # As in `find`. A position of the group is committed already; one that begins anew replaces
+        # the position of the deleted topic.
+        needs_commit = offset > 0 or self._config.copy.start == "latest"
+        commit = position.origin == "anew" or (position.origin != "group" and needs_commit)
         return CopyStart(offset, commit)
 
     async def _by_tail(self, tp: TopicPartition, copy: TopicPartition) -> int | None:

@@ -32,7 +32,7 @@ RECORD_RUNS: Final = 4096
 # The most bytes of a record: its runs, its key and the batch around it.
 RECORD_BYTES: Final = 24 * RECORD_RUNS + 1024
 # The most runs of messages that share an offset, so that each record begins at another offset. The
-# last of so many runs stands for all that follow up to the next run.
+# last of this many runs stands for all that follow up to the next run.
 SHARED_RUNS: Final = 1024
 
 

@@ -28,7 +28,8 @@ from aiokafka08.structs import TopicPartition
 GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused", "unreadable"]
 
 
-# A key beside the partitions of a group for parts that can't be read: some offsets may be missing.
+# Stands among a group's partitions for the parts of the group that can't be read, so that some of
+# its offsets may be missing.
 UNREAD: Final = TopicPartition("", -1)
 
 
@@ -56,11 +57,12 @@ class CopiedPartition:
     target_start: int | None
 
     def to_target(self, offset: int) -> int | None:
-        """Return the target offset of a group; None if not all before the group is copied."""
+        """Translate an offset of a group; None unless all messages before it are copied."""
         if len(self.known):
             return self.known.to_target(offset, self.position)
         # Nothing was copied, so the target has only messages of its own producers, and the group
-        # has read none of them.
+        # has read none of them. If it has read up to where the copy begins, or all there is, its
+        # next message is the first one in the target's log.
         return self.target_start if self.is_empty or offset == self.position else None
 
     @property
@@ -70,7 +72,7 @@ class CopiedPartition:
         return has_none and not len(self.known)
 
     def is_same_message(self, offset: int, other: int) -> bool:
-        """Return whether two target offsets lead to the same next message: markers don't count."""
+        """Return whether the next message is the same, apart from transaction markers before it."""
         if offset == other:
             return True
         source = self.known.to_source(offset, self.position)
@@ -129,7 +131,9 @@ def plan_group(
     *,
     rewind: bool = False,
 ) -> list[GroupMove]:
-    """Return the decision about each offset of a group, ordered; other topics are left out.
+    """Return the decision about each offset of a group, without partitions that aren't copied.
+
+    They are ordered by partition.
 
     Args:
         group: the group.
@@ -227,8 +231,9 @@ def decide(
 def refuse_changed(
     moves: Sequence[GroupMove], now: Mapping[TopicPartition, int]
 ) -> list[GroupMove]:
-    """Return the moves of a group; those are refused whose target offset isn't `before` any
-    more.
+    """Return the moves of a group; refuse those whose offset at the target has changed.
+
+    `now`: the committed offsets at the target by now, as `before` of `plan_group`.
     """
     return [
         replace(

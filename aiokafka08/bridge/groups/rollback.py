@@ -86,7 +86,7 @@ def plan_rollback(
         if (at := at_target.get(part.copy)) is None:
             continue
         known = offsets.get(tp, _NOTHING)
-        # An unreadable part of this store or of another one may have the partition's offset.
+        # The unreadable part of a store may have the partition's offset.
         if (unread := offsets.get(UNREAD)) is not None and unread.store != known.store:
             known = unread
         before = None if known.offset < 0 else known.offset

@@ -90,8 +90,8 @@ def decode_claims(values: Iterable[tuple[bytes | None, bytes | None]]) -> list[C
 
 
 def next_claim(claims: Iterable[Claim], run: str, producers: int) -> Claim:
-    """Return the claim of the start `run` with so many producers, after all `claims` that were
-    read.
+    """Return the claim of the start `run`, which has this number of producers, after the `claims`
+    that were read.
 
     It has the largest number of ids that were ever in use.
     """

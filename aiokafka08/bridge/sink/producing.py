@@ -32,7 +32,7 @@ def produce_records(
         partition: of the target.
         records: in the order in which they are written.
         keep_timestamps: False gives each record the time of the call.
-        callbacks: the delivery callback of each record; None for those without.
+        callbacks: the delivery callback of each record; None: it has none.
 
     Returns:
         The index of the first record that isn't taken, and librdkafka's code of the reason; None if

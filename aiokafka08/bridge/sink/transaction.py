@@ -119,10 +119,9 @@ DeliveryReport = Callable[[Any, Any], None]
 def callbacks_of(
     count: int, callback: Callable[[int], DeliveryReport], *, every: bool
 ) -> list[DeliveryReport | None]:
-    """Return the delivery callback of each of `count` records, made by index; None for those
-    without.
+    """Return the delivery callback of each of `count` records, made by index.
 
-    The first and the last record have one, with `every` all records.
+    The first and the last record have one, with `every` all records; the others have None.
     """
     if every:
         return [callback(index) for index in range(count)]

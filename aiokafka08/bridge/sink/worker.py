@@ -286,7 +286,8 @@ class TransactionWorker:
                     return
             except _Abort as abort:
                 reason = str(abort)
-            # Not in the handler, where the exception would be kept, and by its frames the producer.
+            # Abort after the `except`: inside it the exception would be kept, and with its frames
+            # the producer.
             if reason is not None:
                 self._abort(reason)
                 if self._stop_at is not None:

@@ -1,7 +1,7 @@
 """`LibrdkafkaLog`: pass librdkafka's log on to the bridge's logger.
 
 Invariant: a line is a warning unless the caller gets its text as an error, too. It may be the only
-place of a reason, such as of a failed TLS handshake.
+text that has a reason, such as that of a failed TLS handshake.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class LastVerification:
 
 
 def last_verification(path: Path) -> LastVerification | None:
-    """Return the content of a file of `VerifyState`; None without one that can be read."""
+    """Return the content of a file of `VerifyState`; None if there is none, or it can't be read."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         verdicts = [_from_document(fields) for fields in document["partitions"]]

@@ -160,7 +160,7 @@ def failed(context: RequestContext, request: api.Request[Any]) -> Work[HandlerRe
 
 
 def drop_partitions(
-    line: LineRules, request: api.Request[Any], only: Collection[tuple[str, int]]
+    line: LineRules, request: api.Request[Any], failing: Collection[tuple[str, int]]
 ) -> api.Request[Any]:
     """Return the request without these partitions, which will have errors."""
     topics = [
@@ -169,7 +169,7 @@ def drop_partitions(
             [
                 partition
                 for partition in topic.partitions
-                if (topic.topic, _partition_number(partition)) not in only
+                if (topic.topic, _partition_number(partition)) not in failing
             ],
         )
         for topic in _topics(request)
@@ -212,7 +212,7 @@ def with_partition_errors(
 
 
 def set_null(response: FetchResponse, code: int) -> None:
-    """Make the message sets of the partitions that have `code` null."""
+    """Set the message set of each partition with the error `code` to null."""
     for topic in _topics(response):
         for partition in topic.partitions:
             if partition.error_code == code:

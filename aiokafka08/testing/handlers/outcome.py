@@ -128,7 +128,7 @@ def group_by_topic(items: dict[TopicPartition, T], order: ResponseOrder) -> Work
             topics.setdefault(key.topic, {})[key.partition] = items[key]
         elif grouped and grouped[-1].topic == key.topic:
             grouped[-1].partitions.append(items[key])
-        else:  # a topic that is there twice stays so
+        else:  # a topic that the request names twice is in the response twice
             grouped.append(Topic(key.topic, [items[key]]))
         if not number % _STEP_PARTITIONS:
             yield PAUSE

@@ -155,7 +155,7 @@ class _Handed:
     times: list[float] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     polls: list[tuple[Operation, Value]] = field(default_factory=list)
-    # The place of the highest offset until then.
+    # By place, the place of the highest offset up to it.
     highest: list[int] = field(default_factory=list)
 
     def add(self, poll: Operation, value: Value, offset: int) -> None:

@@ -36,15 +36,15 @@ class _RecordedListener(ConsumerRebalanceListener):
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
         self._note("revoked", revoked)
         if self._listener is not None:
-            await _done(self._listener.on_partitions_revoked(revoked))
+            await _await_if_awaitable(self._listener.on_partitions_revoked(revoked))
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._note("assigned", assigned)
         if self._listener is not None:
-            await _done(self._listener.on_partitions_assigned(assigned))
+            await _await_if_awaitable(self._listener.on_partitions_assigned(assigned))
 
 
-async def _done(result: Any) -> None:
+async def _await_if_awaitable(result: Any) -> None:
     if inspect.isawaitable(result):
         await result
 
@@ -58,7 +58,7 @@ class RecordedConsumer:
         self._recorder = recorder
         self._process = process
         self._consumer = consumer
-        self._extracts: bool = consumer._config.decoding.embedded_headers
+        self._extracts_headers: bool = consumer._config.decoding.embedded_headers
         self._deadline_s = deadline_s
         timeout_s: float = consumer._router.config.request_timeout_s
         self._request_deadline_s = timeout_s if deadline_s is None else deadline_s
@@ -87,17 +87,18 @@ class RecordedConsumer:
         consumer = self._consumer
         if self._deadline_s is not None:
             return self._deadline_s
-        # Such a start may wait for its group or for ZooKeeper.
+        # It may wait for its group, if topics are subscribed to, or for ZooKeeper.
         if consumer._wanted.by_topic or consumer._config.zookeeper_connect is not None:
             return None
-        # The start finds a broker, and then the exact line.
+        # One `start_timeout_s` to find a broker, and one to find its exact line.
         deadline_s: float = 2 * consumer._router.config.start_timeout_s
         return deadline_s
 
     async def stop(self) -> None:
         await self._record("stop", self._consumer.stop(), self._deadline_s)
-        self.ready()
+        self.ready()  # records that it isn't ready any more
         metrics = self.metrics()
+        # "left": what is left behind; it must be 0
         self._note("left", facts={name: metrics[name] for name in _EMPTY_AT_END})
 
     def ready(self) -> bool:
@@ -134,6 +135,7 @@ class RecordedConsumer:
     def unsubscribe(self) -> None:
         self._consumer.unsubscribe()
         self._positions = {}
+        # For the checks this is a subscription, too: it replaces the one before it.
         self._note("subscribe")
 
     def _rebalanced(self, call: str, partitions: Collection[TopicPartition]) -> None:
@@ -200,11 +202,11 @@ class RecordedConsumer:
 
     def _one(self, record: Any) -> list[Message]:
         tp = TopicPartition(record.topic, record.partition)
-        return [self._recorder.message(tp, record, self._extracts)]
+        return [self._recorder.message(tp, record, self._extracts_headers)]
 
     def _many(self, fetched: Mapping[TopicPartition, Iterable[Any]]) -> list[Message]:
         return [
-            self._recorder.message(tp, record, self._extracts)
+            self._recorder.message(tp, record, self._extracts_headers)
             for tp, records in fetched.items()
             for record in records
         ]
@@ -214,12 +216,14 @@ class RecordedConsumer:
         columns = [batch.column(name).to_pylist() for name in names]
         recorder = self._recorder
         return [
-            Message(f"{topic}/{partition}", recorder.identify(key, self._plain(value)), offset)
+            Message(
+                f"{topic}/{partition}", recorder.identify(key, self._without_headers(value)), offset
+            )
             for topic, partition, offset, key, value in zip(*columns, strict=True)
         ]
 
-    def _plain(self, value: Any) -> Any:
-        return value if self._extracts else self._recorder.without_headers(value)
+    def _without_headers(self, value: Any) -> Any:
+        return value if self._extracts_headers else self._recorder.without_headers(value)
 
     # --- positions --------------------------------------------------------------------------------
 

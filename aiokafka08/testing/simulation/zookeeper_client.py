@@ -1,6 +1,6 @@
 """A client in place of kazoo's, on a simulated server: kazoo's names, results and exceptions.
 
-A simulation runs the functions that `_core.zookeeper` gives to threads at once, inside the loop.
+The functions that `_core.zookeeper` gives to threads run in a simulation inside the loop, at once.
 
 Invariant: nothing blocks. A request has its result when it is made, or none while the network is
 away: then `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets the time
@@ -80,7 +80,7 @@ class SimulatedResult:
         return self._done and self._error is None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Return whether there is a result; without one, note how long that would have blocked."""
+        """Return whether there is a result; without one, note how long kazoo would have blocked."""
         if not self._done:
             limit_s = self._limit_s if timeout is None else timeout
             if self.ends_at is not None and self.ends_at - self._server.time() <= limit_s:
@@ -145,7 +145,7 @@ class SimulatedKazooClient:
         self._away_until = 0.0
         self._reconnect: Timer | None = None
         self._notice: Timer | None = None
-        self._silent_ping_at = 0.0  # when the ping is sent whose response is missed
+        self._silent_ping_at = 0.0  # when it sends the ping whose response will be missing
         self._ping: Timer | None = None
         self._context: Context = copy_context()  # of the process that has the client
 
@@ -273,7 +273,8 @@ class SimulatedKazooClient:
 
     def _delay_notice(self) -> None:
         """Put off the notice of a silent network, since a request is sent."""
-        # Kazoo takes a request for a ping. It sends its next one later, and misses that response.
+        # For kazoo a request counts as a ping, so it sends its next ping later, and notices the
+        # lost network by the missing response to that ping.
         now, ping_s = self._server.time(), self._timeout_s * PING_PART
         if now < self._silent_ping_at:
             self._silent_ping_at = now + ping_s

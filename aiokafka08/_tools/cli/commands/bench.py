@@ -122,7 +122,7 @@ def produce(
 )
 @click.argument("topics", metavar="TOPIC...", nargs=-1, required=True, shell_complete=topic_names)
 @click.option(
-    "-c", "--messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many."
+    "-c", "--messages", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
 @connection_options
 @format_option

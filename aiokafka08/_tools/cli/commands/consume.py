@@ -85,7 +85,7 @@ FIELDS: Final = {
     help="Stop at the end that the topic has now, or wait for more (default: --follow).",
 )
 @click.option(
-    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many records."
+    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N records."
 )
 @click.option(
     "--grep",

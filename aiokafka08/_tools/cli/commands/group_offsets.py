@@ -41,7 +41,7 @@ PLAN_FIELDS: Final = {
     "partition": "the partition's number",
     "committed": "the offset that was committed before; null: none",
     "new": "the offset that is committed by --execute",
-    "error": "why the committed offset can't be read, which --execute replaces; null if it can",
+    "error": "why the committed offset can't be read; null if it can. --execute replaces it",
 }
 
 STORES: Final[tuple[GroupStore, ...]] = ("kafka", "zookeeper")
@@ -91,7 +91,11 @@ def _execute_options(function: Function) -> Function:
 @click.option("--to-datetime", metavar="TIME", help="To the first message since then.")
 @click.option("--to-current", is_flag=True, help="To the committed offset; else to the end.")
 @click.option("--shift-by", type=int, metavar="N", help="By N offsets; back if N < 0.")
-@click.option("--by-duration", metavar="DURATION", help="To the first message of the last P7D.")
+@click.option(
+    "--by-duration",
+    metavar="DURATION",
+    help="To the first message of a period up to now, such as P7D.",
+)
 @click.option(
     "--from-file", metavar="FILE", help="To the offsets in a file: of export, or CSV; - is stdin."
 )
@@ -158,7 +162,7 @@ def reset(
             )
         read, texts = _read_offsets(from_file)
         texts = [one for one in texts if one.group == group]
-        if read or not texts:
+        if read or not texts:  # with neither, `offsets_of` raises the error
             offsets = offsets_of(group, read, from_file)
             _move(settings, FileMoves(offsets, store), execute, backup, format)
         return _note_texts(settings, texts)
@@ -305,7 +309,7 @@ def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
 @click.option(
     "--to-nearest",
     is_flag=True,
-    help="Commit the nearest offset inside for one outside the log (default: refuse).",
+    help="Replace an offset outside the log by the nearest one inside (default: refuse).",
 )
 @click.option(
     "--skip-missing",
@@ -332,9 +336,9 @@ def import_(
     groups first; see reset for when the plan too needs --zookeeper.
 
     The offsets of another cluster are those of other messages: `bridge groups` translates them. If
-    an offset is outside the log, nothing is committed and the exit code is 1. The text of a node
-    without an offset, which a backup keeps, isn't written: a note says how to, and the exit code
-    is 1.
+    an offset is outside the log, nothing is committed and the exit code is 1. A backup may have the
+    text of a node without an offset. It isn't written: a note says how to write it, and the exit
+    code is 1.
     """
     from aiokafka08._tools.cli.group_moves import FileMoves
     from aiokafka08._tools.cli.notes import note
@@ -360,7 +364,7 @@ def import_(
 
 
 def _note_texts(settings: Settings, texts: Sequence[NodeText]) -> int:
-    """Note the texts of a backup that aren't written, and return the exit code."""
+    """Note how to write the texts of nodes without an offset, and return the exit code."""
     if not texts:
         return 0
     from aiokafka08._tools.cli.group_backup import how_to_write
@@ -464,6 +468,7 @@ def _selected_topics(texts: Sequence[str]) -> dict[str, set[int]]:
 
 
 def _read_offsets(file: str) -> tuple[list[GroupOffset], list[NodeText]]:
+    """Return the offsets in a file, and the texts of nodes that held none (in a backup only)."""
     from aiokafka08._tools.cli.group_files import parse_offsets
     from aiokafka08.errors import IllegalArgumentError
 

@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     help="The codec (default: none, or compression.type).",
 )
 @click.option(
-    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after so many messages."
+    "-c", "--count", type=click.IntRange(min=1), metavar="N", help="Stop after N messages."
 )
 @click.option("-T", "--tee", is_flag=True, help="Write the values to stdout, too.")
 @click.option(

@@ -46,7 +46,7 @@ def kcat_text(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | Non
 
 
 def kcat_json(snapshot: ClusterSnapshot, topics: Iterable[str], query: str | None, at: str) -> str:
-    """Return the cluster as the JSON object of `kcat -L -J`; arguments as of `kcat_text`."""
+    """Return the cluster as the JSON object of `kcat -L -J`; arguments as for `kcat_text`."""
     listed = []
     for name in topics:
         info = snapshot.topics[name]

@@ -30,7 +30,7 @@ from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 
-_DISTINCT: Final = 1000
+_DISTINCT_VALUES: Final = 1000
 _CALL_MESSAGES: Final = 2000
 _PENDING_CALLS: Final = 64
 # The beginning of a message that measures latency: the run, and the number of the message.
@@ -48,8 +48,8 @@ async def measure_produce(
 ) -> dict[str, Any]:
     """Send random messages of `size` bytes, and return the row."""
     source = random.Random(0)
-    values = [source.randbytes(size) for _ in range(_DISTINCT)]
-    call = [values[index % _DISTINCT] for index in range(_CALL_MESSAGES)]
+    values = [source.randbytes(size) for _ in range(_DISTINCT_VALUES)]
+    call = [values[index % _DISTINCT_VALUES] for index in range(_CALL_MESSAGES)]
     options = {} if compression is None else {"compression_type": compression}
     if compression == "none":
         options = {"compression_type": None}  # type: ignore[dict-item]
@@ -87,7 +87,7 @@ async def measure_consume(
             async with aclosing(read_bounded(router, ranges, as_columns=True)) as source:
                 async for _, batch in source:
                     count += len(batch)
-                    if isinstance(batch, Columns):
+                    if isinstance(batch, Columns):  # always; the type also allows records
                         size += batch.size_bytes
                     progress.add(len(batch))
                     if messages is not None and count >= messages:

@@ -81,7 +81,7 @@ class ConsumeJob:
     end: Bounds = field(default_factory=Bounds)
     # Stop at the ends that the logs have at the start.
     exit_at_end: bool = False
-    # Stop after so many records, of those that `only` accepts.
+    # Stop after this many records that `only` accepts.
     count: int | None = None
     # Write only these records; the others count as read.
     only: RecordFilter | None = None

@@ -62,7 +62,7 @@ class ProduceJob:
     partition: int | None = None
     # The key of messages without one.
     key: bytes | None = None
-    # Stop after so many messages.
+    # Stop after this many messages.
     count: int | None = None
     bytes_per_s: float | None = None
     # Headers of each message, before its own.
