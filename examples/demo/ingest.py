@@ -25,7 +25,7 @@ from examples.demo.run import Acknowledged, Run, Speed, on_loop
 from examples.demo.timeline import percentile
 
 ONE_AT_A_TIME = 2_000
-"""At most so many messages, and no more than a tenth, go one at a time."""
+"""At most this many messages, and no more than a tenth, go one at a time."""
 ONE_AT_A_TIME_S = 5.0
 SAMPLE_S = 0.02
 AHEAD = 0.1
@@ -111,7 +111,7 @@ class Part(NamedTuple):
 
 
 def _take(parts: deque[Part], messages: int) -> list[Part]:
-    """Remove the first parts, with so many messages in all; of the last one a part may stay."""
+    """Remove the first parts, of `messages` in all; of the last one a part may stay."""
     taken = []
     while messages and parts:
         part = parts.popleft()

@@ -23,7 +23,7 @@ class Timeline:
         self.acknowledged.append(acknowledged)
 
     def rates(self, most: int) -> tuple[list[float], list[float]]:
-        """Return the ends of at most so many equal intervals, and the messages/s in each."""
+        """Return the ends of at most `most` equal intervals, and the messages/s in each."""
         if len(self.seconds) < 2 or self.seconds[-1] <= 0:
             return [], []
         count = min(most, len(self.seconds) - 1)
