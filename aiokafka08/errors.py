@@ -569,8 +569,8 @@ AUTHORIZATION_ERRORS: Final = (
 def topic_code(code: int) -> int:
     """Return the error code about a topic or partition, with 29 in place of HDP's 24.
 
-    HDP 2.3 (0.8.2) says 24 of what the client isn't authorized to do; others use it for the name
-    of a group only (docs/brokers.md 14.15).
+    HDP 2.3 (0.8.2) responds with 24 to what the client isn't authorized to do; other brokers use it
+    for the name of a group only (docs/brokers.md 14.15).
     """
     return TopicAuthorizationFailedError.errno if code == InvalidGroupIdError.errno else code
 

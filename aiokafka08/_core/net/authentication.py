@@ -50,7 +50,7 @@ MAX_TOKENS: Final = 16
 
 _CORRELATION_ID: Final = 1
 
-# The version for another authentication on a connection whose broker has named the lifetime of its
+# The version for `authenticate_again`, which follows only if the broker has named the lifetime of a
 # session: V0_10 stands for 0.10 to 3.9, and such a broker also has SaslAuthenticate 1.
 _WITH_SESSIONS: Final = BrokerVersion.of(BrokerLine.V0_10)
 

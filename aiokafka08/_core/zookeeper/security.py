@@ -134,7 +134,7 @@ def parse_security(options: object, connect: str | None) -> ZookeeperSecurity:
             raise IllegalArgumentError(
                 f"zookeeper_options: {shorten(name)}; expected one of {', '.join(OPTIONS)}"
             )
-    auth_data = tuple(_credential(one) for one in _list(options.get("auth_data")))
+    auth_data = tuple(_credential(one) for one in _auth_list(options.get("auth_data")))
     sasl = _sasl(options.get("sasl_options"))
     flags = {
         name: _flag(name, options.get(name, default))
@@ -237,7 +237,7 @@ def options_of_properties(properties: Mapping[str, str], prefix: str = "") -> di
     return options
 
 
-def _list(value: object) -> Iterable[object]:
+def _auth_list(value: object) -> Iterable[object]:
     if value is None:
         return ()
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):

@@ -96,9 +96,9 @@ class PartitionSample(NamedTuple):
 
     def beyond_end(self, committed: int) -> int | None:
         """Return how many offsets a committed offset is after the end; None if that is unknown."""
-        # The end may be read shortly before the committed offset, which then may be after the end
-        # for one sample. If it is in later samples too, the log was truncated, or the topic was
-        # created anew.
+        # The end and the committed offset aren't read at the same moment, so an offset may be after
+        # the end in one sample. If it is in later samples too, the log was truncated, or the topic
+        # was created anew.
         return None if self.end is None else max(committed - self.end, 0)
 
 
