@@ -73,7 +73,7 @@ class TopicRow:
 class LagRow:
     """How far a group is behind on one partition, as a row of `aiokafka08 group lag`.
 
-    `lag_s` says how long the next message has been waiting; with `lag_s_is_least` at least so long.
+    `lag_s` says how long the next message has been waiting; with `lag_s_is_least` it is a minimum.
     `deleted` is how many offsets retention took before the group read them.
     """
 

@@ -57,7 +57,7 @@ ENTRY: Final = "entry"
 
 _RETRY_S: Final = 1.0
 _SWITCH_S: Final = 0.00005
-"""For so long the worker thread may keep the interpreter's lock while the event loop waits."""
+"""How long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
 _METADATA_VERSION: Final = 1
 

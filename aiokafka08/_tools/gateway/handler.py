@@ -85,7 +85,7 @@ FAILED_LOGIN_S: Final = 0.1
 (connection.failed.authentication.delay.ms)."""
 
 _VERSIONS_S: Final = 10.0
-"""For so long a broker isn't asked for its versions by clients that haven't authenticated."""
+"""How long a broker's versions are remembered for clients that haven't authenticated."""
 
 _SHOWN_CHARACTERS: Final = 255  # of a client id
 

@@ -101,7 +101,7 @@ class GatewayOptions:
         is_observing: whether all passes as it is, to a target that takes old requests itself.
         access: which topics, groups and requests clients may use.
         tls: the TLS of the listeners; None: none.
-        users: who clients may be by SASL; None: they don't authenticate so.
+        users: who clients may be by SASL; None: there is no SASL.
         peers: the addresses of all gateways to the same cluster, as clients reach them.
         zookeeper: "host:port,host:port/chroot" of the ZooKeeper that is kept current; None: none.
         max_request_bytes: a larger request ends its connection.

@@ -67,7 +67,7 @@ class Budget:
         return self.left_bytes < self._all_bytes
 
     def use(self, size_bytes: int) -> None:
-        """Note that so much was decompressed."""
+        """Note that `size_bytes` were decompressed."""
         self.left_bytes -= size_bytes
 
     def exceeds(self, error: CorruptRecordException) -> bool:

@@ -45,7 +45,7 @@ _REPORT_S: Final = 1.0
 _RESTART_S: Final = 1.0
 _MAX_RESTART_S: Final = 30.0
 _STABLE_S: Final = 60.0
-"""A worker that has run for so long is started again as after its first end."""
+"""A worker that has run for this long is started again as after its first end."""
 
 
 class Report(NamedTuple):

@@ -22,7 +22,7 @@ _log: Final = logging.getLogger("aiokafka08.bridge")
 
 # A copy that follows a busy source is never quite at its end, so a short wait counts as caught up.
 CLOSE_S: Final = 3.0
-# Once a message has waited for so long, the copy is behind again.
+# Once a message has waited for this long, the copy is behind again.
 BEHIND_S: Final = 60.0
 # The time between two lines while the copy is behind.
 LINE_S: Final = 60.0

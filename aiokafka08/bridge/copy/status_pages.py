@@ -16,7 +16,7 @@ from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._core.metrics.text_format import CONTENT_TYPE, write_text
 from aiokafka08.bridge.copy.status import SESSION, CopyStatus
 
-# Messages that have waited for so long without a commit make /healthz fail.
+# Messages that have waited for this long without a commit make /healthz fail.
 SILENT_S: Final = 30.0
 _PREFIX: Final = "aiokafka08_bridge"
 _BY_PARTITION: Final = ("topic", "partition")

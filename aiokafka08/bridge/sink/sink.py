@@ -38,7 +38,7 @@ _log: Final = logging.getLogger("aiokafka08.bridge")
 # The largest batch, before it is compressed: below the default of `max.message.bytes`.
 BATCH_BYTES: Final = 1_000_000
 _CLOSE_S: Final = 0.5
-# A call counts as hung when it has taken so much longer than librdkafka's timeout for it.
+# A call counts as hung when it has taken this much longer than librdkafka's timeout for it.
 _HANG_S: Final = 5.0
 # When the broker that librdkafka 2.16 remembers as the coordinator has left, a call that adds
 # positions ignores its timeout, until a connection opens or closes and the memory is older than

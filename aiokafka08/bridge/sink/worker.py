@@ -63,7 +63,7 @@ INITIALISE_S: Final = 30.0
 _PURGE_S: Final = 10.0
 _POLL_S: Final = 0.05
 _RETRY_S: Final = 0.2
-# After so long without an acknowledgement librdkafka is asked for the reason.
+# After this time without an acknowledgement librdkafka is asked for the reason.
 _STUCK_S: Final = 1.0
 _FENCED_NAMES: Final = frozenset({"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _REFUSED_NAMES: Final = frozenset(

@@ -77,7 +77,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._now
 
     def hold(self, seconds: float) -> None:
-        """Let virtual time pass in the running callback, as if it took so long."""
+        """Let virtual time pass in the running callback, as if it took this long."""
         self._now += seconds
 
     def call_soon(  # type: ignore[override]

@@ -55,8 +55,8 @@ from aiokafka08.structs import TopicPartition
 # The default of fetch.max.bytes here.
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 
-# About as much as a member of a group writes at a time: if the reader of stdout ends, the next one
-# gets so much again.
+# About as much as a member of a group writes at a time. If the reader of stdout ends, the next one
+# gets this much again.
 _GROUP_BLOCK_BYTES: Final = 16 * 1024
 
 # How long to wait for leaders, as during an election, before the other partitions are read.
