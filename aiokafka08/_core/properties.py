@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from aiokafka08._core.names import similar_names, visible
+from aiokafka08._core.names import visible
 from aiokafka08._wording import newer_protocol, shorten
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 
@@ -73,28 +73,6 @@ def wrong_value(option: str, text: str, detail: str, expected: str) -> IllegalAr
     """Return the error for an option's value; `detail` may be empty."""
     problem = f"{detail}; expected {expected}" if detail else f"expected {expected}"
     return IllegalArgumentError(f"{show_option(option, text)}: {problem}")
-
-
-def unknown_option(
-    option: str, known: Iterable[str], *, prefix: str = "", other: str = ""
-) -> IllegalArgumentError:
-    """Return the error for an unknown option, with the most similar known name, or all.
-
-    All known names begin with `prefix`; `other` is appended to the names.
-    """
-    # Imported here, because it imports asyncio, which the checks of Spark's options don't load.
-    from aiokafka08._core.concurrency.loop_yield import finish_steps
-
-    known = list(known)
-    names = [name.removeprefix(prefix) for name in known]
-    similar = finish_steps(similar_names(option.removeprefix(prefix), names))
-    expected = (
-        f". Did you mean '{prefix}{similar[0]}'?"
-        if similar
-        else f"; expected {expected_one_of(known)}{other}"
-    )
-    # The value isn't shown: the option may be a secret whose name is misspelt.
-    return IllegalArgumentError(f"{hide_value(option)}: unknown option{expected}")
 
 
 def show_option(option: str, text: str) -> str:

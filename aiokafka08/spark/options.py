@@ -22,7 +22,6 @@ from aiokafka08._core.properties import (
     integer,
     parse_boolean,
     show_option,
-    unknown_option,
     wrong_value,
 )
 from aiokafka08._wording import partition_text, some_of
@@ -37,7 +36,15 @@ from aiokafka08.spark.offsets import (
     parse_offsets,
     parse_timestamps,
 )
-from aiokafka08.spark.properties import ClientProperties, reader_properties, writer_properties
+from aiokafka08.spark.properties import (
+    PREFIX,
+    READING,
+    WRITING,
+    ClientProperties,
+    reader_properties,
+    unknown_option,
+    writer_properties,
+)
 from aiokafka08.structs import TopicPartition
 
 
@@ -209,7 +216,7 @@ def read_options(spark_options: Mapping[str, str], *, streaming: bool | None) ->
         UnsupportedVersionError: the protocol of 0.8 doesn't support the value of an option.
     """
     _check_not_empty(spark_options)
-    options, kafka = _split_names(spark_options, READ_OPTIONS)
+    options, kafka = _split_names(spark_options, READ_OPTIONS, READING)
     client = reader_properties(kafka)
     topics = _topics(options)
     for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
@@ -269,7 +276,7 @@ def read_options(spark_options: Mapping[str, str], *, streaming: bool | None) ->
 def write_options(spark_options: Mapping[str, str]) -> WriteOptions:
     """Check the options of a writer. Raises as `read_options`."""
     _check_not_empty(spark_options)
-    options, kafka = _split_names(spark_options, WRITE_OPTIONS)
+    options, kafka = _split_names(spark_options, WRITE_OPTIONS, WRITING)
     client = writer_properties(kafka)
     topic = options.get("topic")
     if topic is not None and not topic.strip():
@@ -337,7 +344,7 @@ def _check_not_empty(spark_options: Mapping[str, str]) -> None:
 
 
 def _split_names(
-    spark_options: Mapping[str, str], names: Iterable[str]
+    spark_options: Mapping[str, str], names: Iterable[str], properties: Iterable[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the options with their proper names, and those of `kafka.*` without the prefix."""
     known = {name.lower(): name for name in names}
@@ -345,12 +352,12 @@ def _split_names(
     kafka: dict[str, str] = {}
     for given_name, value in spark_options.items():
         name = given_name.lower()
-        if name.startswith("kafka."):
-            kafka[name.removeprefix("kafka.")] = value
+        if name.startswith(PREFIX):
+            kafka[name.removeprefix(PREFIX)] = value
         elif name in known:
             options[known[name]] = value
         elif name not in _SPARK_OPTIONS:
-            raise unknown_option(given_name, names, other=", or a Kafka option kafka.*")
+            raise unknown_option(given_name, (*names, *map(PREFIX.__add__, properties)))
     return options, kafka
 
 

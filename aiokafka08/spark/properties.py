@@ -7,10 +7,11 @@ option that Spark's own source refuses is refused here too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aiokafka08._core.names import similar_names
 from aiokafka08._core.properties import (
     NETWORK,
     PRODUCE,
@@ -25,7 +26,6 @@ from aiokafka08._core.properties import (
     parse_positive,
     show_option,
     tls_options,
-    unknown_option,
 )
 from aiokafka08._core.sasl.java_properties import (
     SASL,
@@ -36,7 +36,7 @@ from aiokafka08._core.sasl.java_properties import (
 from aiokafka08._wording import newer_protocol
 from aiokafka08.errors import IllegalArgumentError
 
-_PREFIX: Final = "kafka."
+PREFIX: Final = "kafka."
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +146,26 @@ def writer_properties(properties: Mapping[str, str]) -> ClientProperties:
     return _map(properties, PRODUCE, REFUSED_WRITING, WRITING)
 
 
+def unknown_option(option: str, known: Iterable[str]) -> IllegalArgumentError:
+    """Return the error for an unknown option, with at most three similar known names.
+
+    The prefix `kafka.` doesn't count, so that an option without it finds its property.
+    """
+    # Imported here, because it imports asyncio, which the checks of options don't load.
+    from aiokafka08._core.concurrency.loop_yield import finish_steps
+
+    by_end = {name.removeprefix(PREFIX): name for name in known}
+    end = option.removeprefix(PREFIX)
+    near = [end] if end in by_end else finish_steps(similar_names(end, by_end))
+    expected = (
+        f". Did you mean {' or '.join(repr(by_end[one]) for one in near)}?"
+        if near
+        else "; expected one of those in 'Spark and Kafka 0.8' in the documentation"
+    )
+    # The value isn't shown: the option may be a secret whose name is misspelt.
+    return IllegalArgumentError(f"{hide_value(option)}: unknown option{expected}")
+
+
 def _map(
     properties: Mapping[str, str],
     table: PropertyTable,
@@ -157,7 +177,7 @@ def _map(
     settings: dict[str, Any] = {}
     ignored: list[str] = []
     for name, text in properties.items():
-        option = f"{_PREFIX}{name}"
+        option = f"{PREFIX}{name}"
         if name in refused:
             raise IllegalArgumentError(
                 f"{show_option(option, text)} is not supported: {refused[name]}"
@@ -181,11 +201,11 @@ def _map(
         elif name in SASL_WITHOUT_EFFECT:
             ignored.append(f"{show_option(option, text)} has no effect: {_TICKETS}")
         elif name not in (*TLS, *SASL):
-            raise unknown_option(option, map(_PREFIX.__add__, known), prefix=_PREFIX)
+            raise unknown_option(option, map(PREFIX.__add__, known))
     if "bootstrap_servers" not in network:
         raise IllegalArgumentError(
             "the option 'kafka.bootstrap.servers' is missing; expected 'host:port,host:port'"
         )
-    tls = tls_options(properties, _PREFIX) if is_tls(properties) else None
-    network |= sasl_options(properties, _PREFIX)
+    tls = tls_options(properties, PREFIX) if is_tls(properties) else None
+    network |= sasl_options(properties, PREFIX)
     return ClientProperties(network, settings, tls, tuple(ignored))

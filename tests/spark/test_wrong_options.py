@@ -57,7 +57,7 @@ def shown(error: BaseException) -> str:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingOffset": "earliest"}, "Did you mean 'startingOffsets'?"),
+        ({"startingOffset": "earliest"}, "Did you mean 'startingOffsets' or "),
         *in_full(
             (
                 {"maxOffsetsPerTrigger": "none"},
