@@ -23,7 +23,6 @@ from typing import Any, Final, Self, TypeVar
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, PartitionLeaders
 from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, net_config
 from aiokafka08._core.net.list_offsets import list_offsets
-from aiokafka08._core.net.node_registry import is_for_the_user
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.retry import is_final
 from aiokafka08._core.net.router import Router
@@ -56,6 +55,9 @@ _log: Final = logging.getLogger("aiokafka08.spark")
 
 T = TypeVar("T")
 
+# How long to try to reach a first broker without kafka.request.timeout.ms. With the start of a
+# Python process, Spark shows a wrong address in less than 30 s.
+_FIRST_BROKER_MS: Final = 25_000
 # How many logs are searched for a timestamp at the same time.
 _MAX_CONCURRENT_SCANS: Final = 8
 # How many records are decoded at a time in such a search.
@@ -84,6 +86,11 @@ def task_network(network: Mapping[str, Any]) -> dict[str, Any]:
     return {**network, "sasl_kerberos_keytab": next(filter(os.path.exists, shipped), keytab)}
 
 
+def start_timeout_ms(network: Mapping[str, Any]) -> int:
+    """Return how long to try to reach a first broker, in ms."""
+    return int(network.get("request_timeout_ms", _FIRST_BROKER_MS))
+
+
 def network_config(client: ClientProperties) -> NetConfig:
     """Return the network configuration, with the defaults of this data source.
 
@@ -94,17 +101,19 @@ def network_config(client: ClientProperties) -> NetConfig:
             **NETWORK_DEFAULTS,
             "client_id": client.client_id,
             "request_timeout_ms": 30_000,
+            "start_timeout_ms": start_timeout_ms(client.network),
             **task_network(client.network),
             "ssl_context": executor_ssl_context(client.tls),
         }
     )
 
 
-def name_start_options(error: NoBrokersAvailable, limit_s: float) -> None:
+def name_start_options(error: NoBrokersAvailable, client: ClientProperties) -> None:
     """Name the Spark options to correct in the error of a start."""
     error.args = (
-        f"{error.text}. In Spark: correct the option kafka.bootstrap.servers, or raise "
-        f"kafka.request.timeout.ms={limit_s * 1000:.0f}, which limits the wait for a first broker",
+        f"{error.text}. In Spark: correct the option kafka.bootstrap.servers, or set "
+        f"kafka.request.timeout.ms above {start_timeout_ms(client.network)}: it limits the wait "
+        "for a first broker",
     )
 
 
@@ -151,7 +160,7 @@ class BlockingClient:
             self.router = self._runner.run(_start_router(config, leaders))
         except NoBrokersAvailable as error:
             self._runner.close()
-            name_start_options(error, config.start_timeout_s)
+            name_start_options(error, client)
             raise
         except BaseException:
             self._runner.close()
@@ -186,15 +195,7 @@ class DriverClient:
         self._options = options
         self._client: BlockingClient | None = None
         self._was_connected = False  # the addresses are right then, whatever fails
-        self._is_resumed = False
         self._has_warned = False  # that no partition is selected
-
-    def resume(self) -> None:
-        """Retry the first connection too: the query continues, so its addresses were right.
-
-        An error that only the user can correct still ends the first call (see `is_for_the_user`).
-        """
-        self._is_resumed = True
 
     def close(self) -> None:
         """Close all connections. The next call opens new ones."""
@@ -367,11 +368,9 @@ class DriverClient:
                     self._was_connected = True
                 return self._client.run(work(self._client.router))
             except KafkaError as error:
-                # The first connection of a new query isn't retried: its start has tried each
-                # address again and again, for as long as `kafka.request.timeout.ms`, and a wrong
-                # one stays wrong.
-                may_pass = self._was_connected or (self._is_resumed and not is_for_the_user(error))
-                if not (error.retriable and retries_left and may_pass):
+                # The first connection isn't retried: its start has tried each address again and
+                # again, for as long as `start_timeout_ms()`, and a wrong one stays wrong.
+                if not (error.retriable and retries_left and self._was_connected):
                     raise
                 _log.warning(
                     "%s: request to the cluster failed, %d retries left: %s",

@@ -142,7 +142,6 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # Spark journals the lower end and then calls `partitions`, which raises, and a restart
         # repeats that batch.
         begin = from_checkpoint(start)
-        self._note_checkpoint()
         is_first_call, self._is_first_call = self._is_first_call, False
         self._latest = self._fetch_log_ends(begin)
         if is_first_call and begin == self._initial:
@@ -167,7 +166,6 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Raises:
             OffsetOutOfRangeError: data of the batch was lost, and `failOnDataLoss` is true.
         """
-        self._note_checkpoint()
         is_first_call, self._is_first_call = self._is_first_call, False
         begin, stop = from_checkpoint(start), from_checkpoint(end)
         if is_first_call and begin == self._initial:
@@ -206,13 +204,6 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_task(self._options, partition)
 
     # --- inside -----------------------------------------------------------------------------------
-
-    def _note_checkpoint(self) -> None:
-        """Note that a query without a call of `initialOffset` continues: an outage may end in
-        time.
-        """
-        if self._initial is None:
-            self._driver.resume()
 
     def _fetch_log_ends(self, begin: PartitionOffsets) -> ResolvedOffsets:
         """Return the ends of the logs; with AvailableNow those of the first call."""

@@ -35,7 +35,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from aiokafka08._core.net.config import NETWORK_DEFAULTS
 from aiokafka08._core.properties import expected_one_of, wrong_value
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -47,7 +46,12 @@ from aiokafka08.errors import (
 from aiokafka08.partitioner import PARTITIONERS
 from aiokafka08.producer import AIOKafkaProducer
 from aiokafka08.producer.deliveries import Deliveries
-from aiokafka08.spark.driver import executor_ssl_context, name_start_options, task_network
+from aiokafka08.spark.driver import (
+    executor_ssl_context,
+    name_start_options,
+    start_timeout_ms,
+    task_network,
+)
 from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions
 from aiokafka08.spark.reasons import ReasonFirst
@@ -196,7 +200,7 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Ta
     written = TaskCommitMessage()
     unacknowledged: deque[list[Deliveries]] = deque()
     settings: dict[str, Any] = {
-        "request_timeout_ms": NETWORK_DEFAULTS["request_timeout_ms"],
+        "start_timeout_ms": start_timeout_ms(options.client.network),
         "acks": "all",
         **task_network(options.client.network),
         **options.client.settings,
@@ -214,7 +218,7 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Ta
                 AIOKafkaProducer(**settings, ssl_context=executor_ssl_context(options.client.tls))
             )
         except NoBrokersAvailable as error:
-            name_start_options(error, settings["request_timeout_ms"] / 1000)
+            name_start_options(error, options.client)
             raise
         rows = 0
         while batch is not None:

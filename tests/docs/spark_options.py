@@ -134,7 +134,7 @@ PROPERTIES: Mapping[str, str] = {
     "partitioner.class": "DefaultPartitioner, RoundRobinPartitioner or UniformStickyPartitioner; "
     "others are refused",
     "request.timeout.ms": "30000 reading, 40000 writing; also the time in which a query, or a "
-    "task that writes, must reach a first broker",
+    "task that writes, must reach a first broker, 25000 without the option",
     "retry.backoff.ms": "",
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT (also as PLAINTEXTSASL), SASL_SSL",
     "sasl.jaas.config": "PlainLoginModule, ScramLoginModule or Krb5LoginModule",

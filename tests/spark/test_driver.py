@@ -251,6 +251,17 @@ def test_end_below_a_known_offset_looks_for_another_leader(cluster: EmbeddedClus
         driver.close()
 
 
+@pytest.mark.parametrize(
+    ("given", "start_s", "request_s"),
+    [({}, 25, 30), ({"kafka__request__timeout__ms": "7000"}, 7, 7)],
+)
+def test_wrong_address_is_tried_for_less_than_30_s(
+    cluster: EmbeddedCluster, given: dict[str, str], start_s: float, request_s: float
+) -> None:
+    config = driver_module.network_config(batch_options(cluster, **given).client)
+    assert (config.start_timeout_s, config.request_timeout_s) == (start_s, request_s)
+
+
 # --- TLS ------------------------------------------------------------------------------------------
 
 

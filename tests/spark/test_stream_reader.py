@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from aiokafka08.errors import NoBrokersAvailable, OffsetOutOfRangeError
+from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.ports import free_port
 from tests.spark.conftest import MakeReader, fill, ranges
@@ -234,22 +237,57 @@ def test_unreachable_broker_raises(reader: MakeReader) -> None:
         one.initialOffset()
 
 
-def test_first_connection_is_retried_in_a_restart_only(
-    reader: MakeReader, caplog: pytest.LogCaptureFixture
+FIRST_CALLS: dict[str, Callable[[Kafka08StreamReader], object]] = {
+    "new query": lambda one: one.initialOffset(),
+    "restart": lambda one: one.latestOffset({"t": {"0": 0}}, ReadAllAvailable()),
+    "restart that repeats a batch": lambda one: one.partitions({"t": {"0": 0}}, {"t": {"0": 1}}),
+}
+
+
+@pytest.mark.parametrize("call", FIRST_CALLS)
+def test_wrong_address_is_tried_for_one_timeout_only(
+    reader: MakeReader, caplog: pytest.LogCaptureFixture, call: str
 ) -> None:
-    options = {
-        "kafka.bootstrap.servers": f"127.0.0.1:{free_port()}",
-        "kafka.request.timeout.ms": "100",
-        "fetchOffset.numRetries": "2",
-        "fetchOffset.retryIntervalMs": "1",
-    }
-    begin = {"t": {"0": 0}}
-    for retries, call in (
-        (0, lambda one: one.initialOffset()),
-        (2, lambda one: one.latestOffset(begin, ReadAllAvailable())),
-        (2, lambda one: one.partitions(begin, {"t": {"0": 1}})),
-    ):
-        caplog.clear()
-        with pytest.raises(NoBrokersAvailable):
-            call(reader(**options))
-        assert caplog.text.count("request to the cluster failed") == retries
+    one = reader(
+        **{
+            "kafka.bootstrap.servers": f"127.0.0.1:{free_port()}",
+            "kafka.request.timeout.ms": "100",
+            "fetchOffset.numRetries": "1000000",
+        }
+    )
+    with pytest.raises(NoBrokersAvailable, match=r"set kafka\.request\.timeout\.ms above 100: "):
+        FIRST_CALLS[call](one)
+    assert "request to the cluster failed" not in caplog.text
+
+
+def test_running_query_outlives_an_outage(reader: MakeReader, cluster: EmbeddedCluster) -> None:
+    one = reader(**{"kafka.request.timeout.ms": "3000", "fetchOffset.numRetries": "1000000"})
+    begin = one.initialOffset()
+    for node_id in (0, 1):
+        cluster.kill(node_id)
+    outage = EndOutage(cluster)
+    logger = logging.getLogger("aiokafka08.spark")
+    logger.addHandler(outage)
+    try:
+        assert one.latestOffset(begin, ReadAllAvailable()) == begin
+    finally:
+        logger.removeHandler(outage)
+    assert outage.failures >= 2
+
+
+class EndOutage(logging.Handler):
+    """Start the brokers again at the second failed request of the driver."""
+
+    def __init__(self, cluster: EmbeddedCluster) -> None:
+        super().__init__()
+        self.failures = 0
+        self._cluster = cluster
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Count the warnings of failed requests."""
+        if "request to the cluster failed" not in record.getMessage():
+            return
+        self.failures += 1
+        if self.failures == 2:
+            for node_id in (0, 1):
+                self._cluster.restart(node_id)
