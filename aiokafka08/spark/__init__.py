@@ -4,6 +4,8 @@
     register(spark)
     spark.read.format("kafka08").option("kafka.bootstrap.servers", …).option("subscribe", …).load()
 
+`LagListener` shows how far the streaming queries of a session are behind.
+
 Options, columns and the JSON of offsets are those of Spark's own Kafka source.
 
 Invariant: `offsets`, `properties`, `options` and `planning` are pure: they import neither pyspark
@@ -12,6 +14,7 @@ nor `aiokafka08._core.net`. Importing this module doesn't import pyspark.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,9 +24,10 @@ from aiokafka08.spark.workers import prepare_workers
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from aiokafka08.spark.lag_listener import LagListener
     from aiokafka08.spark.source import Kafka08DataSource, Kafka08PushdownDataSource
 
-__all__ = ["Kafka08DataSource", "Kafka08PushdownDataSource", "register"]
+__all__ = ["Kafka08DataSource", "Kafka08PushdownDataSource", "LagListener", "register"]
 
 _log: Final = logging.getLogger("aiokafka08.spark")
 
@@ -55,13 +59,13 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
     """
     context = _context(spark)
     if context is not None:
-        _source()  # its error is about this Python
+        _import("source")  # its error is about this Python
         prepare_workers(context)
     if filter_pushdown:
-        data_source = _source().Kafka08PushdownDataSource
+        data_source = _import("source").Kafka08PushdownDataSource
         spark.conf.set(PUSHDOWN_CONF, "true")
     else:
-        data_source = _source().Kafka08DataSource
+        data_source = _import("source").Kafka08DataSource
     parallelism = _default_parallelism(spark, context)
     if parallelism is not None:
         # Spark's planner process doesn't know the parallelism. The class is pickled with this
@@ -92,10 +96,10 @@ def _default_parallelism(spark: SparkSession, context: Any) -> int | None:
         return None
 
 
-def _source() -> Any:
-    """Import the module `source`, which needs pyspark."""
+def _import(module: str) -> Any:
+    """Import a module of this package that needs pyspark."""
     try:
-        from aiokafka08.spark import source
+        return importlib.import_module(f"{__name__}.{module}")
     except ImportError as error:
         if (error.name or "").partition(".")[0] not in ("pyspark", "pyarrow"):
             raise
@@ -103,11 +107,10 @@ def _source() -> Any:
             f"data source kafka08: {error}; expected pyspark 4.2 or newer, and pyarrow. Run "
             "pip install 'aiokafka08[spark]'"
         ) from error
-    return source
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(_source(), name)
+    value: object = getattr(_import("lag_listener" if name == "LagListener" else "source"), name)
     return value

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.topic_names import is_topic_name
@@ -24,11 +23,9 @@ from aiokafka08._wording import (
 )
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.spark.java_pattern import compile_java_pattern
-from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets, to_json
+from aiokafka08.spark.offsets import EARLIEST, LATEST, PartitionOffsets
 from aiokafka08.spark.options import OffsetBound, TimestampBound, TopicSelection, TriggerLimits
 from aiokafka08.structs import TopicPartition
-
-_MAX_SHOWN_OFFSETS: Final = 500
 
 # Offsets of messages. The placeholders -2 (earliest) and -1 (latest) are resolved.
 ResolvedOffsets = dict[TopicPartition, int]
@@ -341,6 +338,13 @@ def is_batch_too_small(count: int, limits: TriggerLimits, waited_s: float) -> bo
     return count < limits.min_offsets
 
 
+def partition_lags(
+    consumed: PartitionOffsets, latest: PartitionOffsets
+) -> dict[TopicPartition, int]:
+    """Return how many offsets each partition of `latest` is behind; 0 if it ends below."""
+    return {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
+
+
 def limit_batch(
     start: PartitionOffsets,
     latest: PartitionOffsets,
@@ -419,19 +423,14 @@ def describe_truncation(tp: TopicPartition, known: int, end: int) -> str:
     )
 
 
-def describe_lag(consumed: PartitionOffsets, latest: PartitionOffsets) -> str:
+def describe_lags(lags: Mapping[TopicPartition, int]) -> str:
     """Return a log line: the lag of a query in total, and the largest lag of a partition."""
-    # Imported here because it imports asyncio, and planning must not (see above: no network).
-
-    lags = {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
     if not lags:
         return "no partitions"
     largest = max(lags, key=lambda tp: lags[tp])
     return (
         f"{counted(sum(lags.values()), 'offset')} behind in "
-        f"{counted(len(lags), 'partition')}, most in "
-        f"{partition_name(largest)}: {lags[largest]}; at "
-        f"{to_json(consumed)[:_MAX_SHOWN_OFFSETS]}"
+        f"{counted(len(lags), 'partition')}, most in {partition_name(largest)}: {lags[largest]}"
     )
 
 

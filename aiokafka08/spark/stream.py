@@ -37,13 +37,14 @@ from aiokafka08.spark.options import OffsetBound, ReadOptions
 from aiokafka08.spark.planning import (
     ResolvedOffsets,
     count_available,
-    describe_lag,
+    describe_lags,
     describe_losses,
     describe_start_beyond_end,
     find_ends_below,
     is_batch_too_small,
     is_data_lost,
     limit_batch,
+    partition_lags,
     plan_micro_batch,
 )
 from aiokafka08.spark.reader import plan_tasks, read_task, resolve_bound
@@ -53,6 +54,7 @@ from aiokafka08.structs import TopicPartition
 _log: Final = logging.getLogger("aiokafka08.spark")
 
 _NO_LIMIT: Final = 2**63 - 1
+_MAX_SHOWN_OFFSETS: Final = 500
 
 
 class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -150,7 +152,12 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # between the two would be skipped. With the initial offset as the end of batch 0 it is
             # in the journal.
             return start
-        _log.info("%s: %s", self._options.client.client_id, describe_lag(begin, self._latest))
+        _log.info(
+            "%s: %s; at %s",
+            self._options.client.client_id,
+            describe_lags(partition_lags(begin, self._latest)),
+            to_json(begin)[:_MAX_SHOWN_OFFSETS],
+        )
         if isinstance(limit, ReadAllAvailable):
             return to_checkpoint(self._latest)
         return to_checkpoint(self._limit_batch(begin, self._latest))

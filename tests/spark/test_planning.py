@@ -16,11 +16,12 @@ from aiokafka08.spark.planning import (
     check_bound_partitions,
     choose_partitions,
     count_available,
-    describe_lag,
+    describe_lags,
     describe_losses,
     find_ends_below,
     is_batch_too_small,
     limit_batch,
+    partition_lags,
     plan_batch_query,
     plan_micro_batch,
     resolve_log_ends,
@@ -309,9 +310,9 @@ def test_find_ends_below_returns_known_offset_and_end() -> None:
 def test_texts_of_losses_and_lag() -> None:
     assert "failOnDataLoss to false" in describe_losses(["a", "b"], True)
     assert describe_losses(["a", "b"], False).endswith("a; b")
-    lag = describe_lag({tp(0): 5}, {tp(0): 10, tp(1): 7})
-    assert "12 offsets behind in 2 partitions, most in t/1: 7" in lag
-    assert describe_lag({}, {}) == "no partitions"
+    lags = partition_lags({tp(0): 5, tp(2): 9}, {tp(0): 10, tp(1): 7, tp(2): 8})
+    assert describe_lags(lags) == "12 offsets behind in 3 partitions, most in t/1: 7"
+    assert describe_lags({}) == "no partitions"
 
 
 # --- at scale -------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,10 +15,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.spark import register
 from aiokafka08.testing import EmbeddedCluster
+from tests.brokers.ports import free_port
 from tests.brokers.waiting import wait_for
 from tests.spark.conftest import PACKAGES, QUICK_START, SHORT_JVM, cluster_home, quick_home
 from tests.spark.packaging import bare_python, pip, zipped
@@ -341,6 +344,69 @@ def test_zip_of_the_package_streams_on_a_standalone_cluster(
         assert copy_with_zip(filled, tmp_path, home, master)["executors"] == 2
 
 
+GUIDE = (ROOT / "docs" / "guides" / "spark_deployment.md").read_text()
+
+
+def guide_block(language: str, word: str) -> str:
+    """Return the guide's block of code that has a word."""
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)
+    [found] = [block for block in blocks if word in block]
+    return found
+
+
+@contextmanager
+def shell(script: str, folder: Path, environment: dict[str, str], log: Path) -> Iterator[None]:
+    """Run a script that leaves programs running, and kill these at the end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["bash", "-ec", f"{script}\nwait"],
+            cwd=folder,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+def test_job_of_the_guide_runs_on_its_two_workers(tmp_path: Path) -> None:
+    home, port = cluster_home(tmp_path), free_port()
+    (tmp_path / "orders_to_lake.py").write_text(guide_block("python", "# orders_to_lake.py"))
+    environment = clean_environment(tmp_path, home)
+    environment |= {
+        "PATH": f"{home}/bin{os.pathsep}{Path(sys.executable).parent}{os.pathsep}{os.defpath}",
+        "PYTHONPATH": PACKAGES,
+    }
+    commands = guide_block("bash", "worker.Worker").replace("7077", str(port))
+    start, submit, job = commands.partition("PYSPARK_PYTHON=")
+    with EmbeddedCluster(topics={"orders": 2}) as cluster:
+        for partition in (0, 1):
+            cluster.append("orders", partition, [b"%d" % number for number in range(50)])
+        job = f"{submit}{job.strip()}".replace("/lake", f"{tmp_path}/lake")
+        log = tmp_path / "cluster.log"
+        with shell(start, tmp_path, environment, log):
+            wait_for(lambda: log.read_text().count("Registering worker") == 2, 120, "workers")
+            done = subprocess.run(
+                ["bash", "-ec", f"{job} --bootstrap {cluster.bootstrap_servers}"],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                timeout=600,
+            )
+            assert done.returncode == 0, done.stderr[-5000:]
+            ran_on = set(re.findall(r"Launching executor \S+ on worker (\S+)", log.read_text()))
+    assert len(ran_on) == 2
+    files = [str(path) for path in (tmp_path / "lake" / "orders").rglob("*.parquet")]
+    assert sum(parquet.read_metadata(file).num_rows for file in files) == 100
+
+
 # --- a notebook -----------------------------------------------------------------------------------
 
 NOTEBOOK = '''
@@ -348,36 +414,33 @@ import json, os, sys
 import nbformat
 from nbclient import NotebookClient
 
+servers, begin = sys.argv[1:]
 cells = [
     """
 from pyspark.sql import SparkSession
 from aiokafka08.spark import register
 
-def session():
-    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
-    return builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-
-spark = session()
+spark = SparkSession.builder.getOrCreate()
 try:
     register(spark)
 except Exception as error:
     print(error)
+spark.stop()
 """,
+    begin,
     """
-import os, sys
+reader = spark.readStream.format("kafka08").option("kafka.bootstrap.servers", "SERVERS")
+stream = reader.option("subscribe", "t").option("startingOffsets", "earliest").load()
+query = stream.writeStream.format("memory").queryName("read").trigger(availableNow=True).start()
+query.awaitTermination()
+print(spark.table("read").count())
 spark.stop()
-os.environ["PYSPARK_PYTHON"] = sys.executable
-spark = session()
-register(spark)
-reader = spark.read.format("kafka08").option("kafka.bootstrap.servers", "SERVERS")
-print(reader.option("subscribe", "t").load().count())
-spark.stop()
-""".replace("SERVERS", sys.argv[1]),
+""".replace("SERVERS", servers),
 ]
 notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
 NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
 texts = [
-    "".join(output.text for output in cell.outputs if output.get("name") == "stdout")
+    "".join(output.text for output in cell.outputs if output.output_type == "stream")
     for cell in notebook.cells
 ]
 print(json.dumps(texts))
@@ -397,7 +460,7 @@ def test_notebook_in_an_inactive_environment_reads_as_the_error_says(
     environment = clean_environment(tmp_path, quick_home())
     environment["PATH"] = f"{tmp_path / 'bin'}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
-        [python, "-c", NOTEBOOK, filled.bootstrap_servers],
+        [python, "-c", NOTEBOOK, filled.bootstrap_servers, guide_block("python", "LagListener")],
         cwd=tmp_path,
         env=environment | {"HOME": str(tmp_path), "IPYTHONDIR": str(tmp_path)},
         capture_output=True,
@@ -405,7 +468,8 @@ def test_notebook_in_an_inactive_environment_reads_as_the_error_says(
         timeout=600,
     )
     assert done.returncode == 0, done.stderr[-5000:]
-    refused, read = json.loads(done.stdout.splitlines()[-1])
+    refused, began, read = json.loads(done.stdout.splitlines()[-1])
     assert "which can't import aiokafka08 and pyarrow" in refused
     assert "os.environ['PYSPARK_PYTHON'] = sys.executable" in refused
-    assert read.split()[-1] == "100"
+    assert re.search(r"^100$", read, re.MULTILINE)
+    assert "query 'read', batch 0: 100 offsets behind in 2 partitions" in began + read
