@@ -11,7 +11,16 @@ import pytest
 from tests.support.paths import ROOT
 from tests.tools.bench import peers, run
 from tests.tools.bench.__main__ import _clients, _parser
-from tests.tools.bench.cases import BEFORE, CASES, CONSUME, FLOOR_SEND, PRODUCE, RATIOS, Client
+from tests.tools.bench.cases import (
+    BEFORE,
+    CASES,
+    CONSUME,
+    FLOOR_SEND,
+    HEADLINE,
+    PRODUCE,
+    RATIOS,
+    Client,
+)
 from tests.tools.bench.growth import IN_FLIGHT, PARTITIONS, WIDE, Growth, Point, points
 from tests.tools.bench.growth_report import section
 from tests.tools.bench.peers import Peers, UnavailableError
@@ -172,6 +181,25 @@ def test_measurements_are_in_the_json_and_the_plot(tmp_path: Path) -> None:
     assert '"round_trip_ms": 50.7' in as_json(made)
     _plot().plot(made.results, tmp_path / "bench.png")
     assert (tmp_path / "bench.png").stat().st_size > 1000
+
+
+def test_picture_of_all_cases_fits_a_screen(tmp_path: Path) -> None:
+    record = from_json((ROOT / "docs" / "benchmarks.json").read_text())
+    _plot().plot(record.results, tmp_path / "bench.png")
+    header = (tmp_path / "bench.png").read_bytes()[16:24]
+    width, height = int.from_bytes(header[:4]), int.from_bytes(header[4:])
+    assert width < 800
+    assert height < 800
+    assert (ROOT / "docs" / "benchmarks.png").read_bytes()[16:24] == header
+
+
+def test_run_without_the_cases_of_the_picture_has_none(tmp_path: Path) -> None:
+    made = Record("a machine", 1, 1_000_000, 0.0)
+    case = next(one for one in CASES if one not in HEADLINE)
+    made.results[case][case.clients[0]].append(measured(0.2))
+    _plot().plot(made.results, tmp_path / "bench.png")
+    assert not (tmp_path / "bench.png").exists()
+    assert "benchmarks.png" not in document(made)
 
 
 def test_a_failed_measurement_keeps_its_error_text() -> None:

@@ -228,8 +228,7 @@ def _write(path: Path, record: Record, text: str) -> None:
 
     path.with_suffix(".json").write_text(as_json(record))
     path.with_suffix(".md").write_text(text)
-    if record.results:
-        plot(record.results, path.with_suffix(".png"))
+    plot(record.results, path.with_suffix(".png"))
     if record.growth is not None:
         plot_growth(record.growth, path.with_name(f"{path.name}_growth.png"))
 

@@ -407,6 +407,9 @@ CONSUME = consume(
     ),
 )
 
+HEADLINE = (PRODUCE, CONSUME)
+"""The cases of the picture."""
+
 PRODUCING = (
     PRODUCE,
     produce(100, "snappy", Goal(0.6, times_peer=1.5, why=ON_ONE_MACHINE)),
