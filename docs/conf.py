@@ -70,6 +70,28 @@ class ShowDiagrams(SphinxTransform):
             block.replace_self(nodes.image(uri=f"/{name}", alt="Diagram", width="100%"))
 
 
+class NameColumns(SphinxTransform):
+    """Put the name of its column into each cell of a wide table, but into the first of a row.
+
+    `site.css` shows the names on phones, where a row is a block.
+    """
+
+    default_priority = 10
+
+    def apply(self, **kwargs: object) -> None:
+        """Name the columns of a page's tables."""
+        for group in self.document.findall(nodes.tgroup):
+            head, rows = group[-2], group[-1]
+            assert isinstance(head, nodes.thead), "a Markdown table begins with a head"
+            names = [cell.astext() for cell in head[0]]
+            for row in rows:
+                for name, cell in list(zip(names, row, strict=True))[1:]:
+                    if not cell.astext():
+                        cell.clear()  # for CSS, which hides it
+                    elif name and len(names) > 2:
+                        cell.insert(0, nodes.paragraph("", name, classes=["column"]))
+
+
 def show_tables(
     app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]
 ) -> None:
@@ -93,5 +115,6 @@ def link_pages(
 def setup(app: Sphinx) -> None:
     """Add what this project's pages and docstrings need."""
     app.add_transform(ShowDiagrams)
+    app.add_transform(NameColumns)
     app.connect("autodoc-process-docstring", show_tables)
     app.connect("autodoc-process-docstring", link_pages)

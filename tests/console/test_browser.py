@@ -7,9 +7,7 @@ names a folder for pictures of the pages, to be looked at.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +21,7 @@ from aiokafka08.testing import EmbeddedCluster
 from tests.console.consoles import PAYLOADS
 from tests.console.test_command import running
 from tests.console.test_neighbours import hostile_clients, served_bridge, served_gateway
-from tests.support.debian_tools import MissingPackageError, skipped_if_missing
+from tests.support.browser import opened_browser
 
 PAGES = {
     "cluster": "/",
@@ -45,20 +43,8 @@ SCREENS = {"desktop": (1280, 800), "phone": (390, 844)}
 @pytest.fixture
 def browser() -> Iterator[Any]:
     """A browser of this test only: while it is open, its thread has an event loop that runs."""
-    chromium = shutil.which("chromium")
-    with skipped_if_missing("chromium, which playwright drives,", "chromium"):
-        if chromium is None:
-            raise MissingPackageError("not on PATH")
-        if importlib.util.find_spec("playwright") is None:
-            raise MissingPackageError("the dependency group browser isn't installed")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        made = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+    with opened_browser() as made:
         yield made
-        made.close()
 
 
 async def _commit(servers: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tests.docs.diagrams import diagrams
 from tests.docs.pages import PAGES, error_classes, event_classes, metric_names
 from tests.docs.spark_options import PROPERTIES, READING, WRITING
 from tests.docs.tables import DOCS
+from tests.support.browser import opened_browser
 
 ROOT = DOCS.parent
 COMPILED = {"DeliveryFuture", "murmur2", "partitions_of"}
@@ -166,10 +168,12 @@ def _words(text: str) -> set[str]:
     return set(cleaned.split())
 
 
-@pytest.mark.timeout(300)
-def test_site_builds_without_a_warning(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site, without a warning."""
+    folder = tmp_path_factory.mktemp("docs")
     command = ["sphinx-build", "-q", "-W", "--keep-going", "-b", "html"]
-    command += ["-d", str(tmp_path / "doctrees"), "docs", str(tmp_path / "site")]
+    command += ["-d", str(folder / "doctrees"), "docs", str(folder / "site")]
     done = subprocess.run(
         [sys.executable, "-m", "sphinx", *command[1:]],
         cwd=ROOT,
@@ -178,7 +182,12 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    inventory = InventoryFile.loads((tmp_path / "site" / "objects.inv").read_bytes(), uri="")
+    return folder / "site"
+
+
+@pytest.mark.timeout(300)
+def test_site_describes_all_public_names(site: Path) -> None:
+    inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="")
     paths = {
         name
         for kind, objects in inventory.data.items()
@@ -191,8 +200,44 @@ def test_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert not sorted(one for one in public if one.rpartition(".")[2] not in described)
     methods = {".".join(path.split(".")[-2:]) for path in paths}
     assert not sorted(public_methods() - methods)
-    assert (tmp_path / "site" / "searchindex.js").exists()
-    assert "_images/design-1.svg" in (tmp_path / "site" / "design.html").read_text()
+    assert (site / "searchindex.js").exists()
+    assert "_images/design-1.svg" in (site / "design.html").read_text()
+
+
+WIDE_PAGES = (
+    *("index", "spark", "cli", "bridge", "benchmarks", "design", "guides/spark_deployment"),
+    *("reference/api", "reference/errors", "reference/events", "reference/options"),
+)
+"""One of each kind, and those with the widest tables, blocks and signatures."""
+
+WIDE_TABLES = """
+[...document.querySelectorAll("table.docutils")]
+    .filter(table => !table.querySelector(".text-right"))
+    .filter(table => table.scrollWidth > table.parentElement.clientWidth)
+    .map(table => table.textContent.trim().slice(0, 40))
+"""
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("width", [390, 1300, 1440])
+def test_page_fits_the_window(site: Path, width: int) -> None:
+    """`SITE_SCREENSHOTS` names a folder for pictures, to be looked at."""
+    folder = os.environ.get("SITE_SCREENSHOTS")
+    with opened_browser() as browser:
+        for scheme in ("light", "dark") if folder else ("light",):
+            size = {"width": width, "height": 900}
+            page = browser.new_context(viewport=size, color_scheme=scheme).new_page()
+            for name in WIDE_PAGES:
+                page.goto((site / f"{name}.html").as_uri())
+                assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+                if width == 390:
+                    assert page.evaluate(WIDE_TABLES) == [], name
+                if width == 1440:  # where the contents are beside the page, if it has headings
+                    box = page.locator(".toc-drawer").bounding_box()
+                    assert box is None or box["x"] + box["width"] <= width, name
+                if folder:
+                    file = f"{name.replace('/', '_')}-{width}-{scheme}.png"
+                    page.screenshot(path=str(Path(folder, file)))
 
 
 def test_program_that_starts_spark_names_its_python() -> None:
