@@ -287,11 +287,11 @@ class AIOKafkaAdminClient:
         return await self._cluster.describe_topics(topics)
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Return `{"brokers": [{node_id, host, port, rack}, …], "controller_id": …}`.
+        """Return brokers ({node_id, host, port, rack}), cluster_id and controller_id, in a dict.
 
-        `controller_id` is -1 and `rack` None on brokers before 0.10. `brokers` is empty on an 0.8
-        cluster without topics, because its metadata response has an empty broker list
-        (docs/brokers.md 4.1).
+        `controller_id` is -1 and `rack` None on brokers before 0.10, `cluster_id` None before
+        0.10.1. `brokers` is empty on an 0.8 cluster without topics, because its metadata response
+        has an empty broker list (docs/brokers.md 4.1).
         """
         return await self._cluster.describe_cluster()
 
@@ -434,7 +434,7 @@ class AIOKafkaAdminClient:
         return await self._topic_changes.list_topic_overrides(topics)
 
     async def alter_topic_overrides(
-        self, topic: str, changes: Mapping[str, object | None]
+        self, topic: str, changes: Mapping[str, object | None], validate_only: bool = False
     ) -> dict[str, str]:
         """Change configs of a topic, and tell the brokers; return all that it has of its own now.
 
@@ -443,6 +443,8 @@ class AIOKafkaAdminClient:
         Args:
             topic: its name.
             changes: the configs to set; None returns one to the brokers' default.
+            validate_only: True checks the changes, and makes none; what is returned is as if they
+                were made (default False).
 
         Raises:
             UnknownTopicOrPartitionError: the topic doesn't exist.
@@ -451,7 +453,7 @@ class AIOKafkaAdminClient:
                 which has no topic configs.
             KafkaConnectionError: ZooKeeper can't be reached.
         """
-        return await self._topic_changes.alter_topic_overrides(topic, changes)
+        return await self._topic_changes.alter_topic_overrides(topic, changes, validate_only)
 
     # --- groups -----------------------------------------------------------------------------------
 

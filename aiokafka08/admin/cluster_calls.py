@@ -67,6 +67,7 @@ class ClusterCalls:
         response = await self._connection.fetch_metadata()
         return {
             "brokers": [cast(BrokerDescription, asdict(broker)) for broker in response.brokers],
+            "cluster_id": response.cluster_id,
             "controller_id": response.controller_id,
         }
 

@@ -34,7 +34,8 @@ class BrokerDescription(TypedDict):
 
 
 class ClusterDescription(TypedDict):
-    """A cluster; `controller_id` is -1 before 0.10."""
+    """A cluster; `cluster_id` is None before 0.10.1, `controller_id` -1 before 0.10."""
 
     brokers: list[BrokerDescription]
+    cluster_id: str | None
     controller_id: int

@@ -180,7 +180,7 @@ class TopicChanges:
         return await self._connection.run_on_zookeeper(nodes.overrides, check_topic_names(topics))
 
     async def alter_topic_overrides(
-        self, topic: str, changes: Mapping[str, object | None]
+        self, topic: str, changes: Mapping[str, object | None], validate_only: bool
     ) -> dict[str, str]:
         nodes = self._require_topic_nodes("alter_topic_overrides")
         check_topic_name(topic)
@@ -189,6 +189,9 @@ class TopicChanges:
         new = config_texts({name: value for name, value in changes.items() if value is not None})
         check_configs(topic, new, line)
         removed = changes.keys() - new.keys()
+        if validate_only:
+            known = (await self._connection.run_on_zookeeper(nodes.overrides, [topic]))[topic]
+            return {name: value for name, value in known.items() if name not in removed} | new
         return await self._connection.run_on_zookeeper(
             nodes.alter_overrides, topic, new, removed, as_json_object=line >= BrokerLine.V0_9
         )

@@ -73,6 +73,7 @@ async def test_describe_cluster_names_brokers(
     (broker,) = described["brokers"]
     assert (broker["host"], broker["port"], broker["rack"]) == ("127.0.0.1", port, None)
     assert described["controller_id"] == broker["node_id"]
+    assert described["cluster_id"]
 
 
 async def test_validate_only_creates_nothing(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from types import SimpleNamespace
 from typing import cast
 
@@ -13,6 +13,7 @@ from aiokafka08._core.zookeeper.topic_nodes import ReplicaAssignment, TopicNodes
 from aiokafka08.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka08.errors import (
     IllegalArgumentError,
+    InvalidConfigurationError,
     InvalidTopicError,
     KafkaTimeoutError,
     TopicAlreadyExistsError,
@@ -49,6 +50,9 @@ class FakeTopicNodes:
     def request_deletion(self, topic: str) -> None:
         self._cluster.delete_topic(topic)
         self.topics.remove(topic)
+
+    def overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
+        return {topic: {"cleanup.policy": "compact", "retention.ms": "1"} for topic in topics}
 
     def deletion_state(self, topic: str) -> tuple[bool, bool]:
         return topic in self.topics, False
@@ -129,6 +133,14 @@ async def test_dry_run_says_that_a_topic_exists(admin: AIOKafkaAdminClient) -> N
     assert made.topic_errors == [
         ("here", TopicAlreadyExistsError.errno, "topic 'here' exists already")
     ]
+
+
+async def test_dry_run_of_configs_returns_what_they_would_be(admin: AIOKafkaAdminClient) -> None:
+    changes = {"retention.ms": None, "segment.ms": 5}
+    after = await admin.alter_topic_overrides("here", changes, validate_only=True)
+    assert after == {"cleanup.policy": "compact", "segment.ms": "5"}
+    with pytest.raises(InvalidConfigurationError, match=r"segment\.ms='x'; expected"):
+        await admin.alter_topic_overrides("here", {"segment.ms": "x"}, validate_only=True)
 
 
 async def test_wrong_timeout_raises_before_any_change(
