@@ -115,6 +115,6 @@ async def _topics(admin: AIOKafkaAdminClient) -> set[str]:
 
 
 async def _groups(admin: AIOKafkaAdminClient) -> set[str]:
-    from aiokafka08._tools.cli.similar_names import all_groups
+    from aiokafka08._tools.similar_names import all_groups
 
     return await all_groups(admin)

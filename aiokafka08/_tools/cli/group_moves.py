@@ -7,69 +7,28 @@ members, or a part of the plan isn't possible. A plan that would be refused is r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from aiokafka08._core.names import did_you_mean
 from aiokafka08._tools.cli.connection import admin_client
 from aiokafka08._tools.cli.group_backup import Saved, offsets_to_save
 from aiokafka08._tools.cli.group_files import GroupOffset
 from aiokafka08._tools.cli.settings import Settings
-from aiokafka08._tools.cli.similar_names import similar_groups
-from aiokafka08._wording import missing_topics_text, partition_name, some_of
-from aiokafka08.errors import (
-    GroupIdNotFound,
-    IllegalArgumentError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
-    UnsupportedVersionError,
+from aiokafka08._tools.group_reset import (
+    TargetMoves,
+    commit_plan,
+    existing_partitions,
+    no_partition,
+    places_of_group,
 )
+from aiokafka08._wording import partition_name, some_of
+from aiokafka08.errors import IllegalArgumentError, OffsetOutOfRangeError
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.output import Row
     from aiokafka08.admin import AIOKafkaAdminClient, PlannedOffset, StoredGroup
     from aiokafka08.admin.offset_reset import PlanTarget
-
-
-class TargetMoves:
-    """Move one group to a target, in each store where it has offsets."""
-
-    def __init__(
-        self,
-        group: str,
-        target: PlanTarget,
-        topics: Mapping[str, Collection[int]],
-        store: str | None,
-    ) -> None:
-        self._group = group
-        self._target = target
-        self._topics = topics
-        self._store = store
-
-    async def find(
-        self, admin: AIOKafkaAdminClient
-    ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
-        """Return each stored group with the target of each partition."""
-        existing = await existing_partitions(admin)
-        named = self._named(existing)
-        moves = []
-        for group, committed in await _where_it_is(admin, self._group, self._store):
-            tps = named if self._topics else sorted(existing & set(committed))
-            moves.append((group, dict.fromkeys(tps, self._target)))
-        return moves
-
-    def _named(self, existing: Collection[TopicPartition]) -> list[TopicPartition]:
-        named: list[TopicPartition] = []
-        for topic, partitions in self._topics.items():
-            topic_partitions = sorted(tp for tp in existing if tp.topic == topic)
-            if not topic_partitions:
-                similar = did_you_mean(topic, sorted({tp.topic for tp in existing}))
-                raise UnknownTopicOrPartitionError(f"{missing_topics_text([topic])}{similar}")
-            named += [
-                TopicPartition(topic, number) for number in sorted(partitions)
-            ] or topic_partitions
-        return named
 
 
 class FileMoves:
@@ -107,7 +66,7 @@ class FileMoves:
                 continue
             key = str(offset.group), self._store or offset.store
             if key not in places:
-                places[key] = [group for group, _ in await _where_it_is(admin, *key)]
+                places[key] = [group for group, _ in await places_of_group(admin, *key)]
             for group in places[key]:
                 targets = moves.setdefault(group, {})
                 if tp in targets:
@@ -117,46 +76,6 @@ class FileMoves:
                     )
                 targets[tp] = OffsetAndMetadata(offset.offset, offset.metadata)
         return list(moves.items())
-
-
-async def existing_partitions(admin: AIOKafkaAdminClient) -> set[TopicPartition]:
-    """Return all partitions of the cluster."""
-    return {
-        TopicPartition(topic["topic"], partition["partition"])
-        for topic in await admin.describe_topics()
-        for partition in topic["partitions"]
-    }
-
-
-async def _where_it_is(
-    admin: AIOKafkaAdminClient, group: str, store: str | None
-) -> list[tuple[StoredGroup, Collection[TopicPartition]]]:
-    """Return the group in the named store, or in each where it has offsets, with their partitions.
-
-    Raises:
-        UnsupportedVersionError: the brokers don't have the store.
-        GroupIdNotFound: no store is named, and the group has no offsets.
-    """
-    possible = await admin.possible_groups([group])
-    wanted = [place for place in possible if store in (None, place.store)]
-    if not wanted:
-        raise UnsupportedVersionError(
-            f"--store {store}: group {group!r} can't be there; the brokers keep it in "
-            f"{' or '.join(place.store for place in possible)}"
-        )
-    stored = await admin.list_stored_offsets(wanted)
-    places: list[tuple[StoredGroup, Collection[TopicPartition]]] = []
-    for place, offsets in zip(wanted, stored, strict=True):
-        if offsets.error is not None:
-            raise offsets.error
-        if store is not None or offsets.offsets or offsets.errors:
-            places.append((place, {*offsets.offsets, *offsets.errors}))
-    if not places:
-        raise GroupIdNotFound(
-            f"group {group!r} has no committed offsets. To commit its first ones, name the place "
-            f"with --store{await similar_groups(admin, [group])}"
-        )
-    return places
 
 
 async def plan_and_move(
@@ -189,7 +108,7 @@ async def plan_and_move(
             if targets:
                 plan.append((group, await admin.plan_group_reset(group, targets)))
         if not plan:
-            raise GroupIdNotFound("the group's offsets are all of topics that don't exist any more")
+            raise no_partition()
         if not to_nearest:
             await _refuse_outside(admin, plan)
         for group, _ in plan:
@@ -198,7 +117,7 @@ async def plan_and_move(
             save(await _committed(admin, plan))
         for group, planned in plan:
             if execute:
-                await _commit(admin, group, planned)
+                await commit_plan(admin, group, planned)
             rows += [
                 {
                     "group": group.group,
@@ -255,15 +174,3 @@ async def _refuse_outside(
         f"nothing is committed, offsets are outside the log: {some_of(texts)}. Are they of this "
         "cluster? --to-nearest takes the nearest offset inside"
     )
-
-
-async def _commit(
-    admin: AIOKafkaAdminClient, group: StoredGroup, planned: Sequence[PlannedOffset]
-) -> None:
-    offsets = {
-        TopicPartition(offset.topic, offset.partition): OffsetAndMetadata(
-            offset.new, offset.metadata
-        )
-        for offset in planned
-    }
-    await admin.reset_consumer_group_offsets(group.group, offsets, offsets_storage=group.store)

@@ -402,8 +402,8 @@ async def _redraw_lag(
     from aiokafka08._tools.cli.main import error_text
     from aiokafka08._tools.cli.notes import in_options
     from aiokafka08._tools.cli.output import redraw, shown_table
-    from aiokafka08._tools.cli.similar_names import similar_groups
     from aiokafka08._tools.cli.table import Grouping
+    from aiokafka08._tools.similar_names import similar_groups
     from aiokafka08.errors import GroupIdNotFound
 
     table, is_first = "", True
@@ -524,7 +524,7 @@ def _note_missing(settings: Settings, missing: Sequence[str], *, is_partial: boo
 
 def _similar(settings: Settings, missing: Sequence[str]) -> str:
     from aiokafka08._tools.cli.connection import admin_client, run
-    from aiokafka08._tools.cli.similar_names import similar_groups
+    from aiokafka08._tools.similar_names import similar_groups
 
     async def work() -> str:
         async with admin_client(settings) as admin:
@@ -652,8 +652,8 @@ async def _delete(
     """
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.group_backup import offsets_to_save
-    from aiokafka08._tools.cli.group_moves import existing_partitions
     from aiokafka08._tools.cli.progress import Progress
+    from aiokafka08._tools.group_reset import existing_partitions
 
     stores = {store}
     if store is None:

@@ -7,12 +7,10 @@ commits before it.
 
 from __future__ import annotations
 
-import datetime
 import sys
-import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import click
 
@@ -29,9 +27,9 @@ from aiokafka08._wording import counted, partition_name, some_of
 
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.group_files import GroupOffset, NodeText, OffsetFileFormat
-    from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
+    from aiokafka08._tools.cli.group_moves import FileMoves
+    from aiokafka08._tools.group_reset import TargetMoves
     from aiokafka08.admin.group_lag import GroupStore
-    from aiokafka08.admin.offset_reset import PlanTarget
     from aiokafka08.errors import KafkaError
 
 PLAN_FIELDS: Final = {
@@ -136,7 +134,8 @@ def reset(
     0.10.1 don't know the time of a message: there a time means the start of its segment.
     """
     from aiokafka08._tools.cli.group_files import offsets_of
-    from aiokafka08._tools.cli.group_moves import FileMoves, TargetMoves
+    from aiokafka08._tools.cli.group_moves import FileMoves
+    from aiokafka08._tools.group_reset import TargetMoves, reset_target
 
     chosen = {
         "--to-earliest": "earliest" if to_earliest else None,
@@ -166,7 +165,7 @@ def reset(
             offsets = offsets_of(group, read, from_file)
             _move(settings, FileMoves(offsets, store), execute, backup, format)
         return _note_texts(settings, texts)
-    target = _target(targets[0], chosen[targets[0]])
+    target = reset_target(targets[0], chosen[targets[0]])
     _move(settings, TargetMoves(group, target, selected, store), execute, backup, format)
     return 0
 
@@ -234,7 +233,7 @@ async def _export(
     """
     from aiokafka08._tools.cli.connection import admin_client
     from aiokafka08._tools.cli.group_files import GroupOffset
-    from aiokafka08._tools.cli.similar_names import similar_groups
+    from aiokafka08._tools.similar_names import similar_groups
     from aiokafka08.errors import GroupIdNotFound
 
     errors: list[KafkaError] = []
@@ -423,27 +422,6 @@ def _move(
     number = sum(len(planned) for _, planned in plan)
     note(f"{counted(number, 'offset')} committed: {groups}, {settings.cluster}")
     saved.note_way_back(settings, number)
-
-
-def _target(option: str, value: Any) -> PlanTarget:
-    """Return the target that an option names."""
-    from aiokafka08._tools.times import parse_duration, parse_time
-    from aiokafka08.admin import ShiftBy
-
-    now_ms = time.time_ns() // 1_000_000
-    if option == "--shift-by":
-        return ShiftBy(value)
-    if option == "--to-datetime":
-        return _at(parse_time(option, value, now_ms))
-    if option == "--by-duration":
-        return _at(max(now_ms - abs(parse_duration(option, value)), 0))
-    target: PlanTarget = value
-    return target
-
-
-def _at(time_ms: int) -> datetime.datetime:
-    epoch = datetime.datetime.fromtimestamp(0, datetime.UTC)
-    return epoch + datetime.timedelta(milliseconds=time_ms)
 
 
 def _selected_topics(texts: Sequence[str]) -> dict[str, set[int]]:

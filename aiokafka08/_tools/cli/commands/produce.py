@@ -157,7 +157,7 @@ async def _with_similar(
 ) -> ProduceCounts:
     """Await the messages' delivery; add similar names to an error about the topic."""
     from aiokafka08._tools.cli.connection import admin_client
-    from aiokafka08._tools.cli.similar_names import similar_topics
+    from aiokafka08._tools.similar_names import similar_topics
     from aiokafka08.errors import UnknownTopicOrPartitionError
 
     try:

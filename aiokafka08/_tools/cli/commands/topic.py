@@ -21,6 +21,7 @@ from aiokafka08._wording import counted
 
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient, TopicErrors
+    from aiokafka08.errors import KafkaError
 
 
 @click.group("topic", cls=CommandGroup)
@@ -184,7 +185,7 @@ def config(
     from aiokafka08._tools.cli.connection import admin_client, run
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import write_rows
-    from aiokafka08._tools.cli.similar_names import naming_similar_topics
+    from aiokafka08._tools.similar_names import naming_similar_topics
 
     changes: dict[str, str | None] = {**name_value("--set", configs), **dict.fromkeys(removed)}
 
@@ -254,20 +255,16 @@ def _change(
     """
     from aiokafka08._tools.cli.connection import admin_client, run
     from aiokafka08._tools.cli.notes import note
-    from aiokafka08.errors import error_class
+    from aiokafka08._tools.similar_names import errors_of_topics
 
-    async def work() -> list[tuple[str, int, str]]:
+    async def work() -> list[tuple[str, KafkaError | None]]:
         async with admin_client(settings) as admin:
-            results = await call(admin)
-            return [
-                (name, code, await _error_text(admin, name, code, text) if code else "")
-                for name, code, text in results.topic_errors
-            ]
+            return await errors_of_topics(admin, await call(admin))
 
     errors = []
-    for name, code, text in run(work()):
-        if code:
-            errors.append(error_class(code)(text))
+    for name, error in run(work()):
+        if error is not None:
+            errors.append(error)
             continue
         nothing = ". Nothing was changed" if dry_run else ""
         note(f"topic {name!r} {done}{result}, on {settings.cluster}{nothing}")
@@ -275,13 +272,3 @@ def _change(
         note(error.text)
     if errors:
         raise errors[0]
-
-
-async def _error_text(admin: AIOKafkaAdminClient, name: str, code: int, text: str | None) -> str:
-    from aiokafka08._tools.cli.similar_names import similar_topics
-    from aiokafka08.errors import UnknownTopicOrPartitionError, error_class
-
-    text = text or f"topic {name!r}: {error_class(code).description}"
-    if code == UnknownTopicOrPartitionError.errno:
-        text += await similar_topics(admin, [name])
-    return text

@@ -12,10 +12,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from aiokafka08._core.names import did_you_mean
-from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError
+from aiokafka08.errors import KafkaError, UnknownTopicOrPartitionError, error_class
 
 if TYPE_CHECKING:
-    from aiokafka08.admin import AIOKafkaAdminClient
+    from aiokafka08.admin import AIOKafkaAdminClient, TopicErrors
     from aiokafka08.admin.group_lag import GroupStore
 
 _PATIENCE_S: Final = 3.0
@@ -67,3 +67,24 @@ async def naming_similar_topics(
     except UnknownTopicOrPartitionError as error:
         error.args = (f"{error.text}{await similar_topics(admin, names)}",)
         raise
+
+
+async def errors_of_topics(
+    admin: AIOKafkaAdminClient, results: TopicErrors
+) -> list[tuple[str, KafkaError | None]]:
+    """Return each topic of a change with its error, which names similar topics, or None.
+
+    Args:
+        admin: a started client.
+        results: what its call returned.
+    """
+    outcomes: list[tuple[str, KafkaError | None]] = []
+    for name, code, text in results.topic_errors:
+        error = None
+        if code:
+            text = text or f"topic {name!r}: {error_class(code).description}"
+            if code == UnknownTopicOrPartitionError.errno:
+                text += await similar_topics(admin, [name])
+            error = error_class(code)(text)
+        outcomes.append((name, error))
+    return outcomes

@@ -1,0 +1,191 @@
+"""Find where a reset moves a group, for `aiokafka08 group reset` and the console.
+
+`reset_target` reads a target as the options name it, `TargetMoves` finds the partitions, the admin
+client makes the plan, and `commit_plan` commits its offsets.
+
+Invariant: nothing but `commit_plan` changes anything.
+"""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from aiokafka08._core.names import did_you_mean
+from aiokafka08._tools.similar_names import similar_groups
+from aiokafka08._tools.times import parse_duration, parse_time
+from aiokafka08._wording import missing_topics_text
+from aiokafka08.admin import (
+    AIOKafkaAdminClient,
+    PlannedOffset,
+    ShiftBy,
+    StoredGroup,
+    StoredOffsets,
+)
+from aiokafka08.admin.offset_reset import PlanTarget
+from aiokafka08.errors import (
+    GroupIdNotFound,
+    UnknownTopicOrPartitionError,
+    UnsupportedVersionError,
+)
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
+
+
+def reset_target(option: str, value: Any) -> PlanTarget:
+    """Return the target that an option of `group reset` names.
+
+    Args:
+        option: "--shift-by" with a number, "--to-datetime" or "--by-duration" with a text; the
+            value of any other one is the target itself.
+        value: its value.
+
+    Raises:
+        IllegalArgumentError: the text isn't a time, or a duration.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    if option == "--shift-by":
+        return ShiftBy(value)
+    if option == "--to-datetime":
+        return _at(parse_time(option, value, now_ms))
+    if option == "--by-duration":
+        return _at(max(now_ms - abs(parse_duration(option, value)), 0))
+    target: PlanTarget = value
+    return target
+
+
+def _at(time_ms: int) -> datetime.datetime:
+    epoch = datetime.datetime.fromtimestamp(0, datetime.UTC)
+    return epoch + datetime.timedelta(milliseconds=time_ms)
+
+
+class TargetMoves:
+    """Move one group to a target, in each store where it has offsets.
+
+    Args:
+        group: the group.
+        target: where to.
+        topics: the partitions of each topic, none for all of them; without topics, all partitions
+            of which the group has an offset.
+        store: only in this store; None: in each.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        target: PlanTarget,
+        topics: Mapping[str, Collection[int]],
+        store: str | None,
+    ) -> None:
+        self._group = group
+        self._target = target
+        self._topics = topics
+        self._store = store
+
+    async def find(
+        self, admin: AIOKafkaAdminClient
+    ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
+        """Return each stored group with the target of each partition.
+
+        Raises:
+            UnknownTopicOrPartitionError: a topic doesn't exist.
+            GroupIdNotFound, UnsupportedVersionError: as `places_of_group`.
+        """
+        existing = await existing_partitions(admin)
+        return [
+            (group, self._targets(existing, committed))
+            for group, committed in await places_of_group(admin, self._group, self._store)
+        ]
+
+    async def find_in(
+        self, admin: AIOKafkaAdminClient, place: StoredGroup
+    ) -> dict[TopicPartition, PlanTarget]:
+        """Return the targets in a store that is known to have the group; raises as `find`.
+
+        Unlike `find` it doesn't ask for the exact release, on which 0.8.0 logs an error.
+        """
+        existing = await existing_partitions(admin)
+        [stored] = await admin.list_stored_offsets([place])
+        return self._targets(existing, _partitions_of(stored))
+
+    def _targets(
+        self, existing: Collection[TopicPartition], committed: Collection[TopicPartition]
+    ) -> dict[TopicPartition, PlanTarget]:
+        tps = self._named(existing) if self._topics else sorted(set(existing) & set(committed))
+        return dict.fromkeys(tps, self._target)
+
+    def _named(self, existing: Collection[TopicPartition]) -> list[TopicPartition]:
+        named: list[TopicPartition] = []
+        for topic, partitions in self._topics.items():
+            topic_partitions = sorted(tp for tp in existing if tp.topic == topic)
+            if not topic_partitions:
+                similar = did_you_mean(topic, sorted({tp.topic for tp in existing}))
+                raise UnknownTopicOrPartitionError(f"{missing_topics_text([topic])}{similar}")
+            named += [
+                TopicPartition(topic, number) for number in sorted(partitions)
+            ] or topic_partitions
+        return named
+
+
+async def existing_partitions(admin: AIOKafkaAdminClient) -> set[TopicPartition]:
+    """Return all partitions of the cluster."""
+    return {
+        TopicPartition(topic["topic"], partition["partition"])
+        for topic in await admin.describe_topics()
+        for partition in topic["partitions"]
+    }
+
+
+async def places_of_group(
+    admin: AIOKafkaAdminClient, group: str, store: str | None
+) -> list[tuple[StoredGroup, Collection[TopicPartition]]]:
+    """Return the group in the named store, or in each where it has offsets, with their partitions.
+
+    Raises:
+        UnsupportedVersionError: the brokers don't have the store.
+        GroupIdNotFound: no store is named, and the group has no offsets.
+    """
+    possible = await admin.possible_groups([group])
+    wanted = [place for place in possible if store in (None, place.store)]
+    if not wanted:
+        raise UnsupportedVersionError(
+            f"--store {store}: group {group!r} can't be there; the brokers keep it in "
+            f"{' or '.join(place.store for place in possible)}"
+        )
+    stored = await admin.list_stored_offsets(wanted)
+    places: list[tuple[StoredGroup, Collection[TopicPartition]]] = []
+    for place, offsets in zip(wanted, stored, strict=True):
+        committed = _partitions_of(offsets)
+        if store is not None or committed:
+            places.append((place, committed))
+    if not places:
+        raise GroupIdNotFound(
+            f"group {group!r} has no committed offsets. To commit its first ones, name the place "
+            f"with --store{await similar_groups(admin, [group])}"
+        )
+    return places
+
+
+def _partitions_of(stored: StoredOffsets) -> set[TopicPartition]:
+    if stored.error is not None:
+        raise stored.error
+    return {*stored.offsets, *stored.errors}
+
+
+def no_partition() -> GroupIdNotFound:
+    """Return the error for a plan without partitions."""
+    return GroupIdNotFound("the group's offsets are all of topics that don't exist any more")
+
+
+async def commit_plan(
+    admin: AIOKafkaAdminClient, group: StoredGroup, planned: Sequence[PlannedOffset]
+) -> None:
+    """Commit the offsets of a plan; raises as `reset_consumer_group_offsets`."""
+    offsets = {
+        TopicPartition(offset.topic, offset.partition): OffsetAndMetadata(
+            offset.new, offset.metadata
+        )
+        for offset in planned
+    }
+    await admin.reset_consumer_group_offsets(group.group, offsets, offsets_storage=group.store)
