@@ -6,17 +6,24 @@ async with opened(cluster.bootstrap_servers) as client:
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
 import httpx
 
+from aiokafka08 import TopicPartition
+from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.console import Console, app
+from aiokafka08.testing import EmbeddedCluster
 from tests.support.waiting import eventually
 
 BASE = "http://127.0.0.1:8008"
+FORM = {"origin": BASE}
+"""What a browser says of a form of the console's own pages."""
 
 PAYLOADS = (
     "<script>hacked=1</script>",
@@ -92,3 +99,43 @@ def text_of(html: str) -> str:
     assert len(scripts) == 2
     assert "style" not in {tag for tag, _ in parser.elements}
     return "".join(parser.texts)
+
+
+def fields_of(page: str) -> dict[str, str]:
+    """Return the hidden fields of a page's last form."""
+    found = re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', page)
+    return {name: unescape(value) for name, value in found}
+
+
+async def post(
+    client: httpx.AsyncClient, path: str, at: str | None = None, **fields: str
+) -> httpx.Response:
+    """Open a page, and post its form as a browser does."""
+    page = await client.get(path)
+    assert page.status_code == 200, page.text
+    assert page.headers["referrer-policy"] == "same-origin"
+    data = {"csrf": fields_of(page.text)["csrf"], **fields}
+    return await client.post(at or path, data=data, headers=FORM)
+
+
+async def confirmed(client: httpx.AsyncClient, asked: httpx.Response, **fields: str) -> str:
+    """Confirm what a form has asked for, and return the text of the page that shows the outcome."""
+    assert asked.status_code == 303, asked.text
+    path = asked.headers["location"]
+    text_of((await client.get(path)).text)
+    done = await post(client, path, **fields)
+    assert (done.status_code, done.headers["location"]) == (303, path)
+    return " ".join(text_of((await client.get(path)).text).split())
+
+
+def change_of(page: str) -> str:
+    """Return the path to which a page's confirmation is posted."""
+    found = re.search(r'action="((?:/kafka)?/changes/[^"]+)"', page)
+    assert found, page
+    return found[1]
+
+
+async def commit(cluster: EmbeddedCluster, offset: int) -> None:
+    """Commit an offset of orders/0 for the group billing."""
+    async with AIOKafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        await admin.reset_consumer_group_offsets("billing", {TopicPartition("orders", 0): offset})

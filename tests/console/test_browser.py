@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from aiokafka08 import TopicPartition
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.testing import EmbeddedCluster
+from tests.brokers.fixtures import BrokerClusters
 from tests.console.consoles import PAYLOADS
 from tests.console.test_command import running
 from tests.console.test_neighbours import hostile_clients, served_bridge, served_gateway
@@ -208,3 +211,106 @@ def test_pages_work_without_script(url: str, browser: Any) -> None:
     page.click("text=look at messages")
     assert page.locator("tbody tr").count() == 11
     context.close()
+
+
+@contextmanager
+def changing(browser: Any, *arguments: str, has_script: bool = True) -> Iterator[tuple[Any, str]]:
+    """Yield a page on a phone's screen and the base URL of a console; no problem may show up."""
+    with running(*arguments, "--listen", ":0", "--interval", "1") as (_, url):
+        base = url.split("/?")[0]
+        width, height = SCREENS["phone"]
+        context = browser.new_context(
+            viewport={"width": width, "height": height}, java_script_enabled=has_script
+        )
+        problems: list[str] = []
+
+        def refuse(route: Any) -> None:
+            problems.append(f"request to {route.request.url}")
+            route.abort()
+
+        context.route(lambda target: not target.startswith(f"{base}/"), refuse)
+        page = context.new_page()
+        page.on("console", lambda message: problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.goto(url)
+        page.wait_for_selector(".figures", timeout=40_000)
+        problems.clear()  # the page that waits for the first sample is a 503
+        yield page, base
+        assert problems == []
+        context.close()
+
+
+def look_and_confirm(page: Any, name: str) -> str:
+    """Look at a confirmation, confirm it, and return the text of the page with the outcome."""
+    assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS["phone"][0], name
+    folder = os.environ.get("CONSOLE_SCREENSHOTS")
+    if folder:
+        page.screenshot(path=str(Path(folder, f"{name}-phone-light.png")), full_page=True)
+    page.click("form.change button")
+    outcome = page.text_content("p[role=status]")
+    assert page.evaluate("typeof hacked") == "undefined"
+    return str(outcome)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("has_script", [True, False])
+def test_message_is_produced_and_group_reset(
+    cluster: EmbeddedCluster, browser: Any, has_script: bool
+) -> None:
+    at = ("-b", cluster.bootstrap_servers, "--allow", "produce,reset")
+    with changing(browser, *at, has_script=has_script) as (page, base):
+        page.goto(f"{base}/topics/live")
+        page.click("text=Produce a message")
+        page.select_option("select[name=partition]", "0")
+        page.fill("input[name=key]", PAYLOADS[0])
+        page.fill("textarea[name=value]", f"{PAYLOADS[1]}\nnext line")
+        before = len(cluster.log("live", 0))
+        page.click("form.change button")
+        assert cluster.bootstrap_servers.split(",")[0] in (page.text_content("dl") or "")
+        assert len(cluster.log("live", 0)) == before
+        assert f"offset {before} in partition 0" in look_and_confirm(page, "produce")
+        produced = cluster.log("live", 0)[-1]
+        assert (produced.key, produced.value) == (
+            PAYLOADS[0].encode(),
+            f"{PAYLOADS[1]}\nnext line".encode(),
+        )
+        page.click("text=Look at it")
+        assert "next line" in (page.text_content("main") or "")
+
+        page.goto(f"{base}/group?name=billing")
+        page.click("text=Plan a reset")
+        page.select_option("select[name=to]", "offset")
+        page.fill("input[name=value]", "7" if has_script else "2")
+        page.click("form.tools button")
+        assert page.locator("tbody tr").count() == 1
+        assert "Done. 1 offset committed." in look_and_confirm(page, "reset")
+
+
+@pytest.mark.real
+@pytest.mark.release("0.8.2.2")
+@pytest.mark.timeout(180)
+def test_topic_is_created_configured_and_deleted(
+    broker_clusters: BrokerClusters, unique_topic: Callable[..., str], browser: Any
+) -> None:
+    real, topic = broker_clusters.get("0.8.2.2"), unique_topic("made")
+    at = ("-b", real.bootstrap_servers, "--zookeeper", real.zookeeper_connect, "--allow", "topics")
+    with changing(browser, *at) as (page, base):
+        page.goto(f"{base}/topics")
+        page.click("text=Create a topic")
+        page.fill("input[name=name]", topic)
+        page.fill("input[name=partitions]", "2")
+        page.click("form.change button")
+        assert "Done. The topic was created" in look_and_confirm(page, "create")
+        deadline = time.monotonic() + 60
+        while page.goto(f"{base}/topics?q={topic}") and not page.locator("td.name a").count():
+            assert time.monotonic() < deadline
+        page.click("td.name a")
+        page.click("text=Grow, configure, delete")
+        page.fill("input[name=name]", "retention.ms")
+        page.fill("form.change input[name=value]", "3600000")
+        page.click("form.change:has(input[value=configure]) button")
+        assert "Done." in look_and_confirm(page, "configure")
+        page.goto(f"{base}/topics/{topic}/change")
+        page.click("form.change:has(input[value=delete]) button")
+        page.fill("input[name=typed]", topic)
+        assert "Done. The topic was deleted" in look_and_confirm(page, "delete")

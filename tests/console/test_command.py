@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import subprocess
@@ -12,10 +13,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from aiokafka08._tools.cli.main import INTERRUPTED, TERMINATED
+from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, cli, command_line
+from tests.console.consoles import change_of, commit, fields_of, is_ready
+from tests.support.waiting import eventually
 
 __all__ = ["cli"]  # the fixture
 
@@ -74,6 +79,31 @@ def test_demo_is_served_until_a_signal(number: signal.Signals) -> None:
     assert process.returncode == (INTERRUPTED if number is signal.SIGINT else TERMINATED)
 
 
+@pytest.mark.timeout(120)
+def test_stderr_has_a_line_with_who_changes_what() -> None:
+    async def reset(base: str, token: str) -> None:
+        async with httpx.AsyncClient(base_url=base) as client:
+            client.headers["authorization"] = f"Bearer {token}"
+            await eventually(lambda: is_ready(client))
+            page = await client.get("/group/reset", params={"name": "billing", "to": "latest"})
+            data, own = {"csrf": fields_of(page.text)["csrf"]}, {"origin": base}
+            await client.post(change_of(page.text), data=data, headers=own)
+
+    with EmbeddedCluster(version="0.10", topics={"orders": 1}) as cluster:
+        cluster.append("orders", 0, [b"tea"] * 9)
+        asyncio.run(commit(cluster, 4))
+        at = ("-b", cluster.bootstrap_servers, "--listen", ":0", "--allow", "reset")
+        with running(*at) as (process, url):
+            base, token = url.split("/?token=")
+            asyncio.run(reset(base, token))
+            process.send_signal(signal.SIGTERM)
+            _, rest = process.communicate(timeout=30)
+    what = "127.0.0.1: reset group 'billing' in kafka: orders/0 4 → 9"
+    begin, end = rest.splitlines()
+    assert re.fullmatch(rf"aiokafka08: [-0-9]+ [:0-9]+[+-]\d+ {what}, on brokers 0 at .*", begin)
+    assert end.endswith(f"{what}: done: 1 offset committed")
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -83,6 +113,7 @@ def test_demo_is_served_until_a_signal(number: signal.Signals) -> None:
         (("--token-file", "/nonexistent"), "/nonexistent"),
         (("--listen", ":0", "--tls-cert", "/no.pem", "--tls-key", "/no.pem"), "No such file"),
         (("--interval", "0"), "--interval"),
+        (("--allow", "produce,delete"), "expected some of produce, reset, topics"),
     ],
 )
 def test_mistakes_are_one_line(cli: RunCommand, options: tuple[str, ...], text: str) -> None:

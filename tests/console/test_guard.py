@@ -59,6 +59,36 @@ async def test_no_request_changes_anything(method: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"origin": "http://127.0.0.1:8008"}, 200),
+        ({"origin": "http://127.0.0.1:8008", "sec-fetch-site": "same-origin"}, 200),
+        ({"origin": "https://kafka.example.org", "host": "kafka.example.org"}, 200),
+        ({}, 403),
+        ({"origin": "null"}, 403),
+        ({"origin": ""}, 403),
+        ({"origin": "https://evil.example"}, 403),
+        ({"origin": "http://127.0.0.1"}, 403),
+        ({"origin": "http://evil.example", "host": "evil.example"}, 421),
+        ({"origin": "http://127.0.0.1:8008", "sec-fetch-site": "same-site"}, 403),
+        ({"origin": "http://127.0.0.1:8008", "sec-fetch-site": "none"}, 403),
+        ({"origin": "http://127.0.0.1:8008", "authorization": "Bearer wrong"}, 401),
+    ],
+)
+async def test_form_is_taken_from_own_pages_of_admitted_users_only(
+    headers: dict[str, str], status: int
+) -> None:
+    access = Admission(token=TOKEN, hosts={"kafka.example.org"})
+    guard = Guard(PlainTextResponse("what it protects"), access, admits_changes=True)
+    async with httpx.AsyncClient(
+        transport=httpx.ASGITransport(guard), base_url="http://127.0.0.1:8008"
+    ) as client:
+        known = {"authorization": f"Bearer {TOKEN}", **headers}
+        assert (await client.post("/", headers=known)).status_code == status
+        assert (await client.put("/", headers=known)).status_code == (421 if status == 421 else 405)
+
+
+@pytest.mark.parametrize(
     ("host", "status"),
     [
         ("127.0.0.1:8008", 200),

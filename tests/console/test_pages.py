@@ -56,6 +56,8 @@ PAGES = [
     "/groups?lagging=1&sort=-lag",
     "/groups?q=nothing-of-it",
     "/group?name=billing",
+    "/group/reset?name=billing",
+    "/group/reset?name=billing&to=earliest",
     "/topics/orders/tail",
     "/watch",
 ]

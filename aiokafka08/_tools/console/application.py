@@ -1,25 +1,31 @@
 """`app`: the console as an ASGI application, to be served or mounted.
 
 `server` serves it for the command `console`. `Console` owns the `ClusterWatch`, the pages and their
-guard.
+guard, and the changes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import logging
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from starlette.types import Receive, Scope, Send
 
+from aiokafka08._tools.console.change_pages import ChangePages
+from aiokafka08._tools.console.changes import Changes, allowed_kinds
 from aiokafka08._tools.console.guard import Admission, Authorize, Guard
 from aiokafka08._tools.console.neighbours import Neighbour
+from aiokafka08._tools.console.page_frame import PageFrame
 from aiokafka08._tools.console.pages import Pages
 from aiokafka08._tools.console.watch import ClusterWatch, Reword
 from aiokafka08._tools.reading.positions import in_positions
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import IllegalArgumentError
+
+_log: Final = logging.getLogger("aiokafka08.console")
 
 
 class Console:
@@ -29,9 +35,8 @@ class Console:
     the service that mounts it runs it: `async with console`.
     """
 
-    def __init__(self, watch: ClusterWatch, pages: Pages, access: Admission) -> None:
-        self._watch = watch
-        self._guard = Guard(pages.application, access)
+    def __init__(self, watch: ClusterWatch, changes: Changes, guard: Guard) -> None:
+        self._watch, self._changes, self._guard = watch, changes, guard
 
     async def __aenter__(self) -> Self:
         self._watch.start()
@@ -54,6 +59,7 @@ class Console:
 
     async def _stop(self) -> None:
         self._guard.close()
+        await self._changes.stop()
         await self._watch.stop()
 
     async def _live(self, receive: Receive, send: Send) -> None:
@@ -77,15 +83,17 @@ def app(
     mask: Sequence[str] = (),
     gateways: Sequence[str] = (),
     bridges: Sequence[str] = (),
+    allow: Sequence[str] = (),
     **options: Any,
 ) -> Console:
-    """Return the console of a cluster, as an ASGI application. It changes nothing in the cluster.
+    """Return the console of a cluster, as an ASGI application; read-only without `allow`.
 
     Args:
         authorize: called with each request (`starlette.requests.Request`), returns True to admit
-            it; it may be a coroutine function. None: only requests from this machine without a
-            proxy's header are admitted. A proxy on this machine that adds no header looks
-            like a user, so give `authorize` if the console is behind a proxy (default None).
+            it; it may be a coroutine function. The method of a change is POST. None: only
+            requests from this machine without a proxy's header are admitted. A proxy on this
+            machine that adds no header looks like a user, so give `authorize` if the console is
+            behind a proxy (default None).
         hosts: without `authorize`, the host names under which the console may be opened, besides
             addresses and "localhost" (default ()).
         title: the cluster's name on the pages; None: the addresses (default None).
@@ -94,6 +102,9 @@ def app(
             "value", or fields of JSON values, such as "orders=key,card.number" (default ()).
         gateways, bridges: the addresses of the metrics of gateways and bridges, such as
             "gateway1:9094": they get pages (default ()).
+        allow: which changes may be made: "produce" (messages), "reset" (groups' offsets), "topics"
+            (create, grow, configure and delete them). Each is logged as a warning, by the logger
+            "aiokafka08.console" (default ()).
         **options: arguments of `AIOKafkaAdminClient`, such as `bootstrap_servers` and
             `zookeeper_connect`.
 
@@ -112,6 +123,7 @@ def app(
         mask=mask,
         gateways=gateways,
         bridges=bridges,
+        allow=allow,
     )
 
 
@@ -124,7 +136,9 @@ def make_console(
     mask: Sequence[str] = (),
     gateways: Sequence[str] = (),
     bridges: Sequence[str] = (),
+    allow: Sequence[str] = (),
     reword: Reword = in_positions,
+    record: Callable[[str], object] = _log.warning,
 ) -> Console:
     """Return a console with any `Admission`; the arguments are otherwise those of `app`.
 
@@ -133,8 +147,9 @@ def make_console(
         access: decides which requests are admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
-        mask, gateways, bridges: as for `app`.
+        mask, gateways, bridges, allow: as for `app`.
         reword: rewords the text of an error, such as with the names of command-line options.
+        record: gets who changes what, before and after.
     """
     if interval_s < 1:
         raise IllegalArgumentError(f"interval_s={interval_s!r}: expected a number >= 1")
@@ -144,4 +159,8 @@ def make_console(
         *(Neighbour("bridge", url) for url in bridges),
     ]
     watch = ClusterWatch(options, float(interval_s), neighbours)
-    return Console(watch, Pages(watch, title or watch.servers, reword, Masks(mask)), access)
+    changes = Changes(watch, allowed_kinds(allow), record)
+    frame = PageFrame(watch, title or watch.servers, reword, changes.allowed)
+    pages, change_pages = Pages(frame, Masks(mask)), ChangePages(frame, changes, access)
+    served = frame.application([*pages.routes, *change_pages.routes])
+    return Console(watch, changes, Guard(served, access, admits_changes=bool(changes.allowed)))

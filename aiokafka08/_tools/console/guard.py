@@ -5,9 +5,9 @@ the command.
 
 Invariants: no request reaches a page before `Admission` has admitted it, and each response has the
 headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; it
-leaves the URL by a redirect at the first visit. No request changes anything: other methods than
-GET and HEAD are refused. Nor does a script of another site read anything, whatever the service says
-that the console is mounted in.
+leaves the URL by a redirect at the first visit. Where no change is allowed, other methods than GET
+and HEAD are refused; else POST is admitted from the console's own pages. No script of another site
+reads anything, whatever the service says that the console is mounted in.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aiokafka08._core.limited_log import LimitedLog, later_in_loop
+from aiokafka08._wording import shorten
 
 _log: Final = logging.getLogger("aiokafka08.console")
 
@@ -36,6 +37,7 @@ IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 Authorize = Callable[[Request], bool | Awaitable[bool]]
 """Says whether a request may see the console; a coroutine function may do so, too."""
 
+_REFERRER: Final = "Referrer-Policy"
 _HEADERS: Final = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -43,7 +45,6 @@ _HEADERS: Final = {
     ),
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
@@ -77,11 +78,18 @@ class Admission:
 
 
 class Guard:
-    """Admit requests by `Admission`, and set the headers of all responses."""
+    """Admit requests by `Admission`, and set the headers of all responses.
 
-    def __init__(self, pages: ASGIApp, access: Admission) -> None:
+    Args:
+        pages: what is guarded.
+        access: who is admitted.
+        admits_changes: True admits POST from the console's own pages (default False).
+    """
+
+    def __init__(self, pages: ASGIApp, access: Admission, *, admits_changes: bool = False) -> None:
         self._pages = pages
         self._access = access
+        self._admits_changes = admits_changes
         # Cookies know no ports: another server on this host sees them, and must not see the token.
         key = (access.token or "").encode()
         self._cookie_value = hmac.new(key, b"aiokafka08 console", "sha256").hexdigest()
@@ -102,6 +110,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(_HEADERS)
+                headers.setdefault(_REFERRER, "no-referrer")  # a page with a form has its own
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
@@ -120,7 +129,13 @@ class Guard:
                 "with --host-name",
             )
         if scope["method"] not in ("GET", "HEAD"):
-            return _refused(405, "The console changes nothing: it has GET only", Allow="GET, HEAD")
+            if not self._admits_changes:
+                text = "The console changes nothing: it has GET only"
+                return _refused(405, text, Allow="GET, HEAD")
+            if scope["method"] != "POST":
+                return _refused(405, "The console has GET and POST only", Allow="GET, HEAD, POST")
+            if not _is_of_own_page(headers):
+                return _refused(403, "Changes are made from the console's own pages only")
         if _is_of_another_site(headers):
             return _refused(403, "The console can't be read by scripts of other sites")
         if access.authorize is not None:
@@ -137,15 +152,14 @@ class Guard:
         return _refused(403, "Without `authorize` the console serves this machine only")
 
     def _refusal_behind_proxy(self, scope: Scope, headers: Headers) -> Response | None:
-        peer = _peer(scope)
-        if peer is None or not any(peer in network for network in self._access.trusted_proxies):
+        if not _is_from_proxy(scope, self._access):
             return _refused(403, "The console is served by its proxy only")
         if not headers.get(self._access.auth_header or "", "").strip():
             return _refused(401, "The proxy didn't say who you are")
         return None
 
     def _refusal_by_token(self, scope: Scope, headers: Headers, token: str) -> Response | None:
-        cookie = f"aiokafka08_console_{_port(headers.get('host', ''))}"
+        cookie = f"aiokafka08_console_{port_of(headers.get('host', ''))}"
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
@@ -180,6 +194,29 @@ class Guard:
         )
 
 
+def viewer_of(scope: Scope, access: Admission, *, with_address: bool = True) -> str:
+    """Return who sends a request, such as "'ann' at 10.0.0.7".
+
+    Args:
+        scope: of an admitted request.
+        access: a user's name is believed of its proxies only.
+        with_address: False returns the name only, "" without one (default True).
+    """
+    user = ""
+    if access.auth_header is not None and _is_from_proxy(scope, access):
+        user = Headers(scope=scope).get(access.auth_header, "").strip()
+    shown = shorten(user) if user else ""
+    if not with_address:
+        return shown
+    address = _peer(scope) or "an unknown address"
+    return f"{shown} at {address}" if shown else str(address)
+
+
+def _is_from_proxy(scope: Scope, access: Admission) -> bool:
+    peer = _peer(scope)
+    return peer is not None and any(peer in network for network in access.trusted_proxies)
+
+
 def _refused(status: int, text: str, **headers: str) -> Response:
     return Response(f"{text}.\n", status, {**headers, "Content-Type": "text/plain; charset=utf-8"})
 
@@ -200,13 +237,21 @@ def _is_of_another_site(headers: Headers) -> bool:
         dest = headers.get("sec-fetch-dest", "document")
         if headers.get("sec-fetch-mode") != "navigate" or dest != "document":
             return True
-    origin = headers.get("origin")
-    if origin is None:
-        return False
-    scheme, _, address = origin.lower().partition("://")
+    return "origin" in headers and not _has_own_origin(headers)
+
+
+def _is_of_own_page(headers: Headers) -> bool:
+    """Return whether a browser says that a page of the console itself sends a form."""
+    is_own = headers.get("sec-fetch-site", "same-origin") == "same-origin"
+    return is_own and _has_own_origin(headers)
+
+
+def _has_own_origin(headers: Headers) -> bool:
+    scheme, _, address = headers.get("origin", "").lower().partition("://")
     # A proxy that ends TLS changes the scheme, so the port is that of the Origin's.
     suffix = f":{_PORTS.get(scheme)}"
-    return address.removesuffix(suffix) != headers.get("host", "").lower().removesuffix(suffix)
+    host = headers.get("host", "").lower().removesuffix(suffix)
+    return bool(address) and address.removesuffix(suffix) == host
 
 
 def _is_equal(given: str, expected: str) -> bool:
@@ -231,7 +276,7 @@ def _host_name(host: str) -> str:
     return host.partition(":")[0].lower()
 
 
-def _port(host: str) -> str:
+def port_of(host: str) -> str:
     """Return the port of a Host header: the consoles of a machine have a cookie each."""
     port = host.rpartition(":")[2]
     return port if port.isascii() and port.isdigit() else "0"

@@ -19,11 +19,7 @@ from typing import Final
 from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.net.router import Router
 from aiokafka08._tools.reading.positions import Bounds, Position, PositionKind, parse_bounds
-from aiokafka08._tools.reading.read_plan import (
-    PartitionRange,
-    plan_ranges,
-    select_partitions,
-)
+from aiokafka08._tools.reading.read_plan import PartitionRange, plan_ranges, select_partitions
 from aiokafka08._tools.reading.read_records import read_bounded
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.selection import RecordFilter, linear_pattern, text_filter

@@ -1,7 +1,8 @@
 """The console's pages: take a request, pick rows of the view, and return HTML or JSON.
 
 `application` builds them. Each page is rendered by a template of `templates/`, and has the same
-rows as JSON for scripts: with `?format=json`, or if the request accepts JSON only.
+rows as JSON for scripts: with `?format=json`, or if the request accepts JSON only. `change_pages`
+has those that change something.
 
 Invariant: only GET; nothing is awaited but the reading of messages, so a page of the cluster takes
 no longer while a broker is slow.
@@ -10,36 +11,21 @@ no longer while a broker is slow.
 from __future__ import annotations
 
 import json
-import logging
-import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
-from importlib.resources import files
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-import aiokafka08
 from aiokafka08._core.concurrency.offload import Offload
-from aiokafka08._core.names import did_you_mean, visible
-from aiokafka08._tools.console.charts import chart, sparkline
-from aiokafka08._tools.console.cluster_view import (
-    ClusterView,
-    GroupRow,
-    TopicRow,
-    rows_by,
-    total_of,
-)
+from aiokafka08._tools.console.cluster_view import GroupRow, rows_by, total_of
 from aiokafka08._tools.console.message_search import (
     DEFAULT_COUNT,
     LIMIT_S,
@@ -50,33 +36,16 @@ from aiokafka08._tools.console.message_search import (
     search_messages,
 )
 from aiokafka08._tools.console.message_text import FORMS, PageText, json_part
-from aiokafka08._tools.console.numbers import exact_text, local_text, number_text
-from aiokafka08._tools.console.query_table import Columns, QueryTable, number_of, url_of
-from aiokafka08._tools.console.sending import (
-    EventStream,
-    PacedHtml,
-    PacedJson,
-    PacedResponse,
-    while_connected,
-)
-from aiokafka08._tools.console.watch import ClusterWatch, NotRunningError, Reword
+from aiokafka08._tools.console.page_frame import PageFrame, wants_json
+from aiokafka08._tools.console.query_table import Columns, QueryTable, number_of
+from aiokafka08._tools.console.sending import EventStream, PacedJson, PacedResponse, while_connected
 from aiokafka08._tools.findings import is_healthy, summary
 from aiokafka08._tools.records.json_lines import JsonLinesEncoder
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.types import BytesRecord
-from aiokafka08._tools.times import show_time
-from aiokafka08._wording import missing_topics_text, shorten
-from aiokafka08.bridge.wording import duration_text, size_text
+from aiokafka08._wording import shorten
 from aiokafka08.embedded_headers import extract
-from aiokafka08.errors import (
-    EmbeddedHeadersError,
-    IllegalArgumentError,
-    KafkaError,
-    OffsetOutOfRangeError,
-    UnknownTopicOrPartitionError,
-)
-
-_log: Final = logging.getLogger("aiokafka08.console")
+from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError, KafkaError
 
 _MESSAGE_BYTES: Final = 1024 * 1024
 """How much of a value the page of one message has."""
@@ -85,17 +54,9 @@ _DOWNLOADED: Final = 10_000
 _DOWNLOADED_BYTES: Final = 16_000_000
 _JSON_BYTES: Final = 8 * 1024 * 1024
 """How much the keys and values of a page have as JSON; each message has the same share."""
-_LISTED_GAPS: Final = 5
-"""How many of a sample's gaps a page lists; further ones are counted."""
 _GRAPHS: Final = 8
 """How many topics and groups the page of graphs has."""
 _ETA_WINDOW_S: Final = 300.0
-_STATUS: Final[Sequence[tuple[type[KafkaError], int]]] = (
-    (IllegalArgumentError, 400),
-    (UnknownTopicOrPartitionError, 404),
-    (OffsetOutOfRangeError, 404),
-    (KafkaError, 503),  # the cluster can't serve the request now
-)
 
 _TOPIC_COLUMNS: Final = {
     **{name: attrgetter(name) for name in ("topic", "partitions", "replicas", "messages")},
@@ -123,75 +84,40 @@ _LAG_COLUMNS: Final = {
 }
 
 
-class _NoViewError(Exception):
-    """There is no sample yet."""
-
-
-_EXPECTED: Final = HTTPException, KafkaError, _NoViewError, NotRunningError
-
-
 class Pages:
     """The pages about one cluster.
 
     Args:
-        watch: takes the samples, and lends a router.
-        title: the cluster's name on the pages.
-        reword: turns errors into words of the place where the options were given.
+        frame: makes the pages; its `watch` takes the samples, and lends a router.
         masks: what is hidden of messages.
     """
 
-    def __init__(self, watch: ClusterWatch, title: str, reword: Reword, masks: Masks) -> None:
-        self._watch, self._title, self._reword, self._masks = watch, title, reword, masks
-        self._templates = Environment(
-            loader=PackageLoader("aiokafka08._tools.console"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._templates.filters |= {
-            "number": number_text,
-            "exact": exact_text,
-            "visible": visible,
-            "reword": reword,
-            "size": lambda size: "null" if size < 0 else size_text(size),
-            "duration": lambda seconds: "–" if seconds is None else duration_text(seconds),
-            "local": local_text,
-            "utc": lambda seconds: show_time(round(seconds * 1000)),
-        }
-        self._templates.globals |= {
-            "url_of": url_of,
-            "chart": chart,
-            "sparkline": sparkline,
-            "forms": FORMS,
-            "version": aiokafka08.__version__,
-            "watch": watch,
-        }
-        static = files("aiokafka08._tools.console") / "static"
-        self.application = Starlette(
-            routes=[
-                Route("/", self.cluster),
-                Route("/topics", self.topics),
-                Route("/topics/{topic}", self.topic),
-                Route("/topics/{topic}/messages", self.messages),
-                Route("/topics/{topic}/messages/{partition}/{offset}", self.message),
-                Route("/topics/{topic}/tail", self.tail),
-                Route("/topics/{topic}/tail/events", self.tail_events),
-                Route("/groups", self.groups),
-                Route("/group", self.group),
-                Route("/watch", self.graphs),
-                Route("/gateway", self.neighbour),
-                Route("/bridge", self.neighbour),
-                Mount("/static", StaticFiles(directory=str(static))),
-            ],
-            exception_handlers=dict.fromkeys((*_EXPECTED, Exception), self._failed),
-        )
+    def __init__(self, frame: PageFrame, masks: Masks) -> None:
+        self._frame, self._watch, self._masks = frame, frame.watch, masks
+
+    @property
+    def routes(self) -> list[BaseRoute]:
+        """The pages that show the cluster."""
+        return [
+            Route("/", self.cluster),
+            Route("/topics", self.topics),
+            Route("/topics/{topic}", self.topic),
+            Route("/topics/{topic}/messages", self.messages),
+            Route("/topics/{topic}/messages/{partition}/{offset}", self.message),
+            Route("/topics/{topic}/tail", self.tail),
+            Route("/topics/{topic}/tail/events", self.tail_events),
+            Route("/groups", self.groups),
+            Route("/group", self.group),
+            Route("/watch", self.graphs),
+            Route("/gateway", self.neighbour),
+            Route("/bridge", self.neighbour),
+        ]
 
     # --- the pages --------------------------------------------------------------------------------
 
     async def cluster(self, request: Request) -> Response:
         """Show brokers, the rate of messages, and what the doctor finds."""
-        view = self._view()
+        view = self._frame.view()
         topics = view.topics.values()
         data = {
             "topics": sum(not row.internal for row in topics),
@@ -206,18 +132,20 @@ class Pages:
             "healthy": None if self._watch.problem() else is_healthy(view.findings),
             "brokers": view.brokers(self._watch.brokers),
             "findings": [
-                row | {name: self._reword(row[name]) for name in ("why", "action")}
+                row | {name: self._frame.reword(row[name]) for name in ("why", "action")}
                 for row in (finding.as_row() for finding in view.findings)
             ],
         }
-        return self._page(request, "cluster.html", "Cluster", data, summary=summary(view.findings))
+        return self._frame.page(
+            request, "cluster.html", "Cluster", data, summary=summary(view.findings)
+        )
 
     async def topics(self, request: Request) -> Response:
         """List topics."""
         query = request.query_params
         rows = [
             row
-            for row in self._view().topics.values()
+            for row in self._frame.view().topics.values()
             if (query.get("internal") == "1" or not row.internal)
             and (query.get("problems") != "1" or row.leaderless or row.under_replicated)
         ]
@@ -225,7 +153,7 @@ class Pages:
 
     async def topic(self, request: Request) -> Response:
         """Show one topic: partitions, rate, settings, and the groups that read it."""
-        view, row = self._view(), self._topic_row(request)
+        view, row = self._frame.view(), self._frame.topic_row(request)
         name = row.topic
         by_group = rows_by(view.groups_of(name), attrgetter("group", "store"))
         readers = [
@@ -239,25 +167,22 @@ class Pages:
             for key, lags in by_group.items()
         ]
         data = {**asdict(row), "partitions": view.partitions(name), "groups": readers}
-        return self._page(request, "topic.html", f"Topic {name}", data, row=row)
+        return self._frame.page(request, "topic.html", f"Topic {name}", data, row=row)
 
     async def groups(self, request: Request) -> Response:
         """List groups, of both stores."""
         is_all = request.query_params.get("lagging") != "1"
-        rows = [row for row in self._view().groups.values() if is_all or row.lag or row.unknown]
+        rows = [
+            row for row in self._frame.view().groups.values() if is_all or row.lag or row.unknown
+        ]
         return self._listed(request, "Groups", rows, _GROUP_COLUMNS)
 
     async def group(self, request: Request) -> Response:
         """Show one group in one store: its members, and its lag by partition and over time."""
-        view, query = self._view(), dict(request.query_params)
-        name = query.get("name", "")
-        stores = [store for group, store in view.groups if group == name]
-        key = (name, query.get("store", stores[0] if stores else "kafka"))
-        row = view.groups.get(key)
-        if row is None:
-            similar = did_you_mean(name, {group for group, _ in view.groups})
-            self._raise_if_unread(view, f"group {name!r} in {key[1]}", similar)
-            raise HTTPException(404, f"There is no group {name!r} in {key[1]}{similar}")
+        view, query = self._frame.view(), dict(request.query_params)
+        row = self._frame.group_row(query)
+        name, stores = row.group, self._frame.stores_of(row.group)
+        key = (name, row.store)
         slope = self._watch.histories.lag_per_s(key, view.taken_at, _ETA_WINDOW_S)
         lags = view.lags[key]
         by_topic = rows_by(lags, attrgetter("topic"))
@@ -268,7 +193,7 @@ class Pages:
             "member_list": view.members(key),
             "offsets": lags,
         }
-        return self._page(
+        return self._frame.page(
             request,
             "group.html",
             f"Group {name}",
@@ -295,12 +220,12 @@ class Pages:
             "from": found.start,
             "stopped": found.stopped,
             "next_from": found.next_start,
-            "notes": [self._reword(note) for note in found.notes],
+            "notes": [self._frame.reword(note) for note in found.notes],
         }
-        if _wants_json(request):
+        if wants_json(request):
             share = _JSON_BYTES // max(len(found.messages), 1)
             data["messages"] = [_json_message(record, share) for record in found.messages]
-        return self._page(
+        return self._frame.page(
             request,
             "messages.html",
             f"Messages of {asked.topic}",
@@ -314,17 +239,21 @@ class Pages:
 
     async def tail(self, request: Request) -> Response:
         """Show messages as they are written; the rows come by `tail_events`."""
-        row, asked = self._topic_row(request), _asked(request, 1, 1, 1)
+        row, asked = self._frame.topic_row(request), _asked(request, 1, 1, 1)
         title, forms = f"Live messages of {row.topic}", _forms(request)
-        return self._page(
+        return self._frame.page(
             request, "tail.html", title, {}, is_live=False, row=row, asked=asked, **forms
         )
 
     async def tail_events(self, request: Request) -> ASGIApp:
         """Send the rows of a live view until its viewer leaves."""
-        row, asked, forms = self._topic_row(request), _asked(request, 1, 1, 1), _forms(request)
+        row, asked, forms = (
+            self._frame.topic_row(request),
+            _asked(request, 1, 1, 1),
+            _forms(request),
+        )
         pick = asked.picker(self._masks)
-        template = self._templates.get_template("tail_rows.html")
+        template = self._frame.templates.get_template("tail_rows.html")
         root = request.scope.get("root_path", "")
 
         async def events() -> AsyncGenerator[tuple[str, str], None]:
@@ -340,7 +269,7 @@ class Pages:
                                 template.render(forms, root=root, shown=shown, text=PageText()),
                             )
             except KafkaError as error:
-                yield "end", self._reword(error.text)
+                yield "end", self._frame.reword(error.text)
 
         return EventStream(events())
 
@@ -359,7 +288,7 @@ class Pages:
                 raise HTTPException(404, f"{missing}: the log ends before it")
             raise HTTPException(503, f"{missing} could be read: {[*found.notes, found.stopped][0]}")
         record = found.messages[0]
-        if _wants_json(request):
+        if wants_json(request):
             return PacedJson(_json_message(record, _JSON_BYTES))
         headers: Sequence[tuple[str, bytes]] = ()
         value = record.value
@@ -369,7 +298,7 @@ class Pages:
             except EmbeddedHeadersError:
                 pass  # it isn't an envelope, but begins as one
         forms, text = _forms(request), PageText()
-        return self._page(
+        return self._frame.page(
             request,
             "message.html",
             f"{record.topic} {record.partition}/{record.offset}",
@@ -385,12 +314,12 @@ class Pages:
 
     async def graphs(self, request: Request) -> Response:
         """Show the graphs of the last day: of the cluster, and of what moves and lags most."""
-        view = self._view()
+        view = self._frame.view()
         own = [row for row in view.topics.values() if not row.internal]
         topics = sorted(own, key=lambda row: -(row.messages_per_s or 0))
         groups = sorted(view.groups.values(), key=lambda row: -(row.lag or 0))
         data = {"topics": topics[:_GRAPHS], "groups": groups[:_GRAPHS]}
-        return self._page(request, "watch.html", "Watch", data)
+        return self._frame.page(request, "watch.html", "Watch", data)
 
     async def neighbour(self, request: Request) -> Response:
         """Show the gateway or bridge of the URL, or the first one, which is of the page's kind.
@@ -417,7 +346,7 @@ class Pages:
             data |= {"left": one.total("lag_messages"), "seconds_left": one.seconds_left()}
             data |= {"ready": one.is_ready(), "failures": one.failures()}
             data["verification_equal"] = one.total("verification_equal")
-        return self._page(
+        return self._frame.page(
             request, f"{kind}.html", kind.title(), data, one=one, known=known, table=table
         )
 
@@ -450,106 +379,13 @@ class Pages:
 
         return respond_to_viewer
 
-    def _view(self) -> ClusterView:
-        if self._watch.view is None:
-            raise _NoViewError
-        return self._watch.view
-
-    def _topic_row(self, request: Request) -> TopicRow:
-        view, name = self._view(), request.path_params["topic"]
-        row = view.topics.get(name)
-        if row is None:
-            similar = did_you_mean(name, view.topics)
-            self._raise_if_unread(view, f"topic {name!r}", similar)
-            raise HTTPException(404, f"{missing_topics_text([name])}{similar}")
-        return row
-
-    def _raise_if_unread(self, view: ClusterView, what: str, similar: str) -> None:
-        """Raise 503 if what the view lacks may be there: the sample has gaps, or is old."""
-        problem, age_s = self._watch.problem(), time.time() - view.taken_at
-        if problem is None and age_s > self._watch.stale_after_s:
-            problem = f"the last sample is {duration_text(age_s)} old"
-        gaps = [*([] if problem is None else [problem]), *view.sample.errors]
-        if gaps:
-            more = "" if len(gaps) <= _LISTED_GAPS else f"; and {len(gaps) - _LISTED_GAPS} more"
-            text = "; ".join(gaps[:_LISTED_GAPS])
-            raise HTTPException(
-                503, f"{what} couldn't be read now, if it exists{similar}: {text}{more}"
-            )
-
     def _listed(
         self, request: Request, title: str, rows: Sequence[Any], columns: Columns[Any]
     ) -> Response:
         table = QueryTable(rows, columns, request.query_params, request.url.path)
         name = title.lower()
         data = {"total": len(table.matching), "page": table.page, name: table.shown}
-        return self._page(request, f"{name}.html", title, data, table=table)
-
-    def _page(
-        self,
-        request: Request,
-        template: str,
-        title: str,
-        data: Mapping[str, Any],
-        *,
-        status: int = 200,
-        is_live: bool = True,
-        **context: Any,
-    ) -> Response:
-        """Return the page, or its data as JSON with the age of the sample."""
-        problem, view = self._watch.problem(), self._watch.view
-        about = {
-            "cluster": self._title,
-            "age_s": None if view is None else max(time.time() - view.taken_at, 0.0),
-            "problem": None if problem is None else self._reword(problem),
-            "gaps": [] if view is None else [self._reword(gap) for gap in view.sample.errors],
-        }
-        if _wants_json(request):
-            return PacedJson({**about, **data}, status)
-        html = self._templates.get_template(template).render(
-            about,
-            title=visible(title),
-            root=request.scope.get("root_path", ""),
-            path=request.url.path,
-            query=dict(request.query_params),
-            is_live=is_live and view is not None,
-            view=view,
-            data=data,
-            **context,
-        )
-        return PacedHtml(html, status)
-
-    async def _failed(self, request: Request, error: Exception) -> Response:
-        """Show an error; without a sample say what is being read, and load the page again soon."""
-        status, text = 500, "The console has a bug: its log has the details"
-        if not isinstance(error, _EXPECTED):
-            _log.error("internal error at %s", request.url.path, exc_info=error)
-        if isinstance(error, _NoViewError | NotRunningError):
-            if self._watch.is_running:
-                return self._page(
-                    request, "waiting.html", "Reading the cluster", {}, status=503, is_live=False
-                )
-            status = 503
-            text = (
-                "The console isn't running. Where it is mounted, the service's lifespan has to run "
-                "it: async with console"
-            )
-        elif isinstance(error, HTTPException):
-            status, text = error.status_code, error.detail
-        elif isinstance(error, KafkaError):
-            status = next(code for kind, code in _STATUS if isinstance(error, kind))
-            # The positions of messages are parsed as those of `consume --from`.
-            text = error.text.removeprefix("--")
-        title = {404: "Not found", 503: "Not now"}.get(status, "Error")
-        data = {"error": self._reword(text)}
-        return self._page(request, "error.html", title, data, status=status, is_live=False)
-
-
-def _wants_json(request: Request) -> bool:
-    if "format" in request.query_params:
-        return request.query_params["format"] == "json"
-    accepted = request.headers.get("accept", "")
-    return "application/json" in accepted and "text/html" not in accepted
+        return self._frame.page(request, f"{name}.html", title, data, table=table)
 
 
 def _asked(request: Request, default: int, most: int, limit_bytes: int) -> MessageQuery:

@@ -18,11 +18,7 @@ from typing import Any, Final
 
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_router import open_range_router
-from aiokafka08._tools.console.cluster_view import (
-    ClusterView,
-    Histories,
-    view_of,
-)
+from aiokafka08._tools.console.cluster_view import ClusterView, Histories, view_of
 from aiokafka08._tools.console.live_tail import TailPeriod, tail
 from aiokafka08._tools.console.neighbours import Neighbour
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
@@ -69,6 +65,7 @@ class ClusterWatch:
         neighbours: what is read beside the cluster.
 
     Attributes:
+        options: of the admin client, with defaults.
         view: what the last sample has brought; None before the first one.
         histories: values over time.
         unpacking: held by the one search that has a large compressed message open.
@@ -78,16 +75,16 @@ class ClusterWatch:
         self, options: Mapping[str, Any], interval_s: float, neighbours: Sequence[Neighbour] = ()
     ) -> None:
         self.neighbours = neighbours
-        self._options = {**_DEFAULTS, **options}
+        self.options = {**_DEFAULTS, **options}
         self.interval_s = interval_s
         self.view: ClusterView | None = None
         self.histories = Histories()
         self._before: tuple[float, ClusterSample] | None = None
         self._watched: deque[tuple[float, ClusterSample]] = deque()
         self._refresher = Refresher(
-            lambda: AIOKafkaAdminClient(**self._options),
+            lambda: AIOKafkaAdminClient(**self.options),
             lambda admin: ClusterSampler(admin, has_zookeeper=self.has_zookeeper),
-            client_id=str(self._options["client_id"]),
+            client_id=str(self.options["client_id"]),
             interval_s=interval_s,
             prepare=self._prepare,
         )
@@ -101,15 +98,16 @@ class ClusterWatch:
         self.unpacking = asyncio.Lock()
 
     @property
-    def _network(self) -> dict[str, Any]:
+    def network(self) -> dict[str, Any]:
+        """The options that consumers and producers have, too."""
         return {
-            name: value for name, value in self._options.items() if name not in _ZOOKEEPER_OPTIONS
+            name: value for name, value in self.options.items() if name not in _ZOOKEEPER_OPTIONS
         }
 
     @property
     def has_zookeeper(self) -> bool:
         """Whether ZooKeeper's address is given."""
-        return self._options.get("zookeeper_connect") is not None
+        return self.options.get("zookeeper_connect") is not None
 
     @property
     def stale_after_s(self) -> float:
@@ -124,7 +122,7 @@ class ClusterWatch:
     @property
     def servers(self) -> str:
         """The addresses that were given, to tell one cluster from another."""
-        servers = self._options["bootstrap_servers"]
+        servers = self.options["bootstrap_servers"]
         return servers if isinstance(servers, str) else ",".join(map(str, servers))
 
     @property
@@ -186,7 +184,7 @@ class ClusterWatch:
         ]
         self._tails += 1
         try:
-            async with aclosing(tail(self._network, tps, pick)) as periods:
+            async with aclosing(tail(self.network, tps, pick)) as periods:
                 async for period in periods:
                     if not self.is_running:
                         return
@@ -228,18 +226,19 @@ class ClusterWatch:
 
     async def _opened_router(self) -> Router:
         async with self._router_lock:
-            self._check_running()
+            self.check_running()
             if self._router is None:
-                router = await self._exits.enter_async_context(open_range_router(self._network))
+                router = await self._exits.enter_async_context(open_range_router(self.network))
                 try:
-                    self._check_running()  # it may have been stopped meanwhile
+                    self.check_running()  # it may have been stopped meanwhile
                 except NotRunningError:
                     await self._exits.aclose()
                     raise
                 self._router = router
             return self._router
 
-    def _check_running(self) -> None:
+    def check_running(self) -> None:
+        """Raise NotRunningError unless the console runs."""
         if not self.is_running:
             raise NotRunningError
 

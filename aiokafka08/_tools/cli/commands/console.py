@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -40,6 +41,12 @@ _FILE: Final = click.Path(path_type=Path)
             until_interrupted=True,
         ),
         Example(
+            "Let operators produce messages and reset groups",
+            "aiokafka08 console -b kafka1:9092 --zookeeper zk1:2181 --allow produce,reset",
+            code=INTERRUPTED,
+            until_interrupted=True,
+        ),
+        Example(
             "Behind a proxy on this machine that knows the users",
             "aiokafka08 console -b kafka1:9092 --auth-header X-Remote-User "
             "--trusted-proxy 127.0.0.1 --host-name kafka.example.org",
@@ -70,6 +77,13 @@ _FILE: Final = click.Path(path_type=Path)
     metavar="TOPIC=FIELD,...",
     help="Hide what messages of a topic, such as orders or *, have there: key, value, or a field "
     "of JSON values, such as card.number; may be repeated.",
+)
+@click.option(
+    "--allow",
+    multiple=True,
+    metavar="KIND,...",
+    help="Allow changes: produce (messages), reset (groups), topics (create, grow, configure, "
+    "delete); may be repeated (default: none).",
 )
 @click.option(
     "--gateway",
@@ -127,6 +141,7 @@ def console(
     interval: float,
     title: str | None,
     masks: tuple[str, ...],
+    allow: tuple[str, ...],
     gateways: tuple[str, ...],
     bridges: tuple[str, ...],
     host_names: tuple[str, ...],
@@ -139,10 +154,12 @@ def console(
 ) -> None:
     """Show a cluster in the browser.
 
-    It has pages about brokers, topics, messages, groups and their lag, and is read-only. Open the
-    URL that it prints: the token in it is what admits you. Nothing in the cluster is changed by
-    looking, and nothing is loaded from other hosts. Groups and settings in ZooKeeper need
-    --zookeeper. 'The console' in the documentation tells about access from other machines.
+    It has pages about brokers, topics, messages, groups and their lag, and is read-only without
+    --allow. Open the URL that it prints: the token in it is what admits you. Nothing in the cluster
+    is changed by looking, and nothing is loaded from other hosts. Groups and settings in ZooKeeper,
+    and changes of topics, need --zookeeper. With --allow each change is shown before it is made,
+    and stderr has a line with who made it. 'The console' in the documentation tells about access
+    from other machines.
     """
     from aiokafka08._tools.cli.commands.exporter import parse_listen
     from aiokafka08._tools.cli.connection import run
@@ -166,6 +183,7 @@ def console(
     shown: dict[str, Any] = {
         "title": title,
         "mask": masks,
+        "allow": allow,
         "gateways": gateways,
         "bridges": bridges,
     }
@@ -198,7 +216,10 @@ async def _serve(
     from aiokafka08._tools.console.application import make_console
     from aiokafka08._tools.console.server import serve
 
-    console = make_console(client, access, **shown, reword=in_options)
+    def record(text: str) -> None:
+        note(f"{time.strftime('%Y-%m-%d %H:%M:%S%z')} {text}")
+
+    console = make_console(client, access, **shown, reword=in_options, record=record)
     await serve(console, options, access, lambda url: note(f"console at {url}"))
 
 
