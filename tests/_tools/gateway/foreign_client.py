@@ -40,6 +40,8 @@ MAY_BE_STORED = 10_000
 """How many messages a report of a retry stands for; neither client says how many there were."""
 _STATISTICS_LATE_S = 5
 """How late librdkafka's statistics may tell of a retry, in seconds."""
+_REPORTS_APART_S = 0.25
+"""A message that is sent again takes longer: `retry.backoff.ms` is 500."""
 
 Ended = Callable[[int | None, object], None]
 """Takes the offset of a message, or None, and the error."""
@@ -170,18 +172,22 @@ class Librdkafka:
                 "error_cb": lambda error: journal.retried(),
             }
         )
-        self._retries = 0
+        self._known: dict[str, tuple[int, int]] = {}
 
     def _counted(self, text: str, journal: Journal) -> None:
         import json
 
-        brokers = json.loads(text)["brokers"].values()
-        retries = sum(one["txretries"] + one["req_timeouts"] + one["txerrs"] for one in brokers)
-        if retries > self._retries:
+        may_be_sent_again = False
+        for name, one in json.loads(text)["brokers"].items():
+            retries = one["txretries"] + one["req_timeouts"] + one["txerrs"]
+            # The age of a state goes back where the connection was lost, which no counter tells.
+            before, age = self._known.get(name, (retries, one["stateage"]))
+            may_be_sent_again |= retries > before or one["stateage"] < age
+            self._known[name] = retries, one["stateage"]
+        if may_be_sent_again:
             # A message may have ended since, on a busy machine some seconds ago.
-            for before_s in range(_STATISTICS_LATE_S):
-                journal.retried(before_s=before_s)
-        self._retries = retries
+            for number in range(int(_STATISTICS_LATE_S / _REPORTS_APART_S)):
+                journal.retried(before_s=number * _REPORTS_APART_S)
 
     def send(self, partition: int, value: bytes, ended: Ended) -> None:
         self._producer.produce(

@@ -109,7 +109,13 @@ class KafkaPython:
 
 class Librdkafka:
     def __init__(self, servers: str, topic: str, folder: Path) -> None:
-        common = {"bootstrap.servers": servers, "log_level": 2}
+        # By default it forgets the gateways that Metadata has named when it reaches none of them
+        # for a moment. Then it knows only the one in bootstrap.servers, which may be down.
+        common = {
+            "bootstrap.servers": servers,
+            "metadata.recovery.strategy": "none",
+            "log_level": 2,
+        }
         self._topic = topic
         self._producer = confluent_kafka.Producer({**common, "enable.idempotence": True})
         self._consumer = confluent_kafka.Consumer(
