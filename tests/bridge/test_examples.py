@@ -63,9 +63,10 @@ def test_compose_file_runs_the_bridge_with_its_file() -> None:
     """`nox -s lint` checks the file against the schema of Compose."""
     document = yaml.safe_load((FOLDER / "docker-compose.yml").read_text())
     bridge = document["services"]["bridge"]
-    [volume] = bridge["volumes"]
-    source, path, _ = volume.split(":")
+    settings, wheels = bridge["volumes"]
+    source, path, _ = settings.split(":")
     assert (FOLDER / source).is_file()
+    assert wheels == "./dist:/dist:ro"
     assert bridge["command"][-1].endswith(f"exec aiokafka08 bridge run {path}")
     assert bridge["restart"] == "no"
     port = (read_config(FOLDER / "bridge.toml").listen or "").removeprefix(":")

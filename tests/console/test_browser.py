@@ -282,6 +282,7 @@ def test_message_is_produced_and_group_reset(
         page.select_option("select[name=to]", "offset")
         page.fill("input[name=value]", "7" if has_script else "2")
         page.click("form.tools button")
+        page.wait_for_selector("tbody tr")
         assert page.locator("tbody tr").count() == 1
         assert "Done. 1 offset committed." in look_and_confirm(page, "reset")
 
