@@ -10,7 +10,6 @@ complete.
 from __future__ import annotations
 
 import hmac
-import secrets
 from collections.abc import Generator, Mapping
 from functools import cache
 from typing import Final
@@ -46,14 +45,14 @@ class SaslUsers:
 
     Args:
         passwords: by their names.
-        hides_unknown: whether SCRAM goes on with an unknown user up to the last step, as with a
-            wrong password; brokers don't.
+        hiding_key: a secret. With it SCRAM goes on with an unknown user up to the last step, as
+            with a wrong password; brokers don't (default None).
 
     Raises:
         ModuleNotFoundError: the package scramp isn't installed.
     """
 
-    def __init__(self, passwords: Mapping[str, str], *, hides_unknown: bool = False) -> None:
+    def __init__(self, passwords: Mapping[str, str], *, hiding_key: bytes | None = None) -> None:
         try:
             import scramp
         except ModuleNotFoundError as error:
@@ -62,8 +61,7 @@ class SaslUsers:
                 name=error.name,
             ) from error
         self._passwords = dict(passwords)
-        self._hides_unknown = hides_unknown
-        self._salts_key = secrets.token_bytes()  # for unknown users
+        self._hiding_key = hiding_key
         self._scram = {
             name: scramp.ScramMechanism(name) for name in MECHANISMS if name.startswith("SCRAM-")
         }
@@ -99,9 +97,9 @@ class SaslUsers:
             named = user
             if user in self._passwords:
                 return self._credential(mechanism, user)
-            if not self._hides_unknown:
+            if self._hiding_key is None:
                 return None
-            salt = hmac.digest(self._salts_key, f"{mechanism} {user}".encode(), "sha256")
+            salt = hmac.digest(self._hiding_key, f"{mechanism} {user}".encode(), "sha256")
             return (salt, *self._credential(mechanism, None)[1:])
 
         server = self._scram[mechanism].make_server(credential)
@@ -115,8 +113,12 @@ class SaslUsers:
             raise AuthenticationFailed(f"{mechanism}: {type(error).__name__}", named) from None
 
     def _make_credential(self, mechanism: str, user: str | None) -> _Credential:
-        """Return the credential of a user; None: one that no password fits."""
-        password = secrets.token_hex() if user is None else self._passwords[user]
+        """Return the credential of a user; None: one that no client can fit."""
+        if user is None:
+            assert self._hiding_key is not None
+            password = hmac.digest(self._hiding_key, b"password", "sha256").hex()
+        else:
+            password = self._passwords[user]
         made: _Credential = self._scram[mechanism].make_auth_info(password)
         return made
 

@@ -10,6 +10,7 @@ unknown user gets the answers of a wrong password.
 
 from __future__ import annotations
 
+import secrets
 import ssl
 import tomllib
 from collections.abc import Mapping
@@ -90,7 +91,7 @@ def read_users(path: Path) -> SaslUsers:
     if not users:
         raise IllegalArgumentError(f'{path}: no users; expected lines as user = "password"')
     try:
-        return SaslUsers(users, hides_unknown=True)
+        return SaslUsers(users, hiding_key=secrets.token_bytes())
     except ModuleNotFoundError as error:
         raise KafkaConfigurationError(f"{path}: {error}") from None
 

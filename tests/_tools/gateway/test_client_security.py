@@ -234,7 +234,7 @@ async def test_user_of_a_failed_login_is_shortened_and_escaped(
 
 
 async def test_salt_of_an_unknown_user_stays() -> None:
-    hiding = SaslUsers({"alice": PASSWORD}, hides_unknown=True)
+    hiding = SaslUsers({"alice": PASSWORD}, hiding_key=b"key")
 
     def salt(user: str) -> bytes:
         steps = hiding.authenticate("SCRAM-SHA-256")
