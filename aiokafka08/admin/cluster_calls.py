@@ -9,12 +9,12 @@ other one from `broker_releases` and `ping_brokers`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Final, cast
 
 from aiokafka08._core.concurrency.loop_yield import in_steps
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.topic_names import check_topic_names
@@ -88,7 +88,7 @@ class ClusterCalls:
     async def broker_releases(self) -> dict[int, str | None]:
         described = await self.describe_cluster()
         nodes = [broker["node_id"] for broker in described["brokers"]]
-        releases = await asyncio.gather(*map(self._release, nodes))
+        releases = await run_together(*map(self._release, nodes))
         return dict(zip(nodes, releases, strict=True))
 
     async def ping(self, timeout_s: float) -> None:
@@ -107,7 +107,7 @@ class ClusterCalls:
             return self._router.version(node_id) or unknown
 
         nodes = list(self._router.metadata.snapshot.brokers)
-        return dict(zip(nodes, await asyncio.gather(*map(ping, nodes)), strict=True))
+        return dict(zip(nodes, await run_together(*map(ping, nodes)), strict=True))
 
     async def describe_cluster_nodes(self) -> ClusterNodes:
         self._connection.check()

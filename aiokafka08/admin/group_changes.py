@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, NamedTuple
 
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.net.cluster import check_partitions
 from aiokafka08._core.net.config import OffsetsStorage
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
@@ -212,7 +213,7 @@ class GroupChanges:
                 except KafkaError as error:
                     return error
 
-        outcomes = await asyncio.gather(*map(delete, groups))
+        outcomes = await run_together(*map(delete, groups))
         return dict(zip(groups, outcomes, strict=True))
 
     async def _delete_one_from_kafka(

@@ -7,11 +7,11 @@ Invariant: no call creates a group, or changes one.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Collection, Iterable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, check_partitions
 from aiokafka08._core.net.config import OffsetsStorage, check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup, check_any_group_id
@@ -59,7 +59,7 @@ class GroupCalls:
         response = await self._connection.fetch_metadata()
         if node_ids is None:
             node_ids = [broker.node_id for broker in response.brokers]
-        listed = await asyncio.gather(*(list_groups(self._router, node_id) for node_id in node_ids))
+        listed = await run_together(*(list_groups(self._router, node_id) for node_id in node_ids))
         return sorted({group for groups in listed for group in groups})
 
     async def describe_consumer_groups(
@@ -98,7 +98,7 @@ class GroupCalls:
         if not await self._connection.has_offsets_topic():
             return {None: [DescribedGroup(0, group, "Dead", "", "", []) for group in groups]}
         described: dict[int | None, list[DescribedGroup]] = {}
-        for node_id, described_group in await asyncio.gather(
+        for node_id, described_group in await run_together(
             *(
                 describe_group(self._router, CoordinatorLookup(self._router, group, coordinator_id))
                 for group in groups

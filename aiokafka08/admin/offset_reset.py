@@ -9,12 +9,12 @@ the time of the call; otherwise nothing is returned.
 
 from __future__ import annotations
 
-import asyncio
 import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
@@ -171,7 +171,7 @@ async def _read_logs(router: Router, targets: Mapping[TopicPartition, PlanTarget
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} has no partition {partition}; it has {partitions}"
             )
-    first, end = await asyncio.gather(
+    first, end = await run_together(
         list_offsets(router, dict.fromkeys(targets, EARLIEST)),
         list_offsets(router, dict.fromkeys(targets, LATEST)),
     )

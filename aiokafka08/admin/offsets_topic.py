@@ -18,6 +18,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
 
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.net.list_offsets import list_reachable_offsets
 from aiokafka08._core.net.retry import is_final
 from aiokafka08._core.net.router import Router
@@ -124,7 +125,7 @@ class OffsetsTopicReader:
                 if topic.topic == OFFSETS_TOPIC
                 for partition in topic.partitions
             ]
-            starts, ends = await asyncio.gather(
+            starts, ends = await run_together(
                 self._bounds(tps, EARLIEST), self._bounds(tps, LATEST)
             )
             unread: dict[TopicPartition, KafkaError] = {}

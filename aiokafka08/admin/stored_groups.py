@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from aiokafka08._core.concurrency.loop_yield import in_chunks
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.net.cluster import iter_partitions
 from aiokafka08._core.net.config import check_one_of
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
@@ -89,7 +90,7 @@ class StoredGroupCalls:
         self._offsets_topic: OffsetsTopicReader | None = None
 
     async def list_stored_groups(self) -> list[StoredGroup]:
-        listings = await asyncio.gather(
+        listings = await run_together(
             self.list_groups_of_store("kafka"), self.list_groups_of_store("zookeeper")
         )
         if errors := [error for listing in listings for error in listing.errors]:
@@ -117,7 +118,7 @@ class StoredGroupCalls:
             except KafkaError as error:
                 return StoredGroupListing([], [error])
 
-        return await asyncio.gather(*map(listed, stores))
+        return await run_together(*map(listed, stores))
 
     async def possible_groups(self, group_ids: Collection[str]) -> list[StoredGroup]:
         """Return each named group in each store that it may be in, whether or not it is there."""
@@ -147,7 +148,7 @@ class StoredGroupCalls:
             in_kafka = []
         if in_kafka:
             await self._router.exact_version()  # 0.8.2 differs from the lines after it
-        for listed in await asyncio.gather(
+        for listed in await run_together(
             self._offsets_in_kafka(in_kafka, known), self._offsets_in_zookeeper(in_zookeeper, known)
         ):
             results |= {(stored.store, stored.group): stored for stored in listed}
@@ -284,7 +285,7 @@ class StoredGroupCalls:
                         return _undescribed(group, error)
                 return ReadGroup(found)
 
-            results = await asyncio.gather(*map(describe, in_kafka))
+            results = await run_together(*map(describe, in_kafka))
             described |= {
                 (group, "kafka"): result for group, result in zip(in_kafka, results, strict=True)
             }
@@ -367,7 +368,7 @@ class StoredGroupCalls:
                     return StoredOffsets(coordinator.group, "kafka", {}, error)
             return StoredOffsets(coordinator.group, "kafka", offsets)
 
-        return await asyncio.gather(*map(fetch, coordinators))
+        return await run_together(*map(fetch, coordinators))
 
     async def _offsets_in_zookeeper(
         self, groups: Collection[str], known: Collection[TopicPartition]

@@ -15,7 +15,7 @@ from collections.abc import Coroutine
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.concurrency.notifier import Notifier
-from aiokafka08._core.concurrency.task_set import TaskSet
+from aiokafka08._core.concurrency.task_set import TaskSet, run_together
 from aiokafka08._core.net.list_offsets import list_offsets_of_leader
 from aiokafka08._core.net.retry import attempt_timeout, is_final
 from aiokafka08._core.net.router import Router
@@ -225,7 +225,7 @@ class StartOffsets:
 
     async def _list_offsets(self, leader: int, searches: list[_PositionSearch]) -> None:
         # One request can't list both ends of a partition (docs/brokers.md 3.12).
-        first, last = await asyncio.gather(
+        first, last = await run_together(
             self._list_end(
                 leader, searches, EARLIEST, (StartPosition.EARLIEST, StartPosition.REFUSED)
             ),

@@ -1,14 +1,16 @@
-"""The background tasks of an object, which end with it.
+"""Tasks that end with what has started them: the tasks of an object, and those of a call.
 
-Invariant: a task is in the set until it has ended. The event loop has weak references only, so the
-garbage collector could take a task that nothing else refers to.
+Invariant: a task is in a `TaskSet` until it has ended. The event loop has weak references only, so
+the garbage collector could take a task that nothing else refers to.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 
 class TaskSet:
@@ -45,3 +47,19 @@ class TaskSet:
             return
         if (error := task.exception()) is not None:
             self._on_failure(error)
+
+
+async def run_together(*work: Coroutine[Any, Any, T]) -> list[T]:
+    """Run coroutines at the same time, and return their results in order.
+
+    If one of them raises, or this call is cancelled, the others are cancelled and have ended when
+    the exception is raised: those of `asyncio.gather()` would go on in the background.
+    """
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise

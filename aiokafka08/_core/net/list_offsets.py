@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Final, TypeVar
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any, Final, TypeVar
 
 from aiokafka08._core.concurrency.loop_yield import in_chunks
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.net.retry import attempt_timeout, is_final, retry
 from aiokafka08._core.net.router import Lane, Router
 from aiokafka08._core.net.watchdog import ResponseWatchdog
@@ -53,7 +54,9 @@ _NOT_SUPPORTED: Final = (UnsupportedForMessageFormatError, CorruptRecordExceptio
 PartitionResults = dict[TopicPartition, T | KafkaError]
 """Per partition its result, or why there is none."""
 
-LeaderRequest = Callable[[int, Collection[TopicPartition], float], Awaitable[PartitionResults[T]]]
+LeaderRequest = Callable[
+    [int, Collection[TopicPartition], float], Coroutine[Any, Any, PartitionResults[T]]
+]
 """Sends a request for some partitions to one leader; the last argument is the timeout in seconds.
 """
 
@@ -85,7 +88,7 @@ async def list_offsets(
 
     def send(
         leader: int, tps: Collection[TopicPartition], timeout_s: float
-    ) -> Awaitable[PartitionResults[list[int]]]:
+    ) -> Coroutine[Any, Any, PartitionResults[list[int]]]:
         return list_offsets_of_leader(
             router, leader, tps, timestamps, max_num_offsets, timeout_s=timeout_s
         )
@@ -109,7 +112,7 @@ async def list_reachable_offsets(
 
     def send(
         leader: int, led: Collection[TopicPartition], timeout_s: float
-    ) -> Awaitable[PartitionResults[tuple[int, int]]]:
+    ) -> Coroutine[Any, Any, PartitionResults[tuple[int, int]]]:
         at = dict.fromkeys(led, timestamp)
         # Only the ends are kept: a cluster may have millions of segments.
         return _list_on_leader(
@@ -152,7 +155,7 @@ async def find_first_messages(
 
     def send(
         leader: int, tps: Collection[TopicPartition], timeout_s: float
-    ) -> Awaitable[PartitionResults[ListedOffsets | None]]:
+    ) -> Coroutine[Any, Any, PartitionResults[ListedOffsets | None]]:
         return _find_on_leader(router, leader, tps, timestamps_ms, timeout_s)
 
     return {
@@ -245,7 +248,7 @@ async def request_from_leaders(
                 results[tp] = LeaderNotAvailableError("no leader")
             else:
                 by_leader.setdefault(leader, []).append(tp)
-    for result in await asyncio.gather(
+    for result in await run_together(
         *(send(leader, led, timeout_s) for leader, led in by_leader.items())
     ):
         results.update(result)

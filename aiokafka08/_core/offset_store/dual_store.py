@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Mapping
 
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.offset_store import CommitIdentity, OffsetStore
 from aiokafka08._core.offset_store.responses import (
     CommittedOffset,
@@ -40,7 +41,7 @@ class DualOffsetStore:
     async def fetch(
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        in_kafka, in_zookeeper = await asyncio.gather(
+        in_kafka, in_zookeeper = await run_together(
             self._kafka.fetch(partitions, timeout_s=timeout_s),
             self._zookeeper.fetch(partitions, timeout_s=timeout_s),
         )
@@ -51,7 +52,7 @@ class DualOffsetStore:
         self, partitions: Collection[TopicPartition], *, timeout_s: float | None = None
     ) -> FetchedOffsets:
         """As `fetch`, with an error of one of the stores in place of an offset."""
-        in_kafka, in_zookeeper = await asyncio.gather(
+        in_kafka, in_zookeeper = await run_together(
             self._kafka.fetch_each(partitions, timeout_s=timeout_s),
             self._zookeeper.fetch_each(partitions, timeout_s=timeout_s),
         )

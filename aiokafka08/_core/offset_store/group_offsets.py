@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.net.coordinator_lookup import CoordinatorLookup
 from aiokafka08._core.net.retry import attempt_timeout, retry
 from aiokafka08._core.net.router import Lane, Router
@@ -97,7 +98,7 @@ async def _fetch(
         tp = next(iter(known))
         named = fetch_request(group, [tp])
         # They are pipelined, and the broker carries them out in this order.
-        before, response, after = await asyncio.gather(
+        before, response, after = await run_together(
             *(
                 connection.request(part, version=version, timeout_s=timeout_s)
                 for part in (named, request, named)
