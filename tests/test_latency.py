@@ -44,6 +44,18 @@ def delay(world: World, request: type[Request[Any]], seconds: float) -> None:
     world.cluster.fault(request, then=Delay(seconds), times=None)
 
 
+def member(world: World, **options: Any) -> AIOKafkaConsumer[bytes, bytes]:
+    """Return a member of a group that commits only when it is asked to."""
+    return AIOKafkaConsumer(
+        "t",
+        bootstrap_servers=world.cluster.bootstrap_servers,
+        group_id="g",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        **options,
+    )
+
+
 def buckets(metrics: Metrics, name: str) -> dict[float, float]:
     start = f"{name}_bucket{{"
     return {
@@ -118,14 +130,7 @@ def test_commit_and_fetch_have_times() -> None:
         world.cluster.append("t", 0, [b"1"])
 
         async def scenario() -> tuple[Metrics, Metrics]:
-            async with AIOKafkaConsumer(
-                "t",
-                bootstrap_servers=world.cluster.bootstrap_servers,
-                group_id="g",
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
-                fetch_max_wait_ms=500,
-            ) as consumer:
+            async with member(world, fetch_max_wait_ms=500) as consumer:
                 await consumer.getone()
                 world.cluster.fault(
                     OffsetCommitRequest, then=Answer(GroupCoordinatorNotAvailableError.errno)
@@ -154,14 +159,7 @@ def test_commit_that_fails_has_no_time() -> None:
         world.cluster.append("t", 0, [b"1"])
 
         async def scenario() -> Metrics:
-            async with AIOKafkaConsumer(
-                "t",
-                bootstrap_servers=world.cluster.bootstrap_servers,
-                group_id="g",
-                auto_offset_reset="earliest",
-                enable_auto_commit=False,
-                request_timeout_ms=2000,
-            ) as consumer:
+            async with member(world, request_timeout_ms=2000) as consumer:
                 await consumer.getone()
                 delay(world, OffsetCommitRequest, 5)
                 with pytest.raises(KafkaTimeoutError):

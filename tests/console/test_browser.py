@@ -79,15 +79,8 @@ def url(cluster: EmbeddedCluster) -> Iterator[str]:
             yield printed
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("screen", SCREENS)
-def test_pages_open_without_errors_or_foreign_requests(
-    url: str, browser: Any, screen: str, scheme: str
-) -> None:
-    base = url.split("/?")[0]
-    width, height = SCREENS[screen]
-    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+def watched_page(context: Any, base: str) -> tuple[Any, list[str]]:
+    """Return a page, and a list that gets its errors, dialogs and requests to other hosts."""
     problems: list[str] = []
 
     def refuse(route: Any) -> None:
@@ -99,6 +92,26 @@ def test_pages_open_without_errors_or_foreign_requests(
     page.on("console", lambda message: problems.append(message.text))
     page.on("pageerror", lambda error: problems.append(str(error)))
     page.on("dialog", lambda dialog: problems.append(dialog.message))
+    return page, problems
+
+
+def wait_for_rows(page: Any, count: int) -> None:
+    """Wait until a table has this number of rows: a click doesn't wait for the next page."""
+    from playwright.sync_api import expect
+
+    expect(page.locator("tbody tr")).to_have_count(count, timeout=30_000)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("screen", SCREENS)
+def test_pages_open_without_errors_or_foreign_requests(
+    url: str, browser: Any, screen: str, scheme: str
+) -> None:
+    base = url.split("/?")[0]
+    width, height = SCREENS[screen]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page, problems = watched_page(context, base)
     page.goto(url)
     assert page.url == f"{base}/"  # the token is gone
     page.wait_for_selector("table", timeout=40_000)
@@ -203,13 +216,13 @@ def test_pages_work_without_script(url: str, browser: Any) -> None:
     page.wait_for_selector("table", timeout=40_000)
     page.goto(f"{base}/topics")
     page.click("text=Partitions")
-    assert "sort=-partitions" in page.url
+    page.wait_for_url("**/topics?*sort=-partitions*")
     page.fill("input[name=q]", "ord")
     page.click("button")
-    assert page.locator("tbody tr").count() == 1
+    wait_for_rows(page, 1)
     page.click("tbody a")
     page.click("text=look at messages")
-    assert page.locator("tbody tr").count() == 11
+    wait_for_rows(page, 11)
     context.close()
 
 
@@ -222,16 +235,7 @@ def changing(browser: Any, *arguments: str, has_script: bool = True) -> Iterator
         context = browser.new_context(
             viewport={"width": width, "height": height}, java_script_enabled=has_script
         )
-        problems: list[str] = []
-
-        def refuse(route: Any) -> None:
-            problems.append(f"request to {route.request.url}")
-            route.abort()
-
-        context.route(lambda target: not target.startswith(f"{base}/"), refuse)
-        page = context.new_page()
-        page.on("console", lambda message: problems.append(message.text))
-        page.on("pageerror", lambda error: problems.append(str(error)))
+        page, problems = watched_page(context, base)
         page.goto(url)
         page.wait_for_selector(".figures", timeout=40_000)
         problems.clear()  # the page that waits for the first sample is a 503
@@ -282,8 +286,7 @@ def test_message_is_produced_and_group_reset(
         page.select_option("select[name=to]", "offset")
         page.fill("input[name=value]", "7" if has_script else "2")
         page.click("form.tools button")
-        page.wait_for_selector("tbody tr")
-        assert page.locator("tbody tr").count() == 1
+        wait_for_rows(page, 1)
         assert "Done. 1 offset committed." in look_and_confirm(page, "reset")
 
 

@@ -53,7 +53,8 @@ async def run_together(*work: Coroutine[Any, Any, T]) -> list[T]:
     """Run coroutines at the same time, and return their results in order.
 
     If one of them raises, or this call is cancelled, the others are cancelled and have ended when
-    the exception is raised: those of `asyncio.gather()` would go on in the background.
+    the exception is raised. Those of `asyncio.gather()` would go on in the background, and
+    `asyncio.TaskGroup` would raise an `ExceptionGroup`, which callers don't expect.
     """
     tasks = [asyncio.ensure_future(one) for one in work]
     try:

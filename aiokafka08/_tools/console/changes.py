@@ -11,6 +11,7 @@ before the change begins, and its outcome when it ends.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.names import visible
 from aiokafka08._core.zookeeper.cluster_check import Agreement, ClusterIdentity, compare_clusters
 from aiokafka08._tools.console.watch import ClusterWatch
@@ -127,7 +129,7 @@ class Changes:
         self._changes: dict[str, Change] = {}
         self._drafts = asyncio.Semaphore(_DRAFTS)
         self._one_at_a_time = asyncio.Lock()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
 
     async def draft(self, make: MakeDraft) -> tuple[Draft, ClusterIdentity]:
         """Return a draft, and the brokers that it was made with; nothing is changed.
@@ -165,9 +167,7 @@ class Changes:
         self._watch.check_running()
         change.state = "running"
         self._record(f"{who}: {change.draft.what}, on {self.cluster_text(change.cluster)}")
-        task = asyncio.create_task(self._run(change, who))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task = self._tasks.start(self._run(change, who))
         await asyncio.wait([task], timeout=_PATIENCE_S)
 
     def cluster_text(self, cluster: ClusterIdentity) -> str:
@@ -178,11 +178,10 @@ class Changes:
 
     async def stop(self) -> None:
         """Wait for the changes that are being carried out, but not for long."""
-        if self._tasks:
-            _, late = await asyncio.wait(self._tasks, timeout=_STOP_S)
-            for task in late:
-                task.cancel()
-            await asyncio.gather(*late, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_S):
+                await self._tasks.wait()
+        await self._tasks.cancel()
 
     def _record(self, text: str) -> None:
         self._on_record(visible(text))

@@ -66,7 +66,7 @@ class OptionNames:
         return f"{self.path}: {self.section}{key}={shorten(value)}"
 
     def name_in_error(self, key: str) -> str:
-        """Return an option without its value, at the begin of an error."""
+        """Return an option without its value, at the beginning of an error."""
         if self.path is None or key in self.flags:
             return flag(key)
         return f"{self.path}: {self.section}{key}"
