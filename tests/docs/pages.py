@@ -197,23 +197,40 @@ def event_classes() -> list[type[telemetry.Event]]:
 
 
 def events_page() -> str:
-    """Return all events: fields, counter, log level, when they are normal."""
+    """Return all events: fields, clients, counter, log level, when they are normal."""
     rows = []
+    clients = metric_names()
     for one in event_classes():
         normal, alert = EVENTS[one.__name__]
         meaning = (inspect.getdoc(one) or "").replace("\n\n", " ")
         own = ", ".join(f"`{field}`" for field in _fields(one))
         level = {20: "info", 30: "warning", 40: "error", 10: "debug"}[one.level]
         counter = COUNTERS.get(one.name, one.name)
-        rows.append((f"`{one.__name__}`", meaning, own, f"`{counter}`", level, normal, alert))
+        unit = "" if one.unit == "events" else f", in {one.unit}"
+        of = [client for client, names in clients.items() if counter in names]
+        rows.append(
+            (
+                f"`{one.__name__}`",
+                meaning,
+                own,
+                "both" if len(of) == len(clients) else of[0],
+                f"`{counter}`{unit}",
+                level,
+                normal,
+                alert,
+            )
+        )
     return f"""# Events
 
 {MADE}
 
-Each event is logged, counted in `metrics()` of its client, and passed to the hook `on_event`. The
-classes are in `aiokafka08.telemetry`; `str()` of an event is a sentence.
+Each event is logged, counted in `metrics()` of its client (producer, consumer, or both), and
+passed to the hook `on_event`. The classes are in `aiokafka08.telemetry`; `str()` of an event is a
+sentence.
 
-""" + table(("event", "meaning", "fields", "counter", "log level", "normal", "alert on"), rows)
+""" + table(
+        ("event", "meaning", "fields", "client", "counter", "log level", "normal", "alert on"), rows
+    )
 
 
 COUNTERS = {"batches_retried": "retries"}
@@ -247,11 +264,11 @@ def metrics_page() -> str:
         "`aiokafka08.prometheus.collector` shows them to Prometheus as `aiokafka08_producer_…` and "
         "`aiokafka08_consumer_…`; counters end with `_total` there. "
         "[Monitoring](../monitoring.md) shows how, with alerts, and what the exporter shows of a "
-        "cluster. Counters begin with 0 at the start. A histogram `x` has the values `x_count`, "
-        "`x_sum` and, for each upper bound, how many are up to it: `x_bucket{0.25}`.\n"
+        "cluster. Counters begin with 0 at the start; [each event](events.md) has one, too. A "
+        "histogram `x` has the values `x_count`, `x_sum` and, for each upper bound, how many are "
+        "up to it: `x_bucket{0.25}`.\n"
     ]
-    clients = metric_names()
-    for client, names in clients.items():
+    for client, names in metric_names().items():
         rows = [
             (f"`{name}`", *CLIENT_METRICS[name], *METRICS[name])
             for name in names
@@ -259,21 +276,6 @@ def metrics_page() -> str:
         ]
         header = ("name", "kind", "unit", "meaning", "normal", "alert on")
         parts.append(f"\n## {client.capitalize()}\n\n{table(header, rows)}")
-    parts.append(
-        "\n## Counters of events\n\nFor their meaning, what is normal, and what to alert on, see "
-        "[Events](events.md).\n\n"
-    )
-    counters = [
-        (
-            f"`{event.name}`",
-            " and ".join(client for client, names in clients.items() if event.name in names),
-            event.unit,
-            f"`{event.__name__}`",
-        )
-        for event in event_classes()
-        if event.name not in COUNTERS
-    ]
-    parts.append(table(("name", "of", "unit", "event"), counters))
     return "".join(parts)
 
 

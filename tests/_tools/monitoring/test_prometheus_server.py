@@ -101,10 +101,11 @@ def test_page_has_the_alerts_of_clients() -> None:
     rules = re.findall(r"expr: (.+)", (EXAMPLES / "client-alerts.yml").read_text())
     page = (EXAMPLES.parents[1] / "docs/monitoring.md").read_text()
     assert [rule for rule in rules if f"`{rule}`" not in page] == []
-    reference = (EXAMPLES.parents[1] / "docs/reference/metrics.md").read_text()
+    folder = EXAMPLES.parents[1] / "docs/reference"
+    reference = (folder / "metrics.md").read_text() + (folder / "events.md").read_text()
     names = set(re.findall(r"aiokafka08_(?:producer|consumer)_(\w+)", " ".join(rules)))
     assert {re.sub("_(total|bucket)$", "", name) for name in names} <= set(
-        re.findall(r"^\| `(\w+)`", reference, re.M)
+        re.findall(r"\| `(\w+)`", reference)
     )
 
 
