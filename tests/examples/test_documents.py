@@ -35,6 +35,8 @@ PAGES = [
     *(f"docs/guides/{name}.md" for name in GUIDES),
 ]
 """The pages whose tests run in one process of pytest: its start takes as long as a page's tests."""
+PROGRAMS = ROOT / "examples/guides"
+"""The tests, and what they import, that guides link to. They run with those of the pages."""
 ADDRESS = "kafka1:9092"
 """The address of README's cluster."""
 
@@ -54,8 +56,13 @@ class Block(NamedTuple):
 
 
 def blocks(page: str) -> list[Block]:
+    """Return the blocks of a page; a program that it includes from examples/ is a block, too."""
     text = (ROOT / page).read_text()
     found = [Block(*one) for one in re.findall(r"^```(.*?)\n(.*?)^```$", text, re.M | re.S)]
+    for number, (language, _) in enumerate(found):
+        if language.startswith("{literalinclude} "):
+            path = (ROOT / page).parent / language.split()[1]
+            found[number] = Block("python", f"# {path.name}\n{path.read_text()}")
     assert {block.language for block in found} <= {"python", "sh", "ini", "nginx", "yaml"}
     return found
 
@@ -90,7 +97,7 @@ def test_tests_on_pages_pass(
     for page in pages:
         written = [block for block in blocks(page) if block.language == "python"]
         tests = sum(block.tests for block in written)
-        assert tests, f"{page} has no test"
+        assert tests or "examples/guides/test_" in (ROOT / page).read_text(), f"{page} has no test"
         expected += tests
         for number, block in enumerate(written):
             if block.tests or block.name:
@@ -100,6 +107,10 @@ def test_tests_on_pages_pass(
                 if name == "test_billing.py":
                     text, _ = only_the_seed_that_fails(text)
                 (pytester.path / name).write_text(text)
+    for path in PROGRAMS.glob("*.py") if pages == PAGES else ():
+        assert not (pytester.path / path.name).exists(), f"a page has a block named {path.name}"
+        (pytester.path / path.name).write_text(path.read_text())
+        expected += Block("python", path.read_text()).tests
     outcomes = run_pytest(pytester, monkeypatch).parseoutcomes()
     assert outcomes.keys() == {"passed"}, outcomes
     assert outcomes["passed"] >= expected
@@ -131,12 +142,9 @@ def test_service_test_in_examples_passes(
     run_pytest(pytester, monkeypatch).assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(
-    ("guide", "name"),
-    [("services.md", "service.py"), ("console.md", "console_in_fastapi.py")],
-)
-def test_guide_prints_the_example(guide: str, name: str) -> None:
-    [printed] = [one for one in blocks(f"docs/guides/{guide}") if one.name == name]
+def test_guide_prints_the_example() -> None:
+    name = "console_in_fastapi.py"
+    [printed] = [one for one in blocks("docs/guides/console.md") if one.name == name]
     example = (ROOT / "examples" / name).read_text()
     assert printed.text == f"# {name}\n{example}"
 
