@@ -1,7 +1,7 @@
 """Write docs/cli.md from the declarations of the commands: `python -m tests._tools.cli.document`.
 
-The page has for each command its help, options, fields and examples. test_document.py checks that
-the page is up to date, and runs the examples.
+The page has for each command its help, options, fields and examples, but those that its guide has.
+test_document.py checks that the page is up to date, and runs the examples.
 """
 
 from __future__ import annotations
@@ -23,6 +23,15 @@ PLAIN = {"the topic", "the partition's number", "the group"}
 """Descriptions of fields that say no more than their names do."""
 MANY = 3
 """How many commands of a group have an option that is described with the group."""
+GUIDES = {
+    "bridge": "bridge.md",
+    "gateway": "guides/gateway.md",
+    "exporter": "monitoring.md#the-exporter",
+    "doctor": "doctor.md",
+    "console": "guides/console.md",
+    "cluster": "testing.md#other-clients-other-languages",
+}
+"""By the name of a command: its guide, which has the examples of its commands, too."""
 COMMON = "These options are the same in all commands that connect to a cluster:\n\n"
 BEGIN = "<!-- python -m tests._tools.cli.document writes what follows -->\n"
 
@@ -71,11 +80,12 @@ def generated() -> str:
             last_section = section
         parts.append(f"### {name}\n")
         if not isinstance(command, click.Group):
-            pieces = " ".join(
-                ["aiokafka08", name, *command.collect_usage_pieces(click.Context(command))]
-            )
-            parts.append(f"    {pieces}\n")
+            pieces = command.collect_usage_pieces(click.Context(command))
+            usage = " ".join(["aiokafka08", name, *(one for one in pieces if one != "[OPTIONS]")])
+            parts.append(f"    {usage}\n")
         parts.append(_linked(inspect.cleandoc(command.help or "")) + "\n")
+        if name in GUIDES:
+            parts.append(f"See [the guide]({GUIDES[name]}).\n")
         if isinstance(command, click.Group):
             shared[name] = _shared_options(command, common)
             if shared[name] and not isinstance(command, DeclaredCommand):
@@ -84,8 +94,11 @@ def generated() -> str:
             group = name.rpartition(" ")[0]
             parts += _details(command, common, group, shared.get(group, []))
             parts += _fields(name, command, fields)
+            guide = GUIDES.get(name.partition(" ")[0], PAGE.name).partition("#")[0]
+            shown = "" if guide == PAGE.name else (PAGE.parent / guide).read_text()
             for example in command.examples:
-                parts.append(f"{example.text}:\n\n    {example.command}\n")
+                if example.command not in shown:
+                    parts.append(f"{example.text}:\n\n    {example.command}\n")
     parts.append("## Properties\n")
     parts.append(
         "These have an effect, with Java's names; the names of librdkafka and of Scala's clients "
