@@ -153,13 +153,13 @@ PURE_GETMANY = "aiokafka08 (pure) getmany"
 PURE_ONE_BY_ONE = "aiokafka08 (pure) one at a time"
 
 JAVA_PRODUCE = Client("java", "produce", "Java KafkaProducer, callback")
-JAVA_SIMPLE = Client("java", "simple", "Java SimpleConsumer, CRC checked")
-JAVA_HIGH_LEVEL = Client("java", "high_level", "Java high-level consumer, CRC checked")
+JAVA_SIMPLE = Client("java", "simple", "Java SimpleConsumer")
+JAVA_HIGH_LEVEL = Client("java", "high_level", "Java high-level consumer")
 CONFLUENT_PRODUCE = Client("confluent", "produce", "confluent-kafka produce, callback")
-CONFLUENT_CONSUME = Client("confluent", "consume", "confluent-kafka consume(1000), check.crcs")
-CONFLUENT_POLL = Client("confluent", "poll", "confluent-kafka poll(), check.crcs")
+CONFLUENT_CONSUME = Client("confluent", "consume", "confluent-kafka consume(1000)")
+CONFLUENT_POLL = Client("confluent", "poll", "confluent-kafka poll()")
 KAFKA_PYTHON_PRODUCE = Client("kafka_python", "produce", "kafka-python send, futures", share=0.1)
-KAFKA_PYTHON_POLL = Client("kafka_python", "poll", "kafka-python poll, CRC checked", share=0.1)
+KAFKA_PYTHON_POLL = Client("kafka_python", "poll", "kafka-python poll", share=0.1)
 KAFKA_PYTHON_ONE_BY_ONE = Client("kafka_python", "one_by_one", "kafka-python send().get()")
 
 
@@ -243,11 +243,11 @@ def consume(
         value_bytes,
         compression,
         (
-            ours("arrow", "getmany_arrow, CRC checked", FLOOR_ARROW, arrow),
+            ours("arrow", "getmany_arrow", FLOOR_ARROW, arrow),
             FLOOR_ARROW,
-            ours("getmany", "getmany, CRC checked", FLOOR_GETMANY, many),
+            ours("getmany", "getmany", FLOOR_GETMANY, many),
             FLOOR_GETMANY,
-            ours("iterate", "async for, CRC checked", FLOOR_ITERATE, walk),
+            ours("iterate", "async for", FLOOR_ITERATE, walk),
             FLOOR_ITERATE,
             Client("ours", "arrow", PURE_ARROW, None, pure, share=0.25),
             Client("ours", "getmany", PURE_GETMANY, None, pure, share=0.25),
@@ -402,8 +402,8 @@ CONSUME = consume(
             Goal(peak_rss_mb=60),
             in_quick=False,
         ),
-        aiokafka("getmany", "getmany, CRC checked", 0.25),
-        aiokafka("iterate", "async for, CRC checked", 0.1),
+        aiokafka("getmany", "getmany", 0.25),
+        aiokafka("iterate", "async for", 0.1),
     ),
 )
 
@@ -520,7 +520,7 @@ CASES = [
             peer=CONFLUENT_CONSUME.words,
             why="Decoding and the records themselves.",
         ),
-        more=(aiokafka("getmany", "getmany, CRC checked", 0.25),),
+        more=(aiokafka("getmany", "getmany", 0.25),),
     ),
     consume(1024, None, in_quick=False),
     consume(1024, "snappy", in_quick=False),

@@ -247,8 +247,8 @@ def _introduction(record: Record) -> Iterable[str]:
         "that the values aren't examined |"
     )
     yield (
-        "| CRCs in compressed sets | checked by this package; librdkafka and kafka-python check "
-        "only the CRC of the set |"
+        "| CRCs | checked by each reader; within compressed sets by this package, while librdkafka "
+        "and kafka-python check only that of the set |"
     )
     yield "| event loop | uvloop unless a row says otherwise |"
     yield "| “(pure)” | this package without its compiled code |"
