@@ -36,7 +36,7 @@ PAGES = [
 ]
 """The pages whose tests run in one process of pytest: its start takes as long as a page's tests."""
 PROGRAMS = ROOT / "examples/guides"
-"""The tests, and what they import, that guides link to. They run with those of the pages."""
+"""The tests, and what they import, that pages link to. They run with those of the pages."""
 ADDRESS = "kafka1:9092"
 """The address of README's cluster."""
 
@@ -77,7 +77,7 @@ def run_pytest(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> py
 
 
 def only_the_seed_that_fails(test: str) -> tuple[str, str]:
-    """Return the test of docs/testing.md for the seed that finds lost orders, and its id.
+    """Return test_billing.py for the seed that finds lost orders in docs/testing.md, and its id.
 
     Each seed is an hour of outages, and takes seconds of CPU time.
     """
@@ -102,15 +102,17 @@ def test_tests_on_pages_pass(
         for number, block in enumerate(written):
             if block.tests or block.name:
                 name = block.name or f"test_{Path(page).stem}_{number}.py"
+                if (PROGRAMS / name).exists():
+                    assert block.text == f"# {name}\n{(PROGRAMS / name).read_text()}"
+                    continue
                 assert not (pytester.path / name).exists(), f"{page}: another block named {name}"
-                text = block.text
-                if name == "test_billing.py":
-                    text, _ = only_the_seed_that_fails(text)
-                (pytester.path / name).write_text(text)
+                (pytester.path / name).write_text(block.text)
     for path in PROGRAMS.glob("*.py") if pages == PAGES else ():
-        assert not (pytester.path / path.name).exists(), f"a page has a block named {path.name}"
-        (pytester.path / path.name).write_text(path.read_text())
-        expected += Block("python", path.read_text()).tests
+        text = path.read_text()
+        if path.name == "test_billing.py":
+            text, _ = only_the_seed_that_fails(text)
+        (pytester.path / path.name).write_text(text)
+        expected += Block("python", text).tests
     outcomes = run_pytest(pytester, monkeypatch).parseoutcomes()
     assert outcomes.keys() == {"passed"}, outcomes
     assert outcomes["passed"] >= expected
@@ -120,13 +122,12 @@ def test_tests_on_pages_pass(
 def test_seed_finds_the_orders_that_automatic_commits_lose(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The page's test fails with automatic commits, at the seed that the page names."""
-    written = {block.name: block.text for block in blocks("docs/testing.md")}
-    service = written["billing.py"]
+    """test_billing.py fails with automatic commits, at the seed that docs/testing.md names."""
+    service = (PROGRAMS / "billing.py").read_text()
     assert "enable_auto_commit=False" in service
     lossy = service.replace("enable_auto_commit=False", "enable_auto_commit=True")
     (pytester.path / "billing.py").write_text(lossy)
-    test, named = only_the_seed_that_fails(written["test_billing.py"])
+    test, named = only_the_seed_that_fails((PROGRAMS / "test_billing.py").read_text())
     (pytester.path / "test_billing.py").write_text(test)
     result = run_pytest(pytester, monkeypatch)
     result.assert_outcomes(failed=1)
@@ -140,13 +141,6 @@ def test_service_test_in_examples_passes(
     source = (ROOT / "examples/test_my_service.py").read_text()
     (pytester.path / "test_my_service.py").write_text(source)
     run_pytest(pytester, monkeypatch).assert_outcomes(passed=1)
-
-
-def test_guide_prints_the_example() -> None:
-    name = "console_in_fastapi.py"
-    [printed] = [one for one in blocks("docs/guides/console.md") if one.name == name]
-    example = (ROOT / "examples" / name).read_text()
-    assert printed.text == f"# {name}\n{example}"
 
 
 def test_probes_of_kubernetes_are_paths_of_the_service() -> None:
