@@ -72,21 +72,19 @@ class AIOKafkaAdminClient:
     """Describe a cluster and its groups, create and delete topics, and move groups' offsets.
 
     Args:
-        loop: without effect: the client uses the event loop in which `start()` is called
-            (default None).
+        loop: deprecated, without effect: `start()` takes the running event loop (default None).
         bootstrap_servers: addresses of some of the cluster's brokers: "host:port,…", or a list of
             "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
             port needs brackets (default "localhost").
         client_id: the name that brokers log, at most 32767 bytes (default "aiokafka08").
-        request_timeout_ms: the timeout of a request, and of a call without a `timeout_ms`, in
-            milliseconds, from 1 on (default 40000).
-        start_timeout_ms: how long `start()` tries to reach a broker before it raises, in
-            milliseconds, from 1 on. A service that starts before its cluster needs more. None:
-            `request_timeout_ms` (default None).
+        request_timeout_ms: the timeout of a request, and of a call without a `timeout_ms`, from 1
+            on (default 40000).
+        start_timeout_ms: how long `start()` tries to reach a broker before it raises, from 1 on. A
+            service that starts before its cluster needs more. None: `request_timeout_ms` (default
+            None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
-            a second. In milliseconds, from 0 on (default 100).
-        metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
-            (default 300000).
+            a second. From 0 on (default 100).
+        metadata_max_age_ms: refresh the metadata at this age, from 1 on (default 300000).
         api_version: the version of the brokers. None or "auto" detects that of each broker;
             "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
         security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL"; "PLAINTEXTSASL" is

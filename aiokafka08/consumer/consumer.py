@@ -97,13 +97,12 @@ class AIOKafkaConsumer(Generic[KT, VT]):
 
     Args:
         topics: topics to subscribe to, as with `subscribe()`.
-        loop: deprecated, without effect: the consumer uses the event loop in which `start()` is
-            called (default None).
+        loop: deprecated, without effect: `start()` takes the running event loop (default None).
         bootstrap_servers: addresses of some of the cluster's brokers: "host:port,…", or a list of
             "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
             port needs brackets (default "localhost").
         client_id: the name that brokers log, at most 32767 bytes. None or "":
-            "aiokafka08-consumer-" and a number (default None).
+            "aiokafka08-producer-" or "aiokafka08-consumer-" and a number (default None).
         group_id: the group that shares the partitions of `subscribe()`, and owns the committed
             offsets; None for a consumer without a group (default None).
         group_instance_id: of static members, which need brokers from 2.3 on: other values raise
@@ -112,12 +111,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             if it is null; the result is the `key` or `value` of the record. The call that would
             return the message raises their exception (see `getone`), and so do later calls until it
             succeeds or you `seek()` past it. None leaves bytes as they are (default None).
-        fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, in milliseconds, from 0
-            on (default 500). It waits for a first message for up to 100 ms also with smaller
-            values, and with `fetch_min_bytes=0`. With a `group_id`, brokers 0.8.0 and 0.8.1 wait
-            for at most 100 ms, since they hold back errors meanwhile. Messages in the log come
-            without this wait, also after a `seek()`, `resume()` or a new assignment, over a second
-            connection.
+        fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, from 0 on (default
+            500). It waits for a first message for up to 100 ms also with smaller values, and with
+            `fetch_min_bytes=0`. With a `group_id`, brokers 0.8.0 and 0.8.1 wait for at most 100 ms,
+            since they hold back errors meanwhile. Messages in the log come without this wait, also
+            after a `seek()`, `resume()` or a new assignment, over a second connection.
         fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
             partitions and brokers (see `consumer.fetch_memory`), and the size of the largest
             message that can be fetched. In aiokafka it bounds one response of one broker. From 1 on
@@ -126,37 +124,35 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             From 0 on (default 1).
         max_partition_fetch_bytes: the usual size of a fetch of one partition, in bytes, from 1 on.
             Larger messages are fetched too, up to `fetch_max_bytes` (default 1048576).
-        request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata, in
-            milliseconds, from 1 on (default 40000).
+        request_timeout_ms: how long to wait for a broker's response, and for a topic's metadata,
+            from 1 on (default 40000).
         start_timeout_ms: how long `start()` tries to reach a broker before it raises; then as long
-            to reach the coordinator of the group, and as long to read the committed offsets. In
-            milliseconds, from 1 on. A service that starts before its cluster needs more. A
-            rebalance isn't limited, but a JoinGroup or SyncGroup is given up after
-            `session_timeout_ms` + `request_timeout_ms`. None: `request_timeout_ms` (default None).
+            to reach the coordinator of the group, and as long to read the committed offsets. From 1
+            on. A service that starts before its cluster needs more. A rebalance isn't limited, but
+            a JoinGroup or SyncGroup is given up after `session_timeout_ms` + `request_timeout_ms`.
+            None: `request_timeout_ms` (default None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
-            a second. In milliseconds, from 0 on (default 100).
-        metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
-            (default 300000).
+            a second. From 0 on (default 100).
+        metadata_max_age_ms: refresh the metadata at this age, from 1 on (default 300000).
         auto_offset_reset: where to begin in a partition without a committed offset, or whose offset
             the broker no longer has: at the "earliest" message, at the "latest" (after the last
             message); "none" raises an error (default "latest").
         enable_auto_commit: True commits positions every `auto_commit_interval_ms`, before
             partitions are revoked, and at the stop, if there is a `group_id` (default True).
-        auto_commit_interval_ms: the time between automatic commits, in milliseconds, from 0 on
-            (default 5000).
+        auto_commit_interval_ms: the time between automatic commits, from 0 on (default 5000).
         check_crcs: whether to check the CRC-32 of each message (default True).
         partition_assignment_strategy: a list of classes derived from
             `coordinator.assignors.abstract.AbstractPartitionAssignor`, in order of preference. An
             empty list means roundrobin, then range; for groups in ZooKeeper, range (default ()).
         max_poll_interval_ms: a consumer that takes no messages for this long leaves its group until
-            it takes some. In milliseconds, from 1 on (default 300000).
+            it takes some. From 1 on (default 300000).
         rebalance_timeout_ms: without effect: see `session_timeout_ms` (default None).
         session_timeout_ms: a member that sends no heartbeat for this long is removed from its
             group. In a group that brokers coordinate, a rebalance also waits this long for each
-            member (JoinGroup 0 has no `rebalance_timeout_ms`). In milliseconds, from 1 on; brokers
-            allow a range, by default 6,000 to 30,000 or more (default 10000).
-        heartbeat_interval_ms: the time between heartbeats, in milliseconds, from 1 on; with a group
-            that brokers coordinate, less than `session_timeout_ms` (default 3000).
+            member (JoinGroup 0 has no `rebalance_timeout_ms`). From 1 on; brokers allow a range, by
+            default 6,000 to 30,000 or more (default 10000).
+        heartbeat_interval_ms: the time between heartbeats, from 1 on; with a group that brokers
+            coordinate, less than `session_timeout_ms` (default 3000).
         consumer_timeout_ms: without effect, as in aiokafka (default 200).
         max_poll_records: the most messages that `getmany()` returns, from 1 on; None for no limit
             (default None).
@@ -208,8 +204,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             zookeeper.set.acl does: the creator may change them, all may read (default None).
         rebalance_backoff_ms: for groups in ZooKeeper, as in the Scala consumer: the pause before
             the next attempt to claim partitions that other members haven't released yet; from 0.9
-            on, with `zookeeper_connect`, to join a group that still has members in ZooKeeper. In
-            milliseconds, from 1 on (default 2000).
+            on, with `zookeeper_connect`, to join a group that still has members in ZooKeeper. From
+            1 on (default 2000).
         rebalance_max_retries: for groups in ZooKeeper: the number of these attempts, from 1 on
             (default 4).
         allow_auto_create_topics: False: never name a topic in a Metadata request, so that brokers

@@ -94,16 +94,14 @@ class AIOKafkaProducer:
             "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
             port needs brackets (default "localhost").
         client_id: the name that brokers log, at most 32767 bytes. None or "":
-            "aiokafka08-producer-" and a number (default None).
-        request_timeout_ms: how long to wait for a broker's response, in milliseconds, from 1 on
-            (default 40000).
-        start_timeout_ms: how long `start()` tries to reach a broker before it raises, in
-            milliseconds, from 1 on. A service that starts before its cluster needs more. None:
-            `request_timeout_ms` (default None).
+            "aiokafka08-producer-" or "aiokafka08-consumer-" and a number (default None).
+        request_timeout_ms: how long to wait for a broker's response, from 1 on (default 40000).
+        start_timeout_ms: how long `start()` tries to reach a broker before it raises, from 1 on. A
+            service that starts before its cluster needs more. None: `request_timeout_ms` (default
+            None).
         retry_backoff_ms: the first pause before a failed request is repeated; later pauses grow to
-            a second. In milliseconds, from 0 on (default 100).
-        metadata_max_age_ms: refresh the metadata at this age, in milliseconds, from 1 on
-            (default 300000).
+            a second. From 0 on (default 100).
+        metadata_max_age_ms: refresh the metadata at this age, from 1 on (default 300000).
         acks: when a message is acknowledged (default 1).
             0: don't wait for the broker. The results of `send()`, `send_and_wait()` and
             `send_batch()` are None; those of `send_many()` have offsets of -1. Brokers report
@@ -131,7 +129,7 @@ class AIOKafkaProducer:
         max_request_size: the largest request, and the largest message, in bytes before compression;
             from 1 on (default 1048576).
         linger_ms: how long a batch waits for more messages, but no longer than half of
-            `delivery_timeout_ms`. In milliseconds, from 0 on, with fractions (default 0).
+            `delivery_timeout_ms`. From 0 on, with fractions (default 0).
         api_version: the version of the brokers. None or "auto" detects that of each broker;
             "0.8.2" or (0, 8, 2) sets it, from 0.8.0 to 3.9 (default None).
         security_protocol: "PLAINTEXT", "SSL", "SASL_PLAINTEXT" or "SASL_SSL"; "PLAINTEXTSASL" is
@@ -165,17 +163,17 @@ class AIOKafkaProducer:
         delivery_timeout_ms: the longest time from the call of `send()` until the message is
             acknowledged or fails; it includes retries, leader elections and waiting for memory. It
             may be shorter by a tenth, or by `linger_ms` if that is longer: a batch has one
-            deadline. In `send_many` it counts from the step that buffers the message. In
-            milliseconds, from 1 on (default 120000).
+            deadline. In `send_many` it counts from the step that buffers the message. From 1 on
+            (default 120000).
         max_in_flight_requests_per_connection: produce requests in flight per broker, from 1 on.
             Unless acks=0, no two of them carry batches of the same partition, so retries keep the
             order (default 5).
         max_block_ms: how long a send waits for the metadata of a topic that isn't known yet, and
-            `partitions_for()`; in milliseconds, from 0 on; None: `request_timeout_ms` (default
-            None). A send waits at most `delivery_timeout_ms`, for an unknown partition at most
-            three seconds. The wait ends earlier if the brokers report for a second (from 0.10 on
-            for five) that the topic doesn't exist and isn't created. Waiting for memory counts
-            towards `delivery_timeout_ms` only, unlike in Java.
+            `partitions_for()`; from 0 on; None: `request_timeout_ms` (default None). A send waits
+            at most `delivery_timeout_ms`, for an unknown partition at most three seconds. The wait
+            ends earlier if the brokers report for a second (from 0.10 on for five) that the topic
+            doesn't exist and isn't created. Waiting for memory counts towards `delivery_timeout_ms`
+            only, unlike in Java.
         headers: what to do with the headers of messages, since message formats 0 and 1 have none.
             "refuse": raise `UnsupportedVersionError`. "drop": send the message without them, count
             it as `headers_dropped` and log a warning for each topic. "embedded": put them into the

@@ -66,7 +66,8 @@ def options_page() -> str:
     """Return the options of the clients and of the embedded cluster, in tables."""
     parts = [
         f"# Options\n\n{MADE}\n\nThe arguments of each class: first those that several have. "
-        "Those of Spark are in [Spark](../spark.md#options), those of the command line in "
+        "Those that end with `_ms` are in milliseconds. Those of Spark are in "
+        "[Spark](../spark.md#options), those of the command line in "
         "[The command line](../cli.md).\n"
     ]
     clients: dict[OptionRow, list[str]] = {}

@@ -25,12 +25,10 @@ def test_stream_of_the_page_goes_on_where_it_ended(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path
 ) -> None:
     page = (ROOT / "docs" / "spark.md").read_text()
-    [program] = [
-        block
-        for block in re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-        if '"/lake/checkpoints/events"' in block
-    ]
-    program = program.replace("kafka1:9092,kafka2:9092", cluster.bootstrap_servers)
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    session, _, _ = blocks[0].partition("events = (")
+    [stream] = [block for block in blocks if '"/lake/checkpoints/events"' in block]
+    program = (session + stream).replace("kafka1:9092,kafka2:9092", cluster.bootstrap_servers)
     cluster.create_topic("events")
     sent = []
     for value in (b"tea", b"milk"):
