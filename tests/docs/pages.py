@@ -131,14 +131,14 @@ def errors_page() -> str:
     own: list[Sequence[str]] = []
     unused: list[str] = []
     codes: list[Sequence[str]] = []
-    unsent: list[Sequence[str]] = []
+    unsent: list[int] = []
     for one in error_classes():
         name = f"`{one.__name__}`"
         if issubclass(one, errors.BrokerResponseError):
             code = "other" if one is errors.BrokerResponseError else str(one.errno)
             advice = (ERRORS | UNSENT_ERRORS).get(one.__name__)
             if advice is None:
-                unsent.append((code, name))
+                unsent.append(one.errno)
             else:
                 row = (code, name, f"`{one.message}`", one.description, one.action.value, advice)
                 codes.append(row)
@@ -149,8 +149,7 @@ def errors_page() -> str:
                 meaning = (inspect.getdoc(one) or "").split("\n\n")[0]
                 retries = "yes" if getattr(one, "retriable", False) else "no"
                 own.append((name, meaning, retries, advice))
-    for rows in (codes, unsent):
-        rows.sort(key=lambda row: (not row[0].lstrip("-").isdigit(), _number(row[0])))
+    codes.sort(key=lambda row: (not row[0].lstrip("-").isdigit(), _number(row[0])))
     return (
         f"""# Errors
 
@@ -179,9 +178,17 @@ error after that, or if only the program can decide.
             codes,
         )
         + "\nNever met by producer and consumer, but there for `except` clauses and `for_code`: "
-        + ", ".join(f"{code} {name}" for code, name in unsent)
-        + ".\n"
+        + f"the classes of the codes {_ranges(sorted(unsent))}.\n"
     )
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as text, with ranges: "33 – 34, 41"."""
+    runs = [
+        [number for _, number in some]
+        for _, some in groupby(enumerate(numbers), lambda one: one[1] - one[0])
+    ]
+    return ", ".join(f"{run[0]} – {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
 
 
 def _number(code: str) -> int:

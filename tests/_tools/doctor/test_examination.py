@@ -100,7 +100,13 @@ def test_urgent_findings_come_first() -> None:
 
 
 def test_page_has_all_codes() -> None:
-    rows = re.findall(r"^\| `([a-z-]+)` \| (\w+) \| (.+?) \|", PAGE.read_text(), re.MULTILINE)
+    tables = re.split(r"^(Critical|Warnings|Notes).*:\n", PAGE.read_text(), flags=re.MULTILINE)[1:]
+    assert tables[::2] == ["Critical", "Warnings", "Notes"]
+    rows = [
+        (code, severity, meaning)
+        for severity, table in zip(Severity, tables[1::2], strict=True)
+        for code, meaning in re.findall(r"^\| `([a-z-]+)` \| (.+?) \|", table, re.MULTILINE)
+    ]
     assert rows == [(one.value, one.severity, one.meaning) for one in FindingCode]
 
 
