@@ -140,7 +140,8 @@ def errors_page() -> str:
             if advice is None:
                 unsent.append(one.errno)
             else:
-                row = (code, name, f"`{one.message}`", one.description, one.action.value, advice)
+                action = "" if one.action is errors.Action.FINAL else one.action.value
+                row = (code, name, f"`{one.message}`", one.description, action, advice)
                 codes.append(row)
         else:
             if (advice := ERRORS[one.__name__]) == UNUSED:
@@ -160,7 +161,7 @@ another attempt may succeed. `str()` of an error has the class, what failed, the
 what to do.
 
 The producer retries until `delivery_timeout_ms`, the consumer as long as it runs. They raise an
-error after that, or if only the program can decide.
+error after that, or at once where the client does nothing about its code.
 
 ## Raised by the client
 
