@@ -263,16 +263,20 @@ def consume(
     )
 
 
+def linger_words(linger_ms: int) -> str:
+    """Return the end of a row's name: the linger, unless it is the usual one."""
+    return "" if linger_ms == LINGER_MS else f", linger {linger_ms} ms"
+
+
 def by_key(partitions: int, cpu_times_peer: float, **how: bool) -> Case:
     """Return a case of `send_many` in lists and `send`, by key, each with two values of linger."""
     why = "A batch has few messages here, so its share of a request costs more than they do."
 
     def rows(linger_ms: int) -> tuple[Client, ...]:
-        confluent = f"confluent-kafka produce, linger {linger_ms} ms"
-        java = f"Java KafkaProducer, linger {linger_ms} ms"
+        linger = linger_words(linger_ms)
+        confluent, java = f"confluent-kafka produce{linger}", f"Java KafkaProducer{linger}"
         goal = Goal(cpu_times_peer=cpu_times_peer, peer=confluent, why=why)
-        linger = f"linger {linger_ms} ms"
-        many, one = f"send_many of {LISTED:,}, {linger}", f"send, {linger}"
+        many, one = f"send_many of {LISTED:,}{linger}", f"send{linger}"
         calls = (("send_many_by_key", many), ("send_by_key", one))
         return (
             *(
@@ -291,7 +295,7 @@ def by_key(partitions: int, cpu_times_peer: float, **how: bool) -> Case:
             Client("confluent", "produce_by_key", confluent, linger_ms=linger_ms),
             Client("java", "produce_by_key", java, linger_ms=linger_ms),
             Client(
-                *("kafka_python", "produce_by_key", f"kafka-python send, {linger}"),
+                *("kafka_python", "produce_by_key", f"kafka-python send{linger}"),
                 share=0.1,
                 linger_ms=linger_ms,
             ),
@@ -533,7 +537,7 @@ RATIOS = (
         for ours in (PURE_SEND_MANY, PURE_SEND)
     ),
     *(
-        Ratio(case, ours.words, f"kafka-python send, linger {ours.linger_ms} ms", 5)
+        Ratio(case, ours.words, f"kafka-python send{linger_words(ours.linger_ms)}", 5)
         for case in BY_KEY
         for ours in case.clients
         if ours.implementation == "python"

@@ -403,7 +403,7 @@ def _ratios(results: Results) -> list[str]:
 
 def _reasons(results: Results) -> list[str]:
     """Return a table of the rows that miss their goals, with reasons."""
-    found = []
+    found: list[tuple[str, str, str, str]] = []
     for case, measurements in results.items():
         made = rows(measurements)
         for row in made:
@@ -418,10 +418,11 @@ def _reasons(results: Results) -> list[str]:
                 why = " ".join(filter(None, whys))
                 found.append((case.title, row.client.words, "; ".join(missed), why))
     lines = []
-    before = ""
-    for *cells, why in found:
-        lines.append(f"| {' | '.join(cells)} | {'the same' if why and why == before else why} |")
-        before = why
+    before = last = ""
+    for title, client, missed_goals, why in found:
+        shown = "the same" if why and why == before else why
+        lines.append(f"| {'' if title == last else title} | {client} | {missed_goals} | {shown} |")
+        last, before = title, why
     if not lines:
         return []
     return [
