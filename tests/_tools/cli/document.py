@@ -32,6 +32,8 @@ GUIDES = {
     "cluster": "testing.md#other-clients-other-languages",
 }
 """By the name of a command: its guide, which has the examples of its commands, too."""
+REPEATED = "; may be repeated"
+"""The help of such an option; the page has three dots behind its value instead."""
 COMMON = "These options are the same in all commands that connect to a cluster:\n\n"
 BEGIN = "<!-- python -m tests._tools.cli.document writes what follows -->\n"
 
@@ -196,7 +198,10 @@ def _option_list(title: str, options: Iterable[click.Option]) -> str:
 def _option_item(option: click.Option) -> str:
     names = ", ".join([*option.opts, *option.secondary_opts])
     value = "" if option.is_flag else f" {option.make_metavar(click.Context(root))}"
-    return f"- `{names}{value}`: {option.help or ''}\n"
+    text = option.help or ""
+    if REPEATED in text and not value.endswith("..."):  # a list is shown so already
+        text, value = text.replace(REPEATED, ""), f"{value}..."
+    return f"- `{names}{value}`: {text}\n"
 
 
 def _linked(text: str) -> str:
