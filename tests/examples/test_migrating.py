@@ -28,7 +28,10 @@ with warnings.catch_warnings():  # of importlib.resources, in the import
     import kafka
 
 PAGE = "docs/guides/migrating.md"
-PROGRAMS = {block.name: block.text for block in blocks(PAGE)}
+FOLDER = ROOT / "examples/guides"
+PROGRAMS = {block.name: block.text for block in blocks(PAGE)} | {
+    path.name: path.read_text() for path in FOLDER.glob("before_*.py")
+}
 CLASSES: dict[str, tuple[type, type]] = {
     "aiokafka08": (aiokafka08.AIOKafkaProducer, aiokafka08.AIOKafkaConsumer),
     "kafka-python": (kafka.KafkaProducer, kafka.KafkaConsumer),
@@ -38,7 +41,7 @@ CLASSES: dict[str, tuple[type, type]] = {
 
 
 def program(name: str) -> ModuleType:
-    """Return a program of the page as a module."""
+    """Return a program of the page, or one that it links to, as a module."""
     module = ModuleType(name)
     exec(compile(PROGRAMS[f"{name}.py"], name, "exec"), module.__dict__)
     return module
