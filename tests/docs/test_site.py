@@ -241,7 +241,7 @@ def test_page_fits_the_window(site: Path, width: int) -> None:
 
 
 def test_program_that_starts_spark_names_its_python() -> None:
-    """A reader may paste any of them first, and outside an activated environment."""
+    """A reader may paste it outside an activated environment."""
     seen = 0
     text = (ROOT / "docs/spark.md").read_text()
     for program in re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
@@ -249,4 +249,4 @@ def test_program_that_starts_spark_names_its_python() -> None:
             named = program.find('os.environ.setdefault("PYSPARK_PYTHON", sys.executable)')
             assert 0 <= named < program.find("SparkSession.builder"), program
             seen += 1
-    assert seen == 2
+    assert seen
