@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 class AIOKafkaAdminClient:
     """Describe a cluster and its groups, create and delete topics, and move groups' offsets.
 
+    Options whose names end with `_ms` are in milliseconds.
+
     Args:
         loop: deprecated, without effect: `start()` takes the running event loop (default None).
         bootstrap_servers: addresses of some of the cluster's brokers: "host:port,…", or a list of

@@ -95,6 +95,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     returns records whose `key` is `str | None`. `AIOKafkaConsumer` means
     `AIOKafkaConsumer[bytes, bytes]`.
 
+    Options whose names end with `_ms` are in milliseconds.
+
     Args:
         topics: topics to subscribe to, as with `subscribe()`.
         loop: deprecated, without effect: `start()` takes the running event loop (default None).
@@ -102,7 +104,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
             port needs brackets (default "localhost").
         client_id: the name that brokers log, at most 32767 bytes. None or "":
-            "aiokafka08-producer-" or "aiokafka08-consumer-" and a number (default None).
+            "aiokafka08-consumer-" and a number (default None).
         group_id: the group that shares the partitions of `subscribe()`, and owns the committed
             offsets; None for a consumer without a group (default None).
         group_instance_id: of static members, which need brokers from 2.3 on: other values raise

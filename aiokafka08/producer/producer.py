@@ -88,13 +88,15 @@ class AIOKafkaProducer:
     dropped without it warns when it is garbage-collected. With the compiled `send()` it never is
     while the callback of a pending future refers to it.
 
+    Options whose names end with `_ms` are in milliseconds.
+
     Args:
         loop: deprecated: the event loop in which `start()` will be called (default None).
         bootstrap_servers: addresses of some of the cluster's brokers: "host:port,…", or a list of
             "host:port" or of pairs (host, port). Without a port it is 9092; an IPv6 address with a
             port needs brackets (default "localhost").
         client_id: the name that brokers log, at most 32767 bytes. None or "":
-            "aiokafka08-producer-" or "aiokafka08-consumer-" and a number (default None).
+            "aiokafka08-producer-" and a number (default None).
         request_timeout_ms: how long to wait for a broker's response, from 1 on (default 40000).
         start_timeout_ms: how long `start()` tries to reach a broker before it raises, from 1 on. A
             service that starts before its cluster needs more. None: `request_timeout_ms` (default

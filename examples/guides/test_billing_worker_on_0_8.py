@@ -1,4 +1,4 @@
-"""The same on 0.8, in virtual time: members and offsets are in ZooKeeper."""
+"""A worker takes over on 0.8, in virtual time: billing_worker.py of docs/guides/handover.md."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A producer goes on with the next leader; a cluster in the test's own event loop."""
+"""A producer goes on with the next leader, with shop.py of docs/testing.md, all in one loop."""
 
 import asyncio
 

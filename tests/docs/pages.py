@@ -161,7 +161,7 @@ another attempt may succeed. `str()` of an error has the class, what failed, the
 what to do.
 
 The producer retries until `delivery_timeout_ms`, the consumer as long as it runs. They raise an
-error after that, or at once where the client does nothing about its code.
+error after that. If the client does nothing about a code, they raise its error at once.
 
 ## Raised by the client
 

@@ -36,7 +36,8 @@ PAGES = [
 ]
 """The pages whose tests run in one process of pytest: its start takes as long as a page's tests."""
 PROGRAMS = ROOT / "examples/guides"
-"""The tests, and what they import, that pages link to. They run with those of the pages."""
+"""Tests and programs that pages link to. They run beside the programs that the pages print, which
+some of the tests import."""
 ADDRESS = "kafka1:9092"
 """The address of README's cluster."""
 

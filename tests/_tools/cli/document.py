@@ -1,6 +1,6 @@
 """Write docs/cli.md from the declarations of the commands: `python -m tests._tools.cli.document`.
 
-The page has for each command its help, options, fields and examples, but those that its guide has.
+The page has for each command its help, options and fields, and the examples that its guide lacks.
 test_document.py checks that the page is up to date, and runs the examples.
 """
 
@@ -33,7 +33,7 @@ GUIDES = {
 }
 """By the name of a command: its guide, which has the examples of its commands, too."""
 REPEATED = "; may be repeated"
-"""The help of such an option; the page has three dots behind its value instead."""
+"""The help of such an option; the page has three dots after its value instead."""
 COMMON = "These options are the same in all commands that connect to a cluster:\n\n"
 BEGIN = "<!-- python -m tests._tools.cli.document writes what follows -->\n"
 
