@@ -49,7 +49,7 @@ class BatchLimit(NamedTuple):
 
     @property
     def part_bytes(self) -> int:
-        """To which size a batch is split that the target doesn't take."""
+        """The size of the parts into which a batch is split that the target doesn't take."""
         return max(self.accepted, self.refused // 2)
 
 
@@ -84,6 +84,7 @@ class BatchLimits(Remembered[str, BatchLimit]):
         """
         for topic, value in read_config(answer, _NAME).items():
             if value.isdecimal():
+                # A topic may have any number; sizes in frames have 32 bits.
                 limit = min(int(value[:10]), (1 << 31) - 2)
                 self.note(topic, BatchLimit(limit, limit + 1))
 
@@ -100,13 +101,15 @@ def record_count(batch: Buffer) -> int:
 
 
 def split_batch(batch: bytes, limit_bytes: int) -> list[bytes]:
-    """Return a batch of the gateway's own as several ones, in order. It may take long.
+    """Split a batch that the gateway has made; return the parts, in order. It may take long.
 
-    Only batches of a single record are above the limit.
+    A part is larger than the limit only if it has a single record.
     """
     (header,) = parts_of(batch)
     assert isinstance(header, BatchHeader)
+    # The limit is never reached: `Budget` has limited the messages that the batch was made from.
     plain = plain_records(batch, header, max_decompressed_bytes=2 * DEFAULT_MAX_DECOMPRESSED_BYTES)
+    # Expect the parts to compress as well as the batch; if one doesn't, split again, smaller.
     room = max(limit_bytes, len(plain) * limit_bytes // len(batch)) if header.codec else limit_bytes
     while True:
         pieces = _pieces(header, plain, room)

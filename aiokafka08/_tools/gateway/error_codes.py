@@ -49,11 +49,11 @@ _BEFORE: Final[Mapping[int, int]] = {
 }
 """The code that older lines gave in a similar situation; it may be too new for a line, too."""
 
+# The highest code that the clients of a line know, read from their jars
 _LINE_0_8: Final = 20
 _LINE_0_9: Final = 31
 _LINE_0_10_0: Final = 35
 _LINE_0_10_1: Final = 43
-"""The highest codes of the lines, by the jars of their clients."""
 
 _HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
     ApiKey.PRODUCE: (_LINE_0_8, _LINE_0_9, _LINE_0_10_0),
@@ -72,7 +72,7 @@ def old_code(key: int, version: int, code: int) -> int:
     Args:
         key: the API.
         version: its version; clients of those that aren't translated know all codes.
-        code: the code that the target gave, or a broker would give.
+        code: the code of the target, or one that the gateway gives in a broker's place.
     """
     highest = _HIGHEST.get(key, ())[version : version + 1]
     while highest and code > highest[0]:

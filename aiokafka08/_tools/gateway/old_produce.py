@@ -1,16 +1,16 @@
-"""Produce 0 to 2, with sets of messages, by version 3, with one record batch per partition.
+"""Translate Produce 0 to 2, with message sets, to version 3, with a record batch per partition.
 
 A set becomes one batch, as in brokers up to 3.9: it keeps its codec, keys, values and timestamps,
-and is stored as a whole or not at all, unless the batch is larger than the target takes: then it is
-split, and its parts are sent one after the other (`batch_limits`). Meanwhile the client's later
-requests wait, and acks=0 is acks=1 for the target. The first error ends it.
+and is stored as a whole or not at all. Only a batch that is larger than the target takes is split
+(`batch_limits`). Its parts are sent one after the other, until the first error. Meanwhile the
+client's later requests wait, and the target gets acks=1 in place of acks=0.
 
-Those brokers refuse a set of several wrappers, of wrappers beside plain messages, and of both
-formats; here it becomes one batch too. A cut-off message at the end is left out, as they do.
+Brokers up to 3.9 refuse a set with several wrappers, with wrappers beside plain messages, or with
+both formats. Here such a set becomes one batch too. A cut-off message at the end is left out, as in
+those brokers.
 
-A set that is damaged never reaches the target. Its partition is answered here, and the answer is
-merged with the target's for the others; without acknowledgements (acks=0) the connection ends, as
-brokers do it.
+A damaged set never reaches the target. The gateway itself answers for its partition, and merges
+that with the target's response for the others. With acks=0 it closes the connection, as brokers do.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ def translate_produce(
     """Translate a request.
 
     Raises:
-        KafkaProtocolError: the request isn't whole; so does the function for the response.
+        KafkaProtocolError: the request isn't whole. `Translation.respond` also raises it, if the
+            response isn't.
         TakesLongError: see `Budget`.
     """
     request: ProduceRequest = read_body(ProduceRequest, head.version, frame, head.body_at)
@@ -104,14 +105,18 @@ class _Produce:
         self._acks, self._timeout_ms = request.required_acks, request.timeout_ms
         self._in_order: list[_Key] = []
         self._limits = limits
+        # True if a partition has several batches, or one that may have to be split: then the
+        # client's later requests wait, so that they aren't stored in between
         self._is_exclusive = False
-        self._knows_limits = False
-        self._waiting: dict[_Key, list[bytes]] = {}  # the batches that aren't stored, in order
+        self._knows_limits = False  # the target was asked for them
+        # The batches that aren't stored, in order; without `_is_exclusive`, none once it was sent
+        self._waiting: dict[_Key, list[bytes]] = {}
         self._sent: dict[_Key, tuple[int, int]] = {}  # bytes and records of the batch that was sent
-        self._stored: dict[_Key, tuple[ProducedPartition, int]] = {}  # the first batch; records
-        self._results: dict[_Key, ProducedPartition] = {}  # of those that are done
+        # The result of a partition's first batch, and how many records are stored of all
+        self._stored: dict[_Key, tuple[ProducedPartition, int]] = {}
+        self._results: dict[_Key, ProducedPartition] = {}  # of the partitions that are done
         self._throttle_ms = 0
-        self._messages = 0  # that are stored
+        self._messages = 0  # how many are stored
 
     def add(self, key: _Key, message_set: Buffer, budget: Budget) -> None:
         """Add the set of a partition.
@@ -157,6 +162,7 @@ class _Produce:
             )
         step = self._next_step(self._failure())
         if not step.is_answered:
+            # No response will say how many are stored, so count all that are sent.
             budget.messages += sum(count for _, count in self._sent.values())
         return step
 
@@ -223,10 +229,10 @@ class _Produce:
     def _noted(
         self, stored: Mapping[_Key, ProducedPartition], budget: Budget
     ) -> list[Buffer] | Translation:
-        """Return what follows when the target has answered for a batch of each partition."""
+        """Apply the target's results for a batch of each partition; return the next step."""
         for key, batches in list(self._waiting.items()):
             result = stored.get(key)
-            if result is None:
+            if result is None:  # left out by the target, and so in the client's response
                 self._waiting.pop(key)
             elif not batches:
                 size, count = self._sent[key]
@@ -271,7 +277,10 @@ class _Produce:
         return [] if too_large or len(parts) > _MAX_PARTS else parts
 
     def _end(self, key: _Key, code: int, result: ProducedPartition | None = None) -> None:
-        """Note the result of a partition; the first error stays."""
+        """Note the result of a partition; the first error stays.
+
+        Without a `result` of the target, the partition's other batches are still sent.
+        """
         left = self._waiting.pop(key, None) if result is not None else None
         known = self._results.get(key)
         if known is not None and known.error_code:
@@ -305,7 +314,7 @@ class _Produce:
         budget.errors += sum(bool(one.error_code) for one in self._results.values())
 
     def _ended(self, budget: Budget) -> Translation:
-        """Return the end of a request without acknowledgement that the target has answered."""
+        """Return the last step of a request with acks=0 that the target got with acks=1."""
         self._count(budget)
         failed = {key: one.error_code for key, one in self._results.items() if one.error_code}
         failure = f"acks=0, and errors {failed}" if failed else None

@@ -6,11 +6,11 @@ again. `handler` has one `TranslatedRequests` for each connection.
 
 Invariants:
 
-- While a request is done whose steps are exclusive, none of the client's later ones is begun.
-- What takes long runs in the worker thread, whatever the sizes in a frame say (`Budget`), and
-  not for a client that has gone.
-- A connection to another broker ends with that of the client; if it is lost during a request, the
-  client's ends too.
+- While a request with exclusive steps is carried out, none of the client's later ones is begun.
+- A translation that takes long runs in the worker thread, whatever the sizes in its frame say
+  (`Budget`). It doesn't run for a client that has gone.
+- The connection to another broker ends with the client's connection. If it is lost during a
+  request, the client's connection ends too.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class ClientHandler(Protocol):
     """The handler of a client's connection, as `TranslatedRequests` sees it.
 
     Attributes:
-        connection: the client's.
-        shared: what it shares with others.
-        upstream: the connection to the broker that it has chosen.
+        connection: the client's connection.
+        shared: what the handlers of all clients share.
+        upstream: the connection to the broker that the client has chosen.
     """
 
     connection: ServerConnection
@@ -59,10 +59,10 @@ class ClientHandler(Protocol):
     upstream: Upstream
 
     def new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
-        """Return a connection to another broker that isn't open; for `lost` see `Upstream`."""
+        """Return a connection to another broker, not yet opened; for `lost` see `Upstream`."""
 
     def hold(self, reason: str, holds: bool) -> None:
-        """Begin no more requests of the client while one reason holds."""
+        """Begin no more requests of the client while at least one reason holds (`holds=True`)."""
 
     def refuse(self, head: RequestHead, reason: str) -> None:
         """End the connection because of a request."""
@@ -71,7 +71,10 @@ class ClientHandler(Protocol):
         """Log a problem with the target."""
 
     def count(self, head: RequestHead, fate: None, *, messages: int, errors: int) -> None:
-        """Count how many messages a request has stored or gets, and what of it has failed."""
+        """Count the messages that a request stores or returns, and its partitions with an error.
+
+        `fate` is None: the request itself was counted when it came.
+        """
 
 
 class TranslatedRequests:
@@ -83,7 +86,7 @@ class TranslatedRequests:
         self._listed_versions = ListedVersions()
         self._others: dict[Address, Upstream] = {}
         self._exclusive: Exchange | None = None
-        self._asked: Upstream | None = None  # one of the others, which works for `_exclusive`
+        self._asked: Upstream | None = None  # the one of `_others` that works for `_exclusive`
         self._connecting: asyncio.Task[None] | None = None
         self._waiting: asyncio.TimerHandle | None = None
 
@@ -155,8 +158,9 @@ class TranslatedRequests:
     ) -> None:
         respond_to, expects_response = step.respond, step.expects_response
         if upstream is not self._client.upstream:
-            # Noted before it is sent: a connection that is closing drops the request. Steps for
-            # other brokers are exclusive, so one of them is on its way.
+            # Set before the request is sent: if the connection is just closing, it drops the
+            # request, and `lost` below then closes the client's connection. One value is enough,
+            # because steps for other brokers are exclusive.
             self._asked = upstream
 
         def answer(frame: memoryview) -> Work[list[Buffer] | None]:
@@ -244,10 +248,10 @@ class TranslatedRequests:
         function: Callable[[Budget], T],
         expects_response: bool,
     ) -> Work[T | None]:
-        """Return the result of a pure function: quickly, or from the worker thread.
+        """Return the result of a pure function, run in place if it is quick, else in a thread.
 
-        None: when it was the request's turn in the thread, the client has gone, and expects a
-        response. Clients that close the connection behind a request without acknowledgement don't.
+        Return None, without a result, if the client was gone when the thread came to the request.
+        Requests without a response are carried out all the same: their clients may close at once.
         """
 
         def measured(budget: Budget) -> T:
