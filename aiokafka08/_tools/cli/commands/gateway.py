@@ -76,7 +76,7 @@ CHANGE_FIELDS: Final = {
 
 _FETCH_TIMEOUT_S: Final = 30.0
 _SECURITY: Final = ("security_", "sasl_")
-"""How the arguments of clients begin that the gateway takes from properties."""
+"""Prefixes of the client arguments that the gateway takes from properties."""
 
 
 def gateway_settings(function: Function) -> Function:
@@ -359,12 +359,12 @@ def _run(file: Path | None, given: Mapping[str, Any]) -> int:
 
 
 def run_worker(number: int, given: GivenOptions, folder: str | None, pipe: Connection) -> None:
-    """Be the process of a worker.
+    """Run a worker, in its process, until it is ended.
 
     Args:
         number: the number of the worker.
         given: the options.
-        folder: where the metrics of all workers are; None: none are measured.
+        folder: where all workers write their metrics; None: nothing is measured.
         pipe: the worker's end of the pipe of `Workers`.
     """
     import os
@@ -403,14 +403,14 @@ def _log(settings: GatewaySettings, sender: str = "") -> None:
 
 
 def _settings(file: Path | None, given: Mapping[str, Any]) -> GatewaySettings:
-    """Return the options; for the target with the properties of its file and the environment."""
+    """Return the settings of the file and the command line, completed by `_connected`."""
     from aiokafka08._tools.gateway.config import read_settings
 
     return _connected(read_settings(file, given))
 
 
 def _connected(given: GatewaySettings) -> GatewaySettings:
-    """Return the options with the properties for the target, of files and the environment."""
+    """Add how to connect to the targets: from properties files and the environment."""
     import os
     from dataclasses import replace
 
@@ -453,7 +453,7 @@ async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedF
     from aiokafka08._tools.findings import in_order
 
     table = _port_table(settings)
-    found: dict[CodedFinding, None] = {}  # most are of all listeners
+    found: dict[CodedFinding, None] = {}  # each once: listeners share most findings
     for one in settings.listeners:
         metrics = settings.metrics if one is settings.listeners[0] else None
         found |= dict.fromkeys(await _listener_findings(one, table, metrics, is_quick=is_quick))
@@ -513,6 +513,7 @@ def _port_table(settings: GatewaySettings) -> PortTable:
         first = one.listen[1] + bool(one.peers)
         for other in settings.listeners:
             if other is not one and meet(one.listen, other.listen):
+                # A listener's ports end below the next higher first port of another one.
                 gap = other.listen[1] - first
                 room = min(room, gap) if other.listen[1] >= one.listen[1] else room
         if settings.metrics is not None:
@@ -571,9 +572,9 @@ async def _serve(settings: GatewaySettings) -> int:
 def _new_gateways(
     settings: GatewaySettings, table: PortTable, stack: contextlib.ExitStack
 ) -> tuple[Gateways | Workers, Callable[[], bytes] | None]:
-    """Return what serves the clients, and what makes the text of its metrics, if they are wanted.
+    """Return the gateways, in this process or in workers, and the function for their metrics' text.
 
-    `stack` has what ends behind them.
+    The function is None without metrics. `stack` closes what has to outlive the gateways.
     """
     import multiprocessing
     import tempfile

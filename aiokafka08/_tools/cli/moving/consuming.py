@@ -55,8 +55,8 @@ from aiokafka08.structs import TopicPartition
 # The default of fetch.max.bytes here.
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 
-# About as much as a member of a group writes at a time. If the reader of stdout ends, the next one
-# gets this much again.
+# About as much as a member of a group writes at a time. The block that is being written when the
+# reader of stdout ends is read again by the group.
 _GROUP_BLOCK_BYTES: Final = 16 * 1024
 
 # How long to wait for leaders, as during an election, before the other partitions are read.
@@ -90,11 +90,11 @@ class ConsumeJob:
     # Where the group begins in a partition without a committed offset.
     reset: AutoOffsetReset = "earliest"
     bytes_per_s: float | None = None
-    # The options that write binary data as text, for an error.
+    # The options that write binary data as text, as errors name them.
     text_options: str = "--format jsonl, hex or base64"
-    # The option that names ZooKeeper, for an error.
+    # The option that names ZooKeeper, as errors name it.
     zookeeper_option: str = "--zookeeper host:2181/chroot"
-    # The options that begin a partition at an offset, for an error.
+    # The options that begin a partition at an offset, as errors name them.
     start_options: Callable[[TopicPartition, int], str] = lambda tp, offset: (
         f"--from {tp.partition}={offset}"
     )
@@ -302,8 +302,8 @@ class _Copied:
 
     Attributes:
         output: the output for the records.
-        on_written: called with a partition and an offset, before which all read records are
-            written.
+        on_written: called with a partition and an offset, when all records that were read before
+            that offset are written.
     """
 
     def __init__(
@@ -363,6 +363,8 @@ class _Copied:
             records = batch[at:end]
             damaged: RecordFormatError | None = None
             if self._embedded_headers:
+                # `records` ends before a damaged one now. Its error is raised below, when they are
+                # written.
                 records, damaged = with_headers(records)
             wanted: Sequence[BytesRecord] = records
             if self._only is not None:
@@ -409,8 +411,8 @@ class _Copied:
                 f"{self._text_options}"
             )
         await self.output.write(data)
-        # The next record may have the offset of the last one (docs/brokers.md 6.7). That offset
-        # isn't passed then.
+        # The next record may have the offset of the last one (docs/brokers.md 6.7). Then report
+        # that offset, not the one after it, so that the next record isn't skipped.
         next_offset = last_offset + 1
         self.on_written(tp, next_offset if following is None else min(next_offset, following))
         self._progress.add(count)
