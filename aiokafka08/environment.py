@@ -5,8 +5,8 @@ that a simulation (`testing.simulation`) can replace them all at once. `loop.tim
 is replaced with the loop. The programs and servers (`cli`, `monitoring`, `spark`) are outside.
 
 Invariant: a caller reads a name at each use (`environment.wall_time()`) and never keeps what it
-refers to. Only `replace()` assigns to them. State that Python code can't read at each use, such as
-a generator in compiled code, is set by a function that `on_replace()` registers.
+refers to. Only `replace()` assigns to the names. Code that can't read a name at each use, such as
+compiled code with a generator of its own, renews its copy in a listener (`on_replace()`).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ worker_threads: Callable[[int, str], Executor] = _thread_pool
 """Makes an executor with at most this many threads, whose names begin with a prefix."""
 
 new_seed: Callable[[str], int] = _new_seed
-"""Returns 64 bits for a generator of the caller's own, which the argument names."""
+"""Returns 64 bits to seed a generator of the caller's own; the argument is its name."""
 
 zookeeper_client: Callable[..., Any] | None = None
 """Makes a client with the interface of `kazoo.client.KazooClient`; None: kazoo makes it."""
@@ -114,7 +114,7 @@ _NAMES: Final = frozenset(__annotations__) - {"is_real"}
 _listeners: list[Callable[[], object]] = []
 _users: WeakKeyDictionary[asyncio.AbstractEventLoop, str] = WeakKeyDictionary()
 _replacing_thread: int | None = None
-_lock = threading.Lock()  # of these two and `is_real`
+_lock = threading.Lock()  # guards `_users`, `_replacing_thread` and `is_real`
 
 
 def wall_time_ms() -> int:

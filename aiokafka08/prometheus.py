@@ -227,7 +227,7 @@ def _client_id(client: Client) -> str:
 
 
 def metric_name(key: str) -> str:
-    """Return the name of the histogram that a value in `metrics()` is a part of, or its own."""
+    """Return a metric's name for a key of `metrics()`: the histogram of a part, else the key."""
     part = _HISTOGRAM_PART.fullmatch(key)
     return key if part is None else part["name"]
 

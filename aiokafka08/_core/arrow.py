@@ -6,7 +6,7 @@ those of Spark's Kafka source; columns are found by name, never by place.
 
 Invariant: keys and values are not copied and become no Python objects, in either direction, unless
 a column has to be cast or its rows have to be sorted by partition. No column and no scalar is made
-from Python objects either: for these, pyarrow imports pandas where it is installed.
+from Python objects either, because pyarrow would then import pandas where it is installed.
 """
 
 from __future__ import annotations
@@ -128,6 +128,7 @@ def _topic_array(pa: Any, runs: Sequence[tuple[TopicPartition, int]]) -> pa.Arra
     parts = []
     for topic, its_runs in groupby(runs, key=lambda run: run[0].topic):
         count = sum(rows for _, rows in its_runs)
+        # Rounded up to a power of two, so that batches of similar sizes find a cached array
         parts.append(_repeat_topic(topic, 1 << (count - 1).bit_length()).slice(0, count))
     if len(parts) == 1:
         return parts[0]

@@ -67,7 +67,7 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig) -> Valida
             return ValidatedSet(bytearray(), base_offset, base_offset, 0)
         pairs = list(numbered(messages, base_offset))
         data = encode_set(pairs, target_codec, magic=0)
-        discard(pairs)
+        discard(pairs)  # in pieces: freeing a long list at once would hold the GIL
         discard(messages)
     # The size counts as it would be stored (docs/brokers.md 5.4).
     if codec or target_codec or not line.checks_sizes_first:
@@ -141,6 +141,7 @@ def _flatten(
     # CRCs inside wrappers aren't checked, and are kept even if they are wrong (brokers.md 6.8).
     line = config.line
     keeps_nested = line.nested_sets is NestedSetPolicy.KEEP
+    # Where brokers allocate an array of a message's size before they read it, an absurd size fails.
     largest = LARGEST_ARRAY if depth and keeps_nested else 2**31 - 1
     for _, message in walk_entries(view, largest):
         if not message[5] & line.codec_mask or (depth and keeps_nested):

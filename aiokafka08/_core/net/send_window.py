@@ -22,8 +22,8 @@ MIN_GROWTH_BYTES: Final = 256 * 1024
 
 GROWTH_MESSAGES: Final = 2048
 """Number of messages to which an uncompressed batch may grow, whatever the round trip, if they take
-at most `STORABLE_BYTES`. A batch of `MIN_GROWTH_BYTES` has about as many messages of 100 bytes, so
-a larger batch of larger messages is no slower to search, and needs fewer requests."""
+at most `STORABLE_BYTES`. `MIN_GROWTH_BYTES` hold about as many messages of 100 bytes. A batch of as
+many larger messages has more bytes, but a broker searches it as fast, and it saves requests."""
 
 STORABLE_BYTES: Final = 768 * 1024
 """Size of batch that brokers with default settings store in any case. Brokers from 0.11 on store a
@@ -35,8 +35,8 @@ round trip of 5 ms."""
 
 PROBE_BATCHES: Final = 16
 PROBE_BYTES: Final = 64 * 1024
-"""A request of at most this many batches and bytes measures the round trip; if the size of a batch
-that hasn't grown (`batch_bytes`) is larger, a request of that size does, too."""
+"""A request of at most this many batches and bytes measures the round trip. The limit of bytes is
+raised to `batch_bytes`, the size of a batch that hasn't grown, if that is larger."""
 
 # How many round trips of work may be in flight. Above 1, so that the rate can grow.
 _GAIN: Final = 2.0
@@ -46,7 +46,7 @@ _PROBE_EVERY: Final = 100
 
 _MIN_PROBE_S: Final = 1.0
 _SAMPLES: Final = 8
-# Weight of the earlier responses in the time per batch, for each further one
+# With each response, the earlier ones lose this share of their weight in the time per batch
 _DECAY: Final = 7 / 8
 
 
@@ -89,6 +89,8 @@ class SendWindow:
         self._round_trips: deque[float] = deque(maxlen=_SAMPLES)
         self._probed_at: float | None = None
         self._responded_at = 0.0
+        # The batches that were acknowledged, and the seconds that the broker worked on them, with
+        # decaying weights: their quotient is the time per batch
         self._batches = self._seconds = 0.0
 
     @property

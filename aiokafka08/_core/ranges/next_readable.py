@@ -41,7 +41,8 @@ async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
     If several places are damaged, it is the first such offset after one of them. `offset` is the
     first one to try. Nothing else may use the router's lane for urgent fetches.
 
-    Raises KafkaError if the leader doesn't respond, or with another error than -1.
+    Raises KafkaError if the leader doesn't respond, or responds with an error other than
+    UnknownError, the one for damage.
     """
     end = (await list_offsets(router, {tp: LATEST}))[tp][0]
     unreadable, found, step = offset - 1, min(offset, end), 1
@@ -85,6 +86,7 @@ async def _is_readable(router: Router, tp: TopicPartition, offset: int, end: int
     except CorruptRecordException:
         return False
     summary = summarize_set(fetched.message_set)
+    # Only a cut-off message was fetched. Its first 8 bytes are its offset.
     rest = bytes(fetched.message_set[summary.whole_bytes : summary.whole_bytes + 8])
     return summary.tail_size is not None and offset <= int.from_bytes(rest) < end
 

@@ -1,11 +1,12 @@
 """GSSAPI: Kerberos (RFC 4752), from a keytab or from the cache that kinit fills.
 
-The extra `kerberos` (gssapi). No subprocess is run, and no host name is looked up: the broker's
-principal has the host name that the client connects to, or `sasl_kerberos_domain_name`.
+It needs the package gssapi (the extra `kerberos`). No subprocess is run, and no host name is looked
+up: the broker's principal has the host name that the client connects to, or
+`sasl_kerberos_domain_name`.
 
-Invariant: when 80 % of the life of credentials is over, they are replaced by new ones, with a
-ticket for each broker. So a connection that is made later needs no KDC. While that lasts, or fails,
-connections use the old ones, and wait for new ones only if these have expired.
+Invariant: when 80 % of the life of credentials is over, they are renewed, with a ticket for each
+broker, so that later connections need no KDC. While a renewal lasts, or when it fails, connections
+use the old credentials. They wait for the KDC only when these have expired.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from aiokafka08.errors import AuthenticationFailedError, KafkaConnectionError, K
 RENEW_AT: Final = 0.8
 """The share of a ticket's life after which it is renewed."""
 
-# After a renewal that failed, the next attempt isn't sooner: a KDC that is silent takes seconds
-# each time, and one may lock a principal whose key is wrong
+# The least time between a renewal that failed and the next attempt, because a silent KDC takes
+# seconds each time, and a KDC may lock a principal whose key is wrong
 _RENEW_AGAIN_S: Final = 10.0
 
-# The share of a ticket's remaining life after which it isn't sooner, either
+# The same, as a share of the ticket's remaining life; the longer one of both counts
 _RENEW_AGAIN_AT: Final = 0.1
 
 # While a KDC refuses a keytab, the time between attempts doubles, up to this
@@ -42,7 +43,8 @@ _KDC_CODES: Final = range(-1765328384, -1765328256)
 # Bit of "authentication only" in the broker's offer. Brokers refuse the other layers.
 _NO_LAYER: Final = 1
 
-# No layer, and so no size of its messages; no authorization id, which brokers ignore
+# The client's choice: no layer, so the size of its messages is 0. The authorization id, which
+# brokers ignore, is left out.
 _ANSWER: Final = bytes((_NO_LAYER, 0, 0, 0))
 
 _log: Final = logging.getLogger("aiokafka08.net")
@@ -60,13 +62,13 @@ _NO_KEYTAB: Final = -1765328174
 _NO_KEY: Final = -1765328203
 _NO_TICKET: Final = (-1765328189, -1765328243)
 
-# Brokers give the same reason, or none, for all this
+# What to check when a broker refuses: it gives the same reason, or none, in each of these cases
 _CHECK: Final = (
     "that the clocks of client and broker agree, and that the broker maps this principal "
     "(sasl.kerberos.principal.to.local.rules)"
 )
 
-# The same codes by what is missing; any other is a refusal
+# Codes of MIT Kerberos (krb5.h) by the kind of failure; any other code is a refusal
 _KINDS: Final = {
     **dict.fromkeys((-1765328378, -1765328361), FailureKind.CLIENT_PRINCIPAL),
     -1765328377: FailureKind.BROKER_PRINCIPAL,
@@ -122,7 +124,7 @@ class _Credentials:
         gssapi: the module.
         keytab: None: the ticket cache.
         principal: None: the first one of the keytab, or that of the cache.
-        description: where errors say they come from.
+        description: names the credentials and their source in errors.
     """
 
     def __init__(
@@ -135,11 +137,11 @@ class _Credentials:
         self._description = description
         self._new_cache = _cache_name()
         self._brokers: set[str] = set()
-        self._lock = threading.Lock()  # of the attempt to get new ones, and of what follows
+        self._lock = threading.Lock()  # held while new credentials are got and put in place
         self._current: Any = None
         self._expires = self._renew_at = -math.inf
         self._life_s = 0.0
-        self._is_overdue = False
+        self._is_overdue = False  # the last renewal failed, and a log line has said so
         self._refusal: _Refusal | None = None
 
     def begin(self, broker: str) -> tuple[Any, bytes]:
@@ -152,7 +154,7 @@ class _Credentials:
         credentials = self._valid()
         if credentials is None:
             with self._lock:
-                credentials = self._valid()  # of a renewal that has just ended
+                credentials = self._valid()  # another thread may just have got some
                 if credentials is None:
                     self._current = None
                     credentials = self._acquire()
@@ -176,7 +178,7 @@ class _Credentials:
         """Return the seconds until `renew()` has something to do."""
         current = self._current
         if current is None:
-            return _RENEW_AGAIN_S  # the first connection gets them
+            return _RENEW_AGAIN_S  # the first connection gets credentials
         due_s = self._renew_at - environment.monotonic()
         if not self._is_overdue:
             # The monotonic clock stands still while the machine is suspended.
@@ -226,10 +228,11 @@ class _Credentials:
         return _failed(text, minor, error.gen_message())
 
     def _acquire(self) -> Any:
-        """Get and return credentials, with the tickets for the brokers that were begun with.
+        """Get and return credentials, with tickets for all brokers that were authenticated with.
 
-        For a keytab they are in a cache of their own, in memory: connections use the old one until
-        this one is complete, and MIT Kerberos says why the KDC gave none only if it is empty.
+        Each call fills a new cache in memory from a keytab. So connections use the old cache until
+        the new one is complete. MIT Kerberos also needs an empty cache to say why the KDC gave no
+        ticket.
         """
         store = None
         if self._keytab is not None:

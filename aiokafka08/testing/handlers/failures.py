@@ -1,7 +1,7 @@
 """Responses that have one error code for all or for some partitions.
 
-Invariant: each request class in `handlers.HANDLERS` has an error response. With `only`, the
-responses of all other partitions stay as they are.
+Invariant: each request class in `handlers.HANDLERS` has an error response. An error for some
+partitions (`only`) leaves the responses of all others as they are.
 """
 
 from __future__ import annotations

@@ -17,15 +17,16 @@ from typing import Any, Final, Literal, TextIO, get_args
 # Identifies a message in its partition.
 Value = str | int
 
-# The end of an operation: it took effect; it certainly took none; it may have taken effect; it
-# hasn't ended.
+# How an operation ended: "ok": it took effect; "fail": it certainly had no effect; "unknown": it
+# may have had one; "open": it hasn't ended.
 Status = Literal["ok", "fail", "unknown", "open"]
 
 _STATUSES: Final = get_args(Status)
 
 Fact = bool | float | str
 
-# Calls that the checks and the recorder know; another name must not look like one of them.
+# Calls that the checks and the recorder know. Any other call is allowed, unless its name looks like
+# a misspelling of one of these.
 CALLS: Final = (
     *("assign", "subscribe", "assigned", "revoked", "seek", "commit", "committed", "position"),
     *("stored", "expired", "retried", "log", "truncated", "deleted"),
@@ -61,15 +62,15 @@ class Operation:
     | call | |
     |---|---|
     | `assign`, `subscribe` | the client reads `partitions` from now on, and no others |
-    | `assigned`, `revoked` | its group gave it `partitions`, in `generation`, or took them; \
+    | `assigned`, `revoked` | its group gave it `partitions`, in `generation`, or took them away; \
 the fact `auto_commit`: the client also commits automatically, which isn't recorded; the fact \
-`session_s`: its session timeout in seconds, 30 if that isn't known; the fact `exclusive`, of a \
-group without generations: no other member may own them until this one's \
+`session_s`: its session timeout in seconds, 30 if that isn't known; the fact `exclusive` (only in \
+groups without generations): no other member may own the partitions until this member's \
 `revoked`, `expired` or `stop` |
     | `expired` | the member's session in ZooKeeper ended: others may own its partitions |
     | `seek` | it reads on at `offsets`, or at an unknown place of `partitions` |
-    | `commit` | it commits `offsets`, and of `partitions` its positions, which aren't known; the \
-fact `explicit`: the caller chose the offsets |
+    | `commit` | it commits `offsets`, and its positions in `partitions`, which aren't recorded; \
+the fact `explicit`: the caller chose the offsets |
     | `committed` | the offset store returned `offsets` |
     | `stored` | the offset store took `offsets` from the member, in `generation` if the store \
 refuses those of other generations; the facts `store`, "kafka" or "zookeeper", and `connection`, \
@@ -82,16 +83,16 @@ the number of the connection that brought them |
 log before |
     | `deleted` | the cluster removed what stood before `offsets` |
     | `start`, `stop` | |
-    | `metrics`, `ready`, `left` | what the client reported, or left behind after `stop`: `facts`; \
-of `ready()` the fact `ready`, with `expected`, what the observer knows, and of a producer \
-`connections`, how many it has open |
+    | `metrics`, `ready`, `left` | `facts` has what the client reported, or left behind after \
+`stop`. The fact `ready` is the result of `ready()`, `expected` the result that it should have, if \
+the observer knows it, and `connections` how many connections a producer has open |
 
     Attributes:
         process: the client, by a name.
         call: the name of the call.
         invoked: when it was called.
         ended: when it returned or raised, or the message was acknowledged; None if it hasn't.
-        accepted: when `send()` returned its future; None: at `ended`.
+        accepted: when `send()` returned its future; None if the call returned at `ended`.
         status: how it ended (default "ok").
         deadline_s: the longest that the call may take; None: there is no limit (default None).
         sent: the messages that it sent, in order.
@@ -238,7 +239,7 @@ def _wrong_value(operation: Operation) -> str:
 
 @lru_cache(maxsize=256)
 def _meant_call(call: str) -> str | None:
-    """Return the known call that an unknown one is a misspelling of."""
+    """Return the known call that `call` misspells; None if it is known, or like none of them."""
     if call in CALLS:
         return None
     return next(iter(get_close_matches(call.lower(), CALLS, 1, cutoff=0.85)), None)
@@ -263,7 +264,7 @@ class Anomaly:
 
     Attributes:
         name: Its kind; docs/testing.md has the table.
-        witness: The fewest operations that show it, without their other messages.
+        witness: The fewest operations that show it, with only the messages concerned.
         facts: The partition, values and offsets concerned, by name.
     """
 
@@ -281,7 +282,7 @@ class Anomaly:
 
 
 def only(operation: Operation, partition: str, values: Iterable[Value] | None = None) -> Operation:
-    """Return the operation without other partitions and their offsets, and without other values."""
+    """Return the operation reduced to one partition, and to messages with `values`, if given."""
     wanted = None if values is None else set(values)
 
     def keep(messages: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -315,5 +316,5 @@ def unknown_place(partition: str) -> str:
 
 
 def same_place(name: str, other: str) -> bool:
-    """Return whether both name one partition; "orders/?" matches each partition of its topic."""
+    """Return whether `name` is the partition `other`, or "orders/?" for one of "orders"."""
     return name == other or name == unknown_place(other)

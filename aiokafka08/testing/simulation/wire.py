@@ -19,7 +19,7 @@ from aiokafka08.testing.simulation.links import Links
 from aiokafka08.testing.simulation.party import NO_PARTY
 
 _RESOLUTION_S: Final = 1e-9
-# How much a slow reader reads at once: as much as it reads in this time.
+# A slow reader reads in pieces: each has as many bytes as it reads in this time.
 _SLOW_READ_S: Final = 0.1
 _HEADER_BYTES: Final = 8  # a cut within the first bytes of a frame is the hardest to survive
 
@@ -49,6 +49,7 @@ class Wire:
         is_dead: True if all bytes that are sent from now on vanish.
     """
 
+    # All timers run with `NO_PARTY`: data arrive although the program that sent them is paused.
     __slots__ = (
         *("arrived", "links", "is_dead", "number", "on_room", "source", "target"),
         *("window_bytes", "_flying", "_free_at", "_reads_at", "_timer"),
