@@ -78,9 +78,10 @@ class Accumulator:
         # counts only while its queue is ready and still has that leader.
         self._ready: dict[int | None, deque[PartitionQueue]] = {}
         self._waiting: Timers[PartitionQueue] = Timers()  # lingering or backing off
-        # By the time at which an open batch is closed because of its age, then by the deadline.
+        # A batch is here once: with the time at which its age closes it while it is open, then with
+        # its deadline.
         self._unfinished: Timers[Batch] = Timers()
-        self._expired_in_flight: dict[Batch, None] = {}  # failed, but not finished
+        self._expired_in_flight: dict[Batch, None] = {}  # failed, and their requests haven't ended
 
     # --- messages in ------------------------------------------------------------------------------
 
@@ -136,7 +137,9 @@ class Accumulator:
         )
         if batch.deadline >= now + self._least_time_s:
             queue.open_batch = batch
-        else:  # only for messages that have waited as long: they come through this function
+        else:
+            # Too little of `delivery_timeout_s` is left to add messages that come later. Only
+            # messages that have waited as long in their call join the batch, by this function.
             batch.due_at = _ALREADY_DUE
         self._enqueue(batch, now)
         return batch

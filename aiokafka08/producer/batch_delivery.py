@@ -403,7 +403,8 @@ class PureDeliveryFuture(_Future):
         if delivery.split_into is not None:
             delivery, index = delivery.locate(index)
         if delivery.done and delivery.error is None and self._cancelled_by is None:
-            if delivery.base_offset < 0:  # the type would make every user of other acks check it
+            if delivery.base_offset < 0:
+                # Not in the annotation: there, None would make every user of other acks check it.
                 return None  # type: ignore[return-value]
             return delivery.metadata(index, origin.timestamp_at(self._index))
         error = self.exception()

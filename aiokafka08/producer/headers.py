@@ -1,8 +1,8 @@
 """Apply the option `headers` of the producer to the messages that it sends.
 
 Invariant: messages whose headers are dropped are counted, and the first one of each topic is
-logged: one message and a batch when they are buffered, those of `send_many` and `send_arrow` when
-all are checked, before they are buffered.
+logged. A single message or a batch is counted when it is buffered, the messages of `send_many` and
+`send_arrow` before that, when all are checked.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ class Sink:
                 self._next_send = self._loop.call_soon(self._pause, pause)
 
     def _pause(self, iterations: int) -> None:
-        # Count an iteration of the event loop; send after the last one.
+        # Wait for this many iterations of the event loop, then send.
         self._next_send = None
         if iterations > 1:
             self._next_send = self._loop.call_soon(self._pause, iterations - 1)
@@ -274,7 +274,7 @@ class Sink:
         """Give up requests that have timed out; look for new leaders if responses are overdue."""
         found_overdue = False
         for request in list(self._requests):
-            if request.is_ended:  # with the connection of an earlier one
+            if request.is_ended:  # `_time_out` of an earlier request has closed its connection
                 continue
             if request.times_out_at <= now:
                 self._time_out(request)
@@ -314,7 +314,8 @@ class Sink:
                     await connection.wait_writable()
                 connection.on_received = self._passes.responses_end
                 if connection is not self._connection:
-                    # While all batches are large, the new connection doesn't measure it anew.
+                    # Keep the known round trip: while all batches are large, no request of the new
+                    # connection measures it.
                     known_s = self.window.round_trip_s
                     self.window = self._new_window(
                         known_s or self._router.expected_round_trip_s(self._node_id)
