@@ -96,9 +96,10 @@ class Collector:
         self._cursors = cursors
         self._observer = observer
         self._offload = offload
-        # With output; the first one is served next. Those with a new error are in front.
+        # The cursors with messages or an error; the first one is served next. Cursors with a new
+        # error come first.
         self._ready: OrderedDict[Cursor, None] = OrderedDict()
-        self._served: Cursor | None = None  # whose messages `remaining` returns
+        self._served: Cursor | None = None  # the one whose messages `remaining` returns
         self._slice: LoopSlice
         self._call_decompressed_bytes = call_decompressed_bytes
         self._new_slice = new_slice
@@ -440,7 +441,9 @@ class Collector:
                 collected.positions[cursor.topic_partition] = position
             self._observer.messages_returned(cursor)
             if not collected.runs and cursor.buffer.long_wrapper is not None:
-                return collected  # its turn: else others could keep it waiting for ever
+                # Return, so that the caller opens the wrapper. Partitions with messages could
+                # otherwise keep this one waiting for ever.
+                return collected
             if not collected.runs:
                 self._find_error(cursor, known)
             elif not count and cursor in self._ready:

@@ -187,7 +187,7 @@ class Cursor:
         self.borrowed_bytes = 0
         # The partition's part of the memory when its last fetch began (`fetch_memory`)
         self.part_bytes = 0
-        self._damaged_offsets = set[int]()  # from the position on, where a fetch was damaged
+        self._damaged_offsets = set[int]()  # offsets >= the position at which a fetch was damaged
         # The last error, its position, and how many messages were returned before it: those in
         # front of damage that share its offset are returned again, without a new position.
         self._raised: tuple[type[Exception], int, int] | None = None

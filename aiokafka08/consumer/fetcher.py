@@ -79,11 +79,11 @@ class _Broker:
     patience_s: float
     changed: Notifier = field(default_factory=Notifier)
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    # Loop time from which the long poll in flight counts as hanging; None: it won't hang, or there
-    # is none
+    # Loop time from which the long poll in flight counts as hanging; None: there is none, or its
+    # wait is too short for that
     hangs_from: float | None = None
     is_urgent: bool = False  # whether the task of the urgent requests runs
-    urgent_from: float = 0.0  # Loop time from which urgent requests are tried (again)
+    urgent_from: float = 0.0  # loop time from which urgent requests are tried, again after failures
     # Whether the last response had no data because the client exceeds its quota
     is_throttled: bool = False
 
@@ -103,7 +103,7 @@ class Fetcher:
     ) -> None:
         self.requests = 0  # how many fetch requests were sent
         self.request_failures = 0  # how many of them failed as a whole
-        # Of the others, from the write to the response, which may wait for messages
+        # The times of the others, from the write to the response, which may wait for messages
         self.request_times = Histogram("fetch_request_seconds")
         self.fetched_bytes = 0  # bytes of all message sets that came
         self._router = router
@@ -115,7 +115,8 @@ class Fetcher:
         self._new_slice = new_slice
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
         self._brokers: dict[int, _Broker] = {}
-        self._was_overdrawn = False  # so brokers may wait to plan
+        # When last looked at, the memory was overdrawn, so brokers may be waiting to plan
+        self._was_overdrawn = False
         self._tasks = TaskSet(observer.task_failed)
         self._leaderless = Notifier()
         self._time: Callable[[], float]

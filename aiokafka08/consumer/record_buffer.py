@@ -75,8 +75,8 @@ class FrameStore:
     __slots__ = ("_kept", "limit_bytes", "unused_bytes")
 
     def __init__(self) -> None:
-        # The bound of `unused_bytes`; set by `fetch_memory`
-        # `unused_bytes`: bytes of kept frames that belong to no buffered set.
+        # `unused_bytes`: bytes of kept frames that belong to no buffered set. `limit_bytes`: their
+        # bound, which `fetch_memory` sets.
         self.limit_bytes = self.unused_bytes = 0
         self._kept: dict[ReceivedFrame, None] = {}  # the oldest first
 
@@ -201,7 +201,7 @@ class RecordBuffer:
         self._end = 0
         self._added_sets = 0
         self._started_count = 0  # records in the current and all former slices
-        # Bytes charged for the sets that aren't decoded to their ends
+        # `buffered_bytes`: bytes charged for the sets that aren't decoded to their ends.
         # `decompressed_bytes`: bytes that the last decoding step has decompressed.
         self.buffered_bytes = self.decompressed_bytes = 0
         # Iterator over the records of the current slice that weren't returned yet.
@@ -515,7 +515,7 @@ class RecordBuffer:
         reader = self._sets[0].reader if self._sets else None
         if reader is None:
             return last_offset + 1
-        # It stays at the record's own offset if more of this offset are to come.
+        # The position stays at the record's own offset if more records of this offset will come.
         pauses_within = reader.paused and reader.shared_offset == last_offset
         fails_within = reader.error is not None and reader.error.offset == last_offset
         return last_offset if pauses_within or fails_within else last_offset + 1
