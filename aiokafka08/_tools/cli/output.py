@@ -217,7 +217,7 @@ def default_format() -> str:
 
 def tsv_value(value: object) -> str:
     """Return a value as a field of TSV."""
-    # Null is nothing, and a list has commas.
+    # Null is an empty field, and the items of a list are separated by commas.
     text = "" if value is None else _plain(value)
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
 

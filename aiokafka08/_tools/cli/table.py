@@ -393,7 +393,7 @@ def _total(lines: Sequence[_Line], grouping: Grouping, label: str) -> str:
 def _cell(field: str, value: Any, row: Row, encodable: Callable[[str], str]) -> _Cell:
     text = cell_text(value)
     if value is None and field == "before" and row.get("outcome") not in ("refused", "unreadable"):
-        text = "nothing"  # was committed
+        text = "nothing"  # there was no committed offset before
     return _Cell(field, value, encodable(text), _style(field, value, row))
 
 

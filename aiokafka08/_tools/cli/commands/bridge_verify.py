@@ -83,7 +83,7 @@ def verify(
     kept = VerifyState(state or state_path(file), config.name, timestamps)
     if resume:
         kept.load()
-    kept.save(now=time.time())  # says at once if it can't be written
+    kept.save(now=time.time())  # fails now, not after hours, if the file can't be written
     try:
         verdicts = run(_verify(config, kept, timestamps))
     except KeyboardInterrupt:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# That of kafka_exporter.
+# The port of kafka_exporter.
 DEFAULT_PORT: Final = 9308
 
 # The most time for a response, so that a broker that hangs is soon seen in the metrics.
