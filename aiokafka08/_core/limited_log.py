@@ -51,8 +51,8 @@ class LimitedLog:
     def __init__(self, logger: logging.Logger, later: Later) -> None:
         self._logger = logger
         self._later = later
-        self._lock = threading.RLock()  # a handler of the log may report, too
-        # By kind and key: the text, and how often again.
+        self._lock = threading.RLock()  # re-entrant: a log handler may call `report` itself
+        # By kind and key: the text, and how often it was repeated.
         self._repeated: dict[tuple[str, Hashable], tuple[str, int]] = {}
         self._timer: _Timer | None = None
         self._period = 0

@@ -848,7 +848,7 @@ class AIOKafkaAdminClient:
             groups: the groups, each in one store; a group that is named twice is deleted once.
 
         Returns:
-            For each group, in their order, what became of it, or the error that kept it.
+            For each group, in their order, the outcome, or the error that prevented the deletion.
 
         Raises:
             UnsupportedVersionError, ZookeeperMismatchError: as `delete_stored_group`; nothing is

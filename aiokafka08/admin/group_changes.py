@@ -59,7 +59,6 @@ DeletionOutcome = Literal["deleted", "expiring", "missing"]
 """The outcome of a deletion: the group is gone; its coordinator removes the offsets at its next
 check, within `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
 
-# How many groups one error names
 # How many groups in Kafka are deleted at a time
 _AT_ONCE: Final = 32
 

@@ -63,15 +63,15 @@ class BatchHeader(NamedTuple):
     magic: int
     crc: int
     attributes: int
-    # >= 0. Compaction keeps it when it removes records, the last ones too.
+    # >= 0. Compaction keeps it, even when it removes the last records.
     last_offset_delta: int
-    # What the records' timestamps are relative to. Compaction may have put a time of its own.
+    # The records' timestamps are relative to it. Compaction may have changed it.
     base_timestamp_ms: int
     max_timestamp_ms: int  # the highest timestamp; with `has_append_time` that of all records
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    # >= 0. Compaction may leave none.
+    # >= 0. Compaction may leave a batch without records.
     record_count: int
 
     @property

@@ -194,8 +194,8 @@ class DriverClient:
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
         self._client: BlockingClient | None = None
-        self._was_connected = False  # the addresses are right then, whatever fails
-        self._has_warned = False  # that no partition is selected
+        self._was_connected = False  # if True, the addresses are right, whatever fails later
+        self._has_warned = False  # a warning said that no partition is selected
 
     def close(self) -> None:
         """Close all connections. The next call opens new ones."""

@@ -177,12 +177,10 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin, stop = from_checkpoint(start), from_checkpoint(end)
         if is_first_call and begin == self._initial:
             # A restart repeats batch 0: no call of `latestOffset` came before. If this source wrote
-            # the journal,
-            # `stop` is the initial offset of the first run. Unless a log was truncated since, this
-            # run's is the
-            # same or later, so the minimum below makes the batch empty. If Spark's own source wrote
-            # the journal,
-            # `stop` is after the initial offset, and the batch has messages.
+            # the journal, `stop` is the initial offset of the first run. Unless a log was truncated
+            # since, this run's is the same or later, so the minimum below makes the batch empty. If
+            # Spark's own source wrote the journal, `stop` is after the initial offset, and the
+            # batch has messages.
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []

@@ -6,10 +6,8 @@ show its Python and files isn't checked (managed platforms refuse some calls of 
 
 # Spark plans and reads a Python data source in processes of their own: by the Python that
 # `PYSPARK_PYTHON` names, else by the `python3` of PATH, whatever Python runs the program. Without
-# the
-# package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And a zip
-# of
-# the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
+# the package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And a
+# zip of the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
 
 from __future__ import annotations
 

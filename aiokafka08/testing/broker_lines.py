@@ -112,8 +112,9 @@ class LineRules:
     # Whether a name that differs from another topic's only by '.' and '_' is refused (4.4).
     names_collide: bool = False
 
-    # Metadata Whether the cluster has an id, which Metadata 2 lists and ZooKeeper has in
-    # `/cluster/id`.
+    # --- Metadata ---
+
+    # Whether the cluster has an id, which Metadata 2 lists and ZooKeeper has in `/cluster/id`.
     has_cluster_id: bool = False
     # Whether Metadata lists the brokers before the first topic exists; 0.8 lists none (4.1).
     empty_cluster_lists_brokers: bool = False
@@ -139,7 +140,9 @@ class LineRules:
     # replica (4.8).
     publishes_isr_growth: bool = False
 
-    # Produce The message format of the log.
+    # --- Produce ---
+
+    # The message format of the log.
     message_format: int = 0
     # The bits of a message's attributes that name the codec (5.10).
     codec_mask: int = 0x07
@@ -177,8 +180,9 @@ class LineRules:
     # The same for the replica_id of ListOffsets (8.2).
     list_offsets_checks_topics_first: bool = False
 
-    # Fetch Whether the broker responds to a partition's error at once; else after max_wait_ms
-    # (7.3).
+    # --- Fetch ---
+
+    # Whether the broker responds to a partition's error at once; else after max_wait_ms (7.3).
     errors_end_the_wait: bool = True
     # Whether a fetch that waits counts the bytes of all sets that are produced, stored or not, and
     # looks at its partitions only when they suffice (7.16).
@@ -194,7 +198,9 @@ class LineRules:
     # The error code for a fetch between high watermark and log end; 0: it waits (7.10).
     above_high_watermark_code: int = UnknownError.errno
 
-    # Offsets, coordinator The longest metadata string of a commit (8.7).
+    # --- Offsets and coordinator ---
+
+    # The longest metadata string of a commit (8.7).
     offset_metadata_chars: int = 4096
     # Whether a v1 commit that fails with OffsetMetadataTooLarge is stored all the same (8.7).
     stores_long_metadata: bool = True
@@ -227,7 +233,8 @@ class LineRules:
     # Whether the line knows Heartbeat but no groups: 0.8.2 always responds with Unknown (2.3).
     heartbeat_is_a_stub: bool = True
 
-    # Groups (8.13)
+    # --- Groups (8.13) ---
+
     # Whether a group without members stays, in the state "Empty"; else it is dead.
     empty_groups_stay: bool = False
     # Whether a commit without a generation creates an empty group.

@@ -144,7 +144,8 @@ def _messages_of(
         inner = limited(walk_entries(unwrap(message, config.line, budget), LARGEST_ARRAY))
         if not inner:
             raise MessageSetRejected(UnknownError.errno, "empty wrapper")
-        # Negative if the producer left the wrapper's offset 0.
+        # The offset to which those inside are relative. It is negative if the producer left the
+        # wrapper's own offset at 0.
         base = offset - inner[-1][0] if message[4] else 0
         for relative, data in inner:
             if data[4] != message[4]:

@@ -26,13 +26,13 @@ T = TypeVar("T")
 HEADER_BYTES: Final = 12
 MIN_MESSAGE_BYTES: Final = 14
 _MIN_STAMPED_BYTES: Final = 14  # CRC, magic, attributes, timestamp
-# Java allocates no larger array. From 0.9 on brokers do so for each message in a wrapper, before
-# they see that the wrapper has less.
+# The largest array that Java allocates. From 0.9 on brokers allocate one of the stated size for
+# each message in a wrapper, before they see that the wrapper has fewer bytes.
 LARGEST_ARRAY: Final = 2**31 - 3
 # How many bytes the wrappers of a set may decompress to, all together (brokers.md 13.3).
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
 _DISCARDED_ITEMS: Final = 1000
-# How many messages a set may have that isn't stored as it is.
+# The most messages of a set that isn't stored as it is, but encoded again.
 MAX_REWRITTEN_MESSAGES: Final = 500_000
 _LONG_SET_BYTES: Final = 64 << 10
 _LONG_COMPRESSED_BYTES: Final = 1 << 10

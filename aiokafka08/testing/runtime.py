@@ -42,7 +42,7 @@ class HistoryLimits:
     """The limits of the history of requests."""
 
     requests: int = 10_000
-    # Of its requests as they were received, and of `item_bytes` for each item of their arrays.
+    # The bytes of its requests as they were received, and `item_bytes` for each item of an array.
     total_bytes: int = 32 << 20
     item_bytes: int = 200
 

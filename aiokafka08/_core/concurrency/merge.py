@@ -37,7 +37,7 @@ async def merge(
         active[task] = cost, source
         task.add_done_callback(on_done)
 
-    cost = 0  # of the active sources
+    cost = 0  # the sum of the costs of the active sources
     try:
         while waiting or active:
             while waiting and (not active or cost + waiting[0][0] <= budget):

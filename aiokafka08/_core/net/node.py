@@ -98,17 +98,18 @@ class Node:
         self._open_connection = open_connection
         self._report_loss = on_lost
         self._keep_idle = keep_idle
-        self._last_response = -math.inf  # of the probes, and of connections that are closed
+        # When the broker last responded to a probe, or on a connection that is closed by now
+        self._last_response = -math.inf
         self._lanes: dict[Lane, BrokerConnection] = {}
         self._connecting: dict[Lane, asyncio.Task[BrokerConnection]] = {}
-        self._callers: Counter[Lane] = Counter()  # that wait for the lane to open
+        self._callers: Counter[Lane] = Counter()  # how many callers wait for a lane to open
         self._probing: asyncio.Task[BrokerVersion] | None = None
         self._version = config.pinned_version
         self._outages = 0  # each makes the probed version stale: the broker may have been replaced
         self._version_outages = 0  # value of `_outages` when the version was probed last
-        # The IP address that responded to that probe. All lanes connect to it: another address of
-        # the name may be the address of another broker, or of none. The name is resolved anew after
-        # each outage.
+        # The IP address that responded to the last probe. All lanes connect to it: another address
+        # of the name may be the address of another broker, or of none. The name is resolved anew
+        # after each outage.
         self._ip: str | None = None
         # Probe the exact line with the version; see `exact_version()`
         self.needs_exact_line = False
@@ -116,7 +117,7 @@ class Node:
         # exact line. So it isn't asked again until the broker may have been replaced: not while
         # another lane stays open, nor after an idle close.
         self._is_0_8_0 = False
-        self._progress = "connecting"  # for the text of timeouts
+        self._progress = "connecting"  # the step that is waited for, as a timeout's text names it
         self._failure = ""
         self._backoff = Backoff(
             config.limits.reconnect_backoff_s, config.limits.reconnect_backoff_max_s

@@ -63,10 +63,10 @@ class NodeRegistry:
         self._needs_exact_line = False
         self._bootstrap = {address: self._make(None, address) for address in config.bootstrap}
         self._by_id: dict[int, Node] = {}
-        self._in_snapshot: dict[int, Address] = {}  # in the last snapshot
+        self._in_snapshot: dict[int, Address] = {}  # the addresses in the last snapshot
         self._registered: dict[int, Address] = {}
         self._tasks = TaskSet()
-        self._last_response = -math.inf  # of the nodes that are no longer known
+        self._last_response = -math.inf  # the latest response of nodes that are no longer known
         self._reconnect: Callable[[], object] | None = None
         self._closed = False
 

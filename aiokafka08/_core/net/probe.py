@@ -82,7 +82,7 @@ async def probe_version(
                 return ip, await _detect(probing, exact)
         except TimeoutError:
             if not limit.expired():
-                raise  # the system's
+                raise  # a timeout of the operating system, such as ETIMEDOUT
             wait = probing.wait
             if wait is None:
                 raise KafkaTimeoutError(timeout_text(address, config, limit_s)) from None
@@ -135,11 +135,12 @@ class _ProbeConnection:
         self._config = config
         self._progress = progress
         self._responded = responded
-        self._doubt_s = doubt_s  # how long a peer may be silent to SASL, before it is tried without
+        # How long a peer may be silent after SASL has begun, until a probe without SASL is tried
+        self._doubt_s = doubt_s
         self._time = asyncio.get_running_loop().time
         self._stream: RawStream | None = None
         self._has_responded = False
-        self._peer_waits = 0  # on the current connection
+        self._peer_waits = 0  # how often the probe has waited for the peer on this connection
         self.wait: PendingStep | None = None
         """What the probe waits for; None while connecting."""
 

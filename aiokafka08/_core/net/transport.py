@@ -39,7 +39,8 @@ HIGH_WATER_BYTES: Final = 64 * 1024
 # little after the callers' own deadlines.
 _SILENCE_CHECK_FACTOR: Final = 1.05
 
-# The next check isn't sooner: a rest from rounding could check again and again at one time
+# The least time until the next check. Without it, a remainder from rounding could repeat the check
+# endlessly at one time.
 _SHORTEST_SILENCE_CHECK_S: Final = 0.001
 
 
@@ -86,7 +87,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.on_received: Callable[[], object] | None = None
         self._loop = asyncio.get_running_loop()
         self.last_used = self._loop.time()  # loop time of the last request or response
-        # Loop time of the last data; of the opening before the first
+        # `last_received`: loop time when the last data came, or when the connection was opened.
         # `response_began`: loop time when the first bytes of the last response came.
         self.last_received = self.response_began = self.last_used
         # Seconds after the opening at which the broker ends the SASL session; infinity if it
@@ -427,7 +428,7 @@ async def open_connection(
     ips = await ip_addresses(address, config, limit_s) if ip is None else [ip]
 
     async def connect(ip: str) -> BrokerConnection:
-        waits: list[PendingStep] = []  # of the authentication
+        waits: list[PendingStep] = []  # the steps of the authentication that were waited for
         try:
             async with asyncio.timeout_at(deadline) as limit:
                 if config.sasl is None:
@@ -454,7 +455,7 @@ async def open_connection(
                     session.stream.hand_over(connection)
         except TimeoutError:
             if not limit.expired():
-                raise  # the system's
+                raise  # a timeout of the operating system, such as ETIMEDOUT
             text = timeout_text(address, config, limit_s)
             if not waits:
                 raise KafkaTimeoutError(text) from None

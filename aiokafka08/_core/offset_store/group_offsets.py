@@ -93,11 +93,11 @@ async def _fetch(
     committed = read_fetch_all_response(response)
     if version == 1 and not committed and known:
         # In version 1 a broker that isn't the coordinator, or is still loading, responds like a
-        # coordinator without commits. The named requests around the second one would have the
-        # error.
+        # coordinator without commits. So repeat the request between two that name a partition: a
+        # broker that isn't ready responds to these with an error.
         tp = next(iter(known))
         named = fetch_request(group, [tp])
-        # They are pipelined, and the broker carries them out in this order.
+        # The three are pipelined, and the broker carries them out in this order.
         before, response, after = await run_together(
             *(
                 connection.request(part, version=version, timeout_s=timeout_s)

@@ -98,7 +98,8 @@ class ZookeeperOffsetStore:
             end = clock() + left_s
             try:
                 await self._nodes.find_versions(pending, left_s)
-                # Either this refuses the attempt, or the versions have changed by the write.
+                # If this passes, the session was alive after the versions were read. So whatever
+                # another member writes from then on changes a version, and the write fails.
                 self._check_session()
                 failed = await self._nodes.write(pending, max(end - clock(), 0.0))
             except KafkaError as error:

@@ -52,7 +52,7 @@ from aiokafka08.structs import TopicPartition
 
 DEFAULT_FETCH_BYTES: Final = 1048576
 _MIN_FETCH_BYTES: Final = 65536
-# After a timeout: how many smaller fetches have data until their size is doubled
+# Fetches are smaller after a timeout; this many must return data until their size is doubled
 _FETCHES_OF_A_SIZE: Final = 8
 MAX_IN_FLIGHT: Final = 3
 

@@ -27,7 +27,8 @@ class Mechanism(ABC):
     thread: DaemonThread | None = None  # runs the steps, which may take long; None: they don't
     # What a timeout says while the client's next token isn't ready
     wait: str = "the client's token isn't ready"
-    wait_kind: FailureKind | None = None  # the same by what is missing; None: that is the program's
+    # The kind of that timeout; None: the program, not Kafka or a KDC, is late with the token
+    wait_kind: FailureKind | None = None
     hint: str  # what to check if the broker refuses without a reason
     refusal_hint: str = ""  # for the error, after the broker's reason, if that says little
 

@@ -161,16 +161,16 @@ class ServerConnection(FrameProtocol):
         self._cutting: Iterator[memoryview] = iter(())  # frames in the bytes that were received
         self._next: memoryview | None = None  # the first of them
         self._job: Job | None = None  # the handler's work for a frame
-        self._pending: deque[Exchange] = deque()  # by age
+        self._pending: deque[Exchange] = deque()  # the oldest first
         self._pending_bytes = 0
         self._writing_paused = False
-        self._requests_held = False  # by the handler
+        self._requests_held = False  # the handler wants no further requests now
         self._ends = False  # close after the last request: after FIN, an invalid size, or `close()`
         self._closes = False  # `close()` was called
         self._half_closed = False  # the client's FIN has come
         self._mute = False  # the client gets no more responses
-        self._finishes = False  # what came before the FIN is handled, also without a transport
-        self._outlived = False  # that is going on without a transport
+        self._finishes = False  # requests from before the FIN are handled, transport or not
+        self._outlived = False  # the transport is lost, and such requests are still handled
         self._lost = False  # the requests that have come are still handled, but not those that wait
         self._ended = False
 
@@ -204,7 +204,7 @@ class ServerConnection(FrameProtocol):
             return False
         self._finishes = True
         self._advance()
-        # TLS as asyncio has it ends both ways at once: `connection_lost` comes.
+        # asyncio's TLS always closes both directions: `connection_lost` comes next.
         return self._transport.get_extra_info("sslcontext") is None
 
     def pause_writing(self) -> None:
@@ -396,7 +396,7 @@ class ServerConnection(FrameProtocol):
         )
 
     def _begin(self) -> Job:
-        # Only the job has it, so its memory is freed with the job.
+        # From now on only the job refers to the frame, so its memory is freed with the job.
         frame, self._next = self._next, None
         assert frame is not None
         exchange = self._handler.exchange_class(self, len(frame))

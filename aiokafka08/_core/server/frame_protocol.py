@@ -25,7 +25,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def __init__(self, resources: ServerResources, max_frame_bytes: int, sender: str) -> None:
         self._memory = resources.memory
         self._reading = resources.reading
-        self._reading_held = False  # by `ReadBudget`
+        self._reading_held = False  # `ReadBudget` has paused it
         self._reading_paused = False
         self._frames = FrameReader(max_frame_bytes, sender)
         self._output: transports.PacedOutput

@@ -72,7 +72,7 @@ class Listener:
         opened = listen(
             self._new_connection, host, port, self._name, self._tls, is_shared=is_shared
         )
-        # Handshakes of a closed one may be under way.
+        # One that listens no more may still have TLS handshakes under way.
         self._listenings = [*(one for one in self._listenings if not one.is_closed), opened]
         self.port = opened.port
 

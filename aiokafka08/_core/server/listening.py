@@ -242,4 +242,4 @@ class SocketListening:
         while self._accepting:
             await asyncio.wait(self._accepting)
         if self._tls is not None:
-            await asyncio.sleep(0)  # what a handshake leaves of its transport ends then
+            await asyncio.sleep(0)  # the transports of cancelled handshakes close meanwhile

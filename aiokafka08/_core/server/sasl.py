@@ -81,7 +81,8 @@ class SaslUsers:
         acts_as, user, password = texts
         if acts_as not in ("", user):
             raise AuthenticationFailed("PLAIN: the user asks to act as another one", user)
-        # An unknown user takes as long; the client's password isn't empty.
+        # Compare for an unknown user too, which takes as long: the time doesn't show whether the
+        # user exists. "" never fits, because the client's password isn't empty.
         known = self._passwords.get(user, "")
         if not hmac.compare_digest(known.encode(), password.encode()):
             raise AuthenticationFailed("PLAIN: wrong user name or password", user)

@@ -115,7 +115,8 @@ class PacedOutput:
         if self._transport.is_closing():
             self._drop()
         elif self._closes and not self._waiting:
-            # One of TLS that is closed twice can't be aborted any more, nor asked for anything.
+            # Once only: a TLS transport that is closed twice can't be aborted or inspected any
+            # more.
             self._transport.close()
 
     def _drop(self) -> None:

@@ -83,13 +83,13 @@ def compare_clusters(
 
     `resolve` is called only for two endpoints that could be one.
     """
-    # Both exist from 0.10.1 on.
+    # From 0.10.1 on both sides have an id.
     if brokers.cluster_id is not None and registered.cluster_id is not None:
         same = brokers.cluster_id == registered.cluster_id
         return Agreement.SAME if same else Agreement.NONE
     if not registered.brokers:
         return Agreement.NONE
-    # As on 0.8 before the first topic (docs/brokers.md 4.1).
+    # Metadata of 0.8 names no broker before the first topic (docs/brokers.md 4.1).
     if not brokers.brokers:
         everywhere = [where for known in registered.brokers.values() for where in known]
         meet = _meet(brokers.bootstrap, everywhere, resolve)
@@ -140,9 +140,9 @@ def parse_cluster_id(data: bytes) -> str:
 def parse_endpoints(data: bytes) -> frozenset[Address]:
     """Return the endpoints in a broker's node, of all protocols."""
     fields = json_object(data)
-    # Metadata names one of them, of the client's listener. Brokers without a plaintext endpoint
-    # write `"host":null,"port":-1`, and all of theirs into `endpoints`, which brokers before 0.9
-    # don't write.
+    # All of them, since Metadata names the one of the client's listener. Brokers before 0.9 write
+    # only `host` and `port`. Later ones also write `endpoints`, with `"host":null,"port":-1` if
+    # none of these is plaintext.
     texts = [str(text) for text in fields.get("endpoints") or ()]
     host, port = fields.get("host"), fields.get("port")
     found = [(match[1], int(match[2])) for match in map(_ENDPOINT.fullmatch, texts) if match]
@@ -289,7 +289,8 @@ class ClusterZookeeper:
     def _refuse(self, brokers: ClusterIdentity, registered: ClusterIdentity) -> None:
         self._metadata_is_stale = True
         if registered.unread and not registered.brokers:
-            # Whether it is theirs can't be known: a finding about a node, not a wrong option.
+            # No node of a broker could be read, so whether the ZooKeeper is theirs isn't known.
+            # Report the node, not a wrong option.
             error = registered.unread[0]
             text = f"ZooKeeper can't be compared with the brokers: {error.text}"
             if not self._only_warns:

@@ -1,6 +1,6 @@
 """Write the nodes by which Scala consumers, Storm and tools of 0.8 to 0.10 find a cluster.
 
-A gateway calls `ClusterWriter` in threads, because it blocks. These nodes it writes:
+A gateway calls `ClusterWriter` in threads, because it blocks. It writes these nodes:
 
 - `/controller` and `/brokers/ids/<broker>`, for as long as its session lasts;
 - `/brokers/topics/<topic>`, and `…/partitions/<partition>/state` below it;
@@ -8,8 +8,8 @@ A gateway calls `ClusterWriter` in threads, because it blocks. These nodes it wr
 
 Invariants: nothing is written while a broker or another gateway is registered. `/controller` says
 which of several gateways writes. What brokers have written is kept in the field `MARK` of the node
-that replaces it, so that `plan_restore` finds it: such a node is never removed, a topic that has
-gone has no partitions.
+that replaces it, so that `plan_restore` finds it. So such a node is never removed: when its topic
+has gone, it is written with no partitions.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class WrittenPartition:
 
 @dataclass(frozen=True, slots=True)
 class WrittenCluster:
-    """What the nodes are to say.
+    """The contents of the nodes to be written.
 
     Attributes:
         brokers: the addresses for clients, by node ids.
@@ -101,7 +101,7 @@ class Plan:
 
     Attributes:
         owner: the gateway that writes instead; None: there is none.
-        changes: what is to be changed, in this order.
+        changes: the changes to make, in this order.
         left: topics that brokers have written, and that aren't in the cluster: they stay.
     """
 
@@ -129,7 +129,8 @@ class ClusterWriter:
         self._known = {name, *others}
         self._changed = changed
         self._client_or_none: KazooClient | None = None
-        self._written: dict[str, Mapping[int, WrittenPartition]] = {}  # in this session
+        # The topics that were written in this session
+        self._written: dict[str, Mapping[int, WrittenPartition]] = {}
         self._session: int | None = None
 
     def close(self) -> None:

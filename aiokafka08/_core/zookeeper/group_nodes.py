@@ -87,7 +87,7 @@ class ReadOffsets:
     errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
     # Other nodes that can't be read, where partitions may be missing
     others: list[KafkaError] = field(default_factory=list)
-    # What the nodes hold that hold no offset, whole
+    # The whole contents of nodes that hold something else than an offset
     texts: dict[TopicPartition, bytes] = field(default_factory=dict)
 
 

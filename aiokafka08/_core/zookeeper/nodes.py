@@ -1,8 +1,8 @@
 """Read and decode nodes that any program may have written, and report those that can't be read.
 
 Invariant: a node that holds something else than expected, or whose ACL refuses this client, becomes
-an error that names the node and a remedy, and the data and the expected data if it was read. Such a
-node never prevents that others are read.
+an error that names the node and a remedy. If its data was read, the error also has that, and the
+data that is expected. Such a node never keeps other nodes from being read.
 """
 
 from __future__ import annotations

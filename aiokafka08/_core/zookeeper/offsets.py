@@ -57,7 +57,7 @@ class OffsetNodes:
         self._connect = zookeeper.shown
         self._group = group
         self._session = ZookeeperSession(zookeeper, "aiokafka08.consumer.kazoo")
-        self._requests: dict[asyncio.Future[Any], None] = {}  # in threads
+        self._requests: dict[asyncio.Future[Any], None] = {}  # the calls that run in threads
         self._versions: dict[TopicPartition, int | None] = {}  # of the nodes; None: no node
 
     async def open(self, timeout_s: float) -> None:
@@ -165,7 +165,7 @@ class OffsetNodes:
 
     def _forget(self, request: asyncio.Future[Any]) -> None:
         del self._requests[request]
-        request.exception()  # a cancelled call doesn't ask for it
+        request.exception()  # or asyncio would log it, if the call was cancelled
 
     def _read(
         self, client: KazooClient, partitions: Collection[TopicPartition], deadline: float

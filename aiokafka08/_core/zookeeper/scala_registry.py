@@ -69,7 +69,8 @@ class ScalaRegistry:
         self._client_id = client_id
         self._verify = verify
         self._session_id = 0  # the session that `member` was registered in
-        self._topics: frozenset[str] | None = None  # in the member's node; None: unknown
+        # The topics that the member's node names; None if they aren't known
+        self._topics: frozenset[str] | None = None
         self._warned: set[str] = set()
 
     def register_and_read(self, topics: frozenset[str]) -> GroupSnapshot:

@@ -41,12 +41,13 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
 
-# For how long a temporary session is tried if no server accepts connections: a restart may pass, a
-# wrong port doesn't. kazoo has no option for it, and tries until the whole time is over.
+# How long opening a temporary session is tried while no server accepts connections: long enough for
+# a restart, and no longer, because a wrong port stays wrong. kazoo has no option for it: it tries
+# until the whole time is over.
 _REFUSED_S: Final = 2.0
 
-# For how long a session that all servers refuse isn't tried again for as long: a command opens one
-# session after the other
+# After all servers have refused, later attempts within this time fail at once, without those tries:
+# a command opens one session after the other
 _REFUSED_LATELY_S: Final = 10.0
 
 # How long a server may take to accept a connection that only finds out why there is no session
@@ -157,7 +158,7 @@ class ZookeeperSession:
         try:
             client = await opening
         except KafkaError:
-            return False  # raised by `open`
+            return False  # `open` has raised it
         await environment.run_in_thread(close_session, client)
         return True
 

@@ -478,11 +478,12 @@ class CopySession:
         """Read a worker's partitions again from their committed positions."""
         self._epochs[worker] = epoch
         for tp, status in self._status.partitions.items():
-            # Nothing is put of a partition that is left out, since its position may not be known.
+            # A partition that is left out isn't in `_put`, since its position may not be known.
             if tp in self._put and self._sink.worker_of(tp) == worker:
                 is_dropped = self._put[tp] > status.position
                 self._put[tp] = status.position
-                self._committed_at[tp] = -math.inf  # the dropped chunk may have been a position
+                # A dropped chunk may have been empty, only to commit the position: do that again.
+                self._committed_at[tp] = -math.inf
                 if status.stopped is None or is_dropped:
                     if tp not in self._refused:
                         status.stopped = None  # it stops again after these chunks

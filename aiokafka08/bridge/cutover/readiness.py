@@ -1,6 +1,6 @@
 """The steps of a cut-over, and whether each is ready now: a method of `Readiness` for each.
 
-Invariant: a look changes nothing, at neither cluster.
+Invariant: nothing here changes anything at either cluster.
 """
 
 from __future__ import annotations

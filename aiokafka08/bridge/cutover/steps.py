@@ -1,7 +1,7 @@
 """Go through the steps of a cut-over in order, and stop at the first that isn't ready.
 
-Invariant: the only change is that of the groups at the target (and of MirrorMaker 2's topics), and
-it is made only after all other steps were ready.
+Invariant: only the groups at the target (and MirrorMaker 2's topics) are changed, and only after
+all other steps were ready.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Invariants, for a cut-over that has to be undone:
 - A group with members on either side isn't changed.
-- Without `rewind` no offset of the source goes back, and without `beyond_copy` no offset is
-  committed of a group that has read messages that only the target has ("beyond").
+- Without `rewind` no offset of the source goes back. A group that has read messages that only the
+  target has ("beyond") gets no offset, except with `beyond_copy`.
 - No message that the group hasn't read at the target is skipped at the source.
 """
 

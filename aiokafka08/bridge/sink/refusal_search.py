@@ -19,7 +19,7 @@ from aiokafka08._wording import partition_name
 from aiokafka08.structs import TopicPartition
 
 _PIECES: Final = 64
-# librdkafka's error for records that were sent behind a refused batch, and for the next attempt.
+# librdkafka's error for records that were sent after a refused batch, and those of the next attempt
 _SKIPPED: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 

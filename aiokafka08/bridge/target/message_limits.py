@@ -34,8 +34,7 @@ class TargetLimits:
         numbers.
         """
         # Before 3.6 `message.timestamp.difference.max.ms` limits both directions, by default at
-        # nothing;
-        # only 4.x has no such setting.
+        # no difference. Only 4.x lacks the setting.
         has_difference = "message.timestamp.difference.max.ms" in config
         both_ms = _number(config, "message.timestamp.difference.max.ms", _NO_LIMIT)
         after_ms = both_ms if has_difference else cls().most_after_ms

@@ -56,8 +56,7 @@ class Difference(NamedTuple):
     """
 
     # "changed", "lost" (not in the target), "extra" (in the target only), "twice" (in the target
-    # again)
-    # or "swapped".
+    # again) or "swapped".
     kind: str
     source_offset: int
     target_offset: int

@@ -60,11 +60,12 @@ class _PartitionView(NamedTuple):
 
     partition: Partition | None
     error_code: int
-    # Bytes that a response has, as far as they are still there then.
+    # Bytes that a response can have, unless the log loses some of them until it is made.
     readable_bytes: int = 0
     # Bytes that count when a fetch waits for `min_bytes`.
     ready_bytes: int = 0
-    # Whether later segments have data: then the fetch doesn't wait for more of its segment.
+    # Whether later segments have data. Then more data never come to the segment that is read, so
+    # the fetch doesn't wait.
     ends_the_wait: bool = False
 
 

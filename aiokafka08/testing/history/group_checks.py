@@ -155,7 +155,7 @@ class _Handed:
     times: list[float] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     polls: list[tuple[Operation, Value]] = field(default_factory=list)
-    # By place, the place of the highest offset up to it.
+    # For each place: where, up to this place, the highest offset is.
     highest: list[int] = field(default_factory=list)
 
     def add(self, poll: Operation, value: Value, offset: int) -> None:
@@ -623,8 +623,8 @@ class _Commits:
         self._known = [commit for commit in successful if partition in commit.offsets]
         self._doubtful = Extremes((o.invoked, self._offset(o)) for o in commits if o.status != "ok")
         self._successful = RangeMinimum((o.invoked, self._offset(o)) for o in successful)
-        # The lowest offset of commits that had begun before each known one began, and ended after
-        # it.
+        # For each known commit, by the time when it began: the lowest offset of the commits that
+        # had begun before, and ended after that time.
         self._overlapping: dict[float, float] = {}
         running: list[tuple[float, float]] = []  # (offset, end)
         for commit in sorted(successful, key=lambda commit: commit.invoked):

@@ -147,7 +147,7 @@ class SimulatedKazooClient:
         self._notice: Timer | None = None
         self._silent_ping_at = 0.0  # when it sends the ping whose response will be missing
         self._ping: Timer | None = None
-        self._context: Context = copy_context()  # of the process that has the client
+        self._context: Context = copy_context()  # the context of the process that has the client
 
     # --- life -------------------------------------------------------------------------------------
 

@@ -22,8 +22,7 @@ else:
         """Stands for `Kafka08DataSource`, the class without filter pushdown, until it is used."""
 
         # The class with filter pushdown would fail in sessions whose setting for it is off;
-        # `register`
-        # sets both.
+        # `register` sets both.
 
         def __new__(cls, options: dict[str, str]) -> Any:
             """Return the data source, which Spark uses in place of this class from then on.
