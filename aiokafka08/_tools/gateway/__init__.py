@@ -12,15 +12,15 @@ What the broker would refuse is translated, and addresses of brokers are replace
   the TLS and SASL of the listeners.
 - `peers` has other gateways, which clients see as brokers; `zookeeper_mirror` keeps a ZooKeeper
   current, for clients that find brokers there.
-- `access` says what clients may use, and `answers` makes what they get instead.
+- `access` says what clients may use, and `answers` makes the responses to the rest.
 - `clients` counts the requests of each client: who needs the gateway. `measurements` and `metrics`
   have times and failures.
 - `layouts` describes requests and responses in any version, and `messages` reads and writes them,
   whole or in part; `headers`, `addresses` and `api_versions` use them.
 - `translated_requests` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`,
-  which share `translation`; `error_codes` has what old lines know.
-- `check` finds what is in the way of a gateway, in what `target_sample` has asked by
-  `target_client`.
+  which share `translation`; `error_codes` has the error codes that old lines know.
+- `check` finds what would keep a gateway from working. `target_sample` asks the target for that,
+  by a `target_client`.
 
 Invariant: only `gateway`, `handler`, `translated_requests`, `upstream`, `exchanges`,
 `target_connection`, `target_client`, `target_sample` and `zookeeper_mirror` do I/O or use the event

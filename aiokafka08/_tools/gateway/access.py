@@ -72,13 +72,13 @@ _WITHOUT_TOPICS: Final = frozenset(
 """APIs that name no topics but in the data of a group's members."""
 
 _MAX_SESSION_BYTES: Final = 256 << 10
-"""How much is kept of what isn't allowed in a connection's fetch session."""
+"""Memory for the names that a connection's fetch session may not read."""
 
 _PARTITION_BYTES: Final = 64
-"""What the number of a partition takes in memory, about."""
+"""About the memory that the number of a partition takes."""
 
 _LISTS: Final = frozenset({"Metadata", "OffsetFetch", "ListGroups"})
-"""The APIs that tell of all topics, or groups, if a request names none."""
+"""The APIs whose response has all topics, or groups, if the request names none."""
 
 _WRITES: Final[Mapping[str, int]] = {
     "Produce": errors.TopicAuthorizationFailedError.errno,
@@ -167,13 +167,14 @@ def _answers(api: Api) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Limited:
-    """What is done instead of passing a request.
+    """How to handle a request that can't pass as it is.
 
     Attributes:
-        request: the frame of the request that is done instead; None: the target isn't asked.
-        respond: from the frame of the response to it, or an empty one, to that for the client.
+        request: the frame of a request for the target in its place; None: the target isn't asked.
+        respond: makes the frame of the client's response from that of the target's, or from an
+            empty one if the target isn't asked.
         expects_response: False if the client gets no response: then its connection ends.
-        refused: what isn't passed, for the log; "" if only the response may have to be changed.
+        refused: the refused names, for the log; "" if only the response may have to be changed.
     """
 
     request: list[Buffer] | None
@@ -196,9 +197,9 @@ class ConnectionAccess:
         self._session: dict[str, set[int]] = {}  # refused partitions of the fetch session
 
     def check(self, api: Api, head: RequestHead, frame: memoryview) -> Limited | None:
-        """Return what is done instead of a request; None: it passes, or is translated, as it is.
+        """Return how a request is limited; None: it passes, or is translated, as it is.
 
-        It may take long.
+        This may take long.
 
         Raises:
             KafkaProtocolError: the request hasn't its layout.
@@ -237,7 +238,7 @@ class ConnectionAccess:
         if api.name in CHANGES and not self._is_observing:
             return refusal_code(api, head.version), CHANGE_TEXT
         if api.key in _WITH_REPLICA and not (
-            # In these versions it stands first: it needn't be looked for.
+            # In versions that aren't flexible the replica id is the first field.
             head.version < api.flexible and frame[head.body_at : head.body_at + 4] == _NO_REPLICA
         ):
             for _, replica_id in find_in_request(api, head, frame, _REPLICA):
@@ -254,7 +255,7 @@ class ConnectionAccess:
         return None
 
     def _refused_names(self, api: Api, head: RequestHead, frame: memoryview) -> bool:
-        """Return whether a request names something that isn't allowed, or may do so."""
+        """Return whether a request names, or may name, something that isn't allowed."""
         roles = set()
         if self._access.topics is not None:
             roles.add("topic")

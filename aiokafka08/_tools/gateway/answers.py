@@ -16,7 +16,7 @@ from aiokafka08._tools.gateway.messages import Field, Struct, Values, struct_of
 from aiokafka08.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
 
 ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id", "partition")
-"""The roles of what names an item of an array."""
+"""The roles of the fields that name an item of an array."""
 
 _TOPIC_APIS: Final = frozenset({"DeleteTopics", "DeleteRecords", "CreatePartitions"})
 _CREATE_TOPICS: Final = "CreateTopics"
@@ -53,7 +53,7 @@ def error_answer(
         request: the values of the request, or of the part of it that is refused.
         code: the error code; clients that don't know it get the nearest one.
         text: the message of the error, in versions that have one.
-        codes: by the role of items: the code of these, and of what they have.
+        codes: by the role of items: the code of these, and of the items inside them.
     """
     known = {role: old_code(api.key, version, one) for role, one in codes.items()}
     return _Mirror(known, text).struct(
@@ -65,7 +65,7 @@ def error_answer(
 
 
 def has_answer(api: Api, version: int) -> bool:
-    """Return whether an answer can tell that a request has failed."""
+    """Return whether a response of this version can state that the request has failed."""
     return struct_of(api, "response", version).has("code")
 
 
@@ -114,7 +114,7 @@ class _Mirror:
     def _items(
         self, field: Field, given: Struct | None, values: Any, code: int
     ) -> Iterator[Values]:
-        """Yield the items of an array for those of the request with the same kind of name."""
+        """Yield an item of the response's array for each item of the request's with its role."""
         if field.struct is None or given is None or not field.struct.has("code"):
             return
         name = item_field(field.struct)

@@ -1,11 +1,12 @@
 """Which versions the gateway offers: those that it can pass on, and those that it translates.
 
-Requests that change topics, settings, rights or the cluster itself are offered as far as the
-gateway has an answer for them: that the client isn't authorized. Each client of the gateway would
-have the rights that the target gives the gateway.
+Requests that change topics, settings, rights or the cluster itself are never passed on, because
+each client would have the rights that the target gives the gateway. They are offered in the
+versions in which the gateway can answer that the client isn't authorized.
 
-Clients that negotiate read them in the response to ApiVersions. The target's response is changed in
-one place only, the array of ranges, so that features and throttle times come from the target.
+Clients that negotiate read the versions in the response to ApiVersions. The target's response is
+changed in one place only, the array of ranges, so that features and throttle times come from the
+target.
 
 Invariant: a version is offered only if `handler` translates, passes or answers a request of it.
 """

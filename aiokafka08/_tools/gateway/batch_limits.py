@@ -1,10 +1,10 @@
-"""How large a record batch the target takes, by topic, and batches that are split to that size.
+"""Learn how large a record batch the target takes, by topic, and split batches to that size.
 
 Old brokers measure each message, brokers of today the whole batch (`max.message.bytes`). So a set
 that an old broker takes may be too large as one batch. `old_produce` sends such a set as several.
 
-What a topic takes is learnt: from its configuration, if the target lets the gateway read it, else
-from what the target accepts and refuses.
+The limit of a topic comes from its configuration, if the target lets the gateway read that, else
+from the batches that the target accepts and refuses.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _RECORD_BYTES: Final = 32
 
 
 class BatchLimit(NamedTuple):
-    """What is known of a topic.
+    """The sizes that a topic is known to accept and to refuse.
 
     Attributes:
-        accepted: up to which size the target takes batches for certain.
-        refused: from which size on it takes none.
+        accepted: up to this size the target certainly takes batches.
+        refused: from this size on it takes none.
     """
 
     accepted: int = _SURE_BYTES
@@ -49,7 +49,7 @@ class BatchLimit(NamedTuple):
 
     @property
     def part_bytes(self) -> int:
-        """The size of the parts into which a batch is split that the target doesn't take."""
+        """The largest part of a batch that is split because the target doesn't take it."""
         return max(self.accepted, self.refused // 2)
 
 

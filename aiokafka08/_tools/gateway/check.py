@@ -1,7 +1,7 @@
-"""What is in the way of a gateway: findings from a sample of the target. Pure.
+"""Find what would keep a gateway from working, in a sample of the target. Pure.
 
-`target_sample` takes the sample; the commands `gateway check` and `gateway run` print what is found
-here. docs/guides/gateway.md lists the codes.
+`target_sample` takes the sample; the commands `gateway check` and `gateway run` print the findings.
+docs/guides/gateway.md lists the codes.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
 SaslHandshake 0 and plain tokens, as clients of 0.10 do, or by SaslHandshake 1 and SaslAuthenticate.
 
 Invariant: no password is in an error, a log line, `/clients` or a `repr()`. Until a login is
-complete, nothing of a client but ApiVersions reaches the target; its SASL requests never do. An
-unknown user gets the answers of a wrong password.
+complete, no request of a client but ApiVersions reaches the target; its SASL requests never do. An
+unknown user gets the same answers as a wrong password.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SASL_VERSIONS: Final[Mapping[int, range]] = {
 
 _OPEN_TO_OTHERS: Final = 0o027
 _TOKENS_IN_REQUESTS: Final = 1
-"""The version of SaslHandshake behind which tokens come in SaslAuthenticate."""
+"""The version of SaslHandshake after which the client sends its tokens in SaslAuthenticate."""
 
 
 def server_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
@@ -110,13 +110,13 @@ class ClientLogin:
 
     Attributes:
         mechanism: the one that the client has chosen; "" if the gateway doesn't have it.
-        failure: why the login has failed, for the log; "" if it hasn't. The connection ends behind
-            the answer.
+        failure: why the login has failed, for the log; "" if it hasn't. The connection ends after
+            the answer to a failed login.
     """
 
     def __init__(self, users: SaslUsers | None) -> None:
         self._session = None if users is None else SaslSession(users)
-        self._version: int | None = None  # of SaslHandshake
+        self._version: int | None = None  # the version of the client's SaslHandshake, once it came
         self.mechanism = self.failure = ""
 
     @property

@@ -1,15 +1,15 @@
 """`ClientTable`: which clients use the gateway, and which of them need it.
 
 A client is an id, an address, a principal and a listener. Its requests are counted by API, version
-and what became of them: while there is a translated one, the client needs the gateway for the
-target. A worker counts in a table of its own, which the gateway adds to that of all.
+and how they were handled (`Fate`). A client with a translated request needs the gateway. A worker
+counts in a table of its own, which the gateway adds to the table of all workers.
 
 Invariants:
 
 - Whatever clients send, the table keeps at most `MAX_CLIENTS` of them, those that were seen last or
   need the gateway, and at most `MAX_COUNTED` counts of each.
-- Its methods may be called in any thread; what takes long goes on without the lock, for which the
-  event loop waits with each request.
+- Its methods may be called in any thread. The event loop takes the lock for each request, so no
+  long work is done while it is held.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from aiokafka08 import environment
 from aiokafka08._core.metrics.metric_family import MetricFamily
 
 MAX_CLIENTS: Final = 10_000
-_LOOKED_AT: Final = 1000  # by a client for which there is no room
+_LOOKED_AT: Final = 1000  # how many of the oldest clients are looked at to make room for another
 MAX_COUNTED: Final = 100
 """How many APIs and versions of one client are counted one by one; no library uses half of that."""
 
@@ -35,7 +35,7 @@ _NAME_CHARACTERS: Final = 255
 
 
 class Fate(enum.Enum):
-    """What became of a request."""
+    """How a request was handled."""
 
     PASSED = "passed"
     TRANSLATED = "translated"
@@ -44,7 +44,7 @@ class Fate(enum.Enum):
 
 
 Counted = tuple[str, int, Fate]
-"""The name of an API, a version of it, and what became of the request."""
+"""The name of an API, a version of it, and how the request was handled."""
 
 
 Key = tuple[str, str, str, str]
@@ -83,7 +83,7 @@ class SeenClient:
 
     @property
     def key(self) -> Key:
-        """What it is known by."""
+        """The key of the client in the table."""
         return self.client_id, self.address, self.principal, self.listener
 
     def add(self, counted: Counted, count: int = 1) -> None:
@@ -119,7 +119,7 @@ class ClientTable:
         messages: int = 0,
         errors: int = 0,
     ) -> None:
-        """Count a request, or what has become of it; see `SeenClient`."""
+        """Count a request, or its messages and errors; see `SeenClient`."""
         now_s = self._clock()
         names = (client_id or "")[:_NAME_CHARACTERS], address, principal[:_NAME_CHARACTERS]
         with self._lock:
@@ -155,7 +155,7 @@ class ClientTable:
             self._totals.update(totals)
 
     def _newest(self, key: Key, now_s: float) -> SeenClient:
-        """Return a client, and keep it longer than all others."""
+        """Return a client, added if it is new, and make it the last to be dropped."""
         client = self._clients.pop(key, None)
         if client is None:
             client = SeenClient(*key, now_s, now_s)
@@ -166,8 +166,8 @@ class ClientTable:
 
     def _drop_one(self) -> None:
         """Drop the oldest client; one that doesn't need the gateway, if one is among the oldest."""
-        # A program that runs once a month stays in the list. Few are looked at: any client can
-        # fill the table with names, and each of its requests would look at all of them.
+        # So a program that runs once a month stays in the list if it needs the gateway. Only
+        # `_LOOKED_AT` are looked at, because any client can fill the table with names.
         oldest = list(islice(self._clients.values(), _LOOKED_AT))
         dropped = next((one for one in oldest if not one.needs_gateway), oldest[0])
         del self._clients[dropped.key]

@@ -41,7 +41,7 @@ class GivenOptions:
         path: the file; None: there is none.
         flags: the keys of options that were given by flags.
         values: all options by their keys.
-        listeners: what listeners with a name have of their own, by the name.
+        listeners: the own options of listeners with a name, by the name.
     """
 
     path: Path | None
@@ -55,8 +55,8 @@ class GatewaySettings:
     """All options of a gateway, checked.
 
     Attributes:
-        given: what they were read from.
-        listeners: those of the listeners; the first one has no name.
+        given: the options as they were given, which `listeners` is made from.
+        listeners: the options of each listener; the first one has no name.
         state: the file of the table of ports; None: none.
         workers: how many processes share the ports.
         metrics: where to serve metrics, as it was given; None: nowhere.
@@ -134,7 +134,8 @@ def check_given(given: GivenOptions) -> GatewaySettings:
         section = f"listeners.{name}."
         if "listen" not in own:
             raise IllegalArgumentError(f"{given.path}: {section}listen: missing; expected a port")
-        # Its peers are other listeners, and what it says of some options replaces others too.
+        # Peers and ZooKeeper aren't inherited: its peers would be other listeners. Some of its own
+        # options also replace related ones.
         inherited = {**values, "peers": (), "zookeeper": None}
         if own.keys() & {"allow", "open"}:
             inherited |= {"allow": (), "open": False}

@@ -42,13 +42,15 @@ ELSEWHERE: Final = frozenset(
         errors.NotCoordinatorForGroupError.errno,
     }
 )
-"""A new coordinator is named before it has read its groups; then it answers one of these."""
+"""Codes after which another coordinator is looked up. A broker may already be named as the
+coordinator before it has read the groups: then it answers with one of these, too."""
 
 _NOT_YET: Final = errors.GroupCoordinatorNotAvailableError.errno
 _NAME_CHARACTERS: Final = 255  # a longer one is looked up each time
 _TRIES: Final = 20
 _RETRY_S: Final = 0.25
-"""A target that has no topic of offsets yet creates it when it is asked for a coordinator first."""
+"""The pause between two look-ups. A target without the topic of offsets creates it at the first
+look-up, which takes a moment."""
 
 
 class Coordinators(Remembered[str, Address]):
@@ -74,7 +76,7 @@ def ask_coordinator(
         frame: its frame.
         request: its values.
         respond: makes the client's response from the values of the target's.
-        coordinators: those that are known.
+        coordinators: the known coordinators.
     """
     group, header_end = request["GroupId"], request_end(head, frame)
     version = TRANSLATED[head.key][1]

@@ -1,4 +1,4 @@
-"""`GatewayExchange`: measure the time to the response of a client, and change it on its way."""
+"""`GatewayExchange`: measure the time to a client's response, and change the response."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class GatewayExchange(Exchange):
     """See the module.
 
     Attributes:
-        answered: called when the client gets a response; None: not at all.
-        change: from the frame of the response to another one, both without sizes; None: it stays.
+        answered: called when the client gets a response; None: the time isn't measured.
+        change: makes another frame from that of the response, both without sizes; None: the
+            response isn't changed.
         failed: called if `change` can't read the response.
     """
 

@@ -5,11 +5,11 @@ new brokers and addresses. The command `gateway` runs it.
 
 Invariants:
 
-- When a client reads the address of a broker, its listener is open, unless the broker can't be
-  reached now. A broker that can have no listener has an address that refuses: one broker, port or
-  file that isn't well harms no client of the others.
-- A listener whose broker can't be reached is closed until it can: a client that is refused tries
-  another broker, one that is accepted and then closed tries the same again at once.
+- When a client reads the address of a broker, that broker's listener is open, unless the broker
+  can't be reached now. A broker that can have no listener gets an address that refuses clients, so
+  a fault of one broker, port or file harms no client of the others.
+- A listener whose broker can't be reached is closed until it can be. A client that is refused tries
+  another broker, but one that is accepted and then closed tries the same one again at once.
 - After `stop()` no socket and no task is left.
 """
 
@@ -53,7 +53,7 @@ STOP_S: Final = 5.0
 """How long requests in flight may take when the gateway ends."""
 
 ENTRY: Final = "entry"
-"""What stands for the entry (`peers`) in place of a broker's id."""
+"""Stands for the entry (`peers`) where other listeners have a broker's id."""
 
 _RETRY_S: Final = 1.0
 _SWITCH_S: Final = 0.00005
@@ -63,7 +63,7 @@ _METADATA_VERSION: Final = 1
 
 
 class ListenerState(NamedTuple):
-    """The state of a port: that of a broker, or the entry (`peers`), at a listener of the options.
+    """The state of the port of a broker, or of the entry (`peers`), at one configured listener.
 
     Attributes:
         listener: the name of the listener.
@@ -139,9 +139,9 @@ class Gateway:
         self._table = table
         self._brokers: dict[int, _BrokerListener] = {}
         self._entry = _EntryListener(self, options.listen) if options.peers else None
-        self._is_stopping = False  # no broker is added
+        self._is_stopping = False  # `stop` was called: no listener is added any more
         self._switch_s = sys.getswitchinterval()
-        self._problem = ""  # the last one with a new broker; it is logged once
+        self._problem = ""  # why the last new broker got no listener; logged once
 
     @property
     def is_listening(self) -> bool:
@@ -264,7 +264,7 @@ class Gateway:
         self, connection: ServerConnection, route: BrokerRoute | None, *, is_entry: bool
     ) -> ConnectionHandler:
         """Return the handler of a connection; without a route it is closed."""
-        # With TLS the network was asked before the handshake.
+        # With TLS, `ServerTls` has called `is_allowed` before the handshake.
         is_allowed = self._options.tls is not None or self.is_allowed(connection.host)
         if route is None or not is_allowed:
             connection.reset()
@@ -291,11 +291,11 @@ class Gateway:
 
 
 class _GatewayListener(Listener):
-    """A listener that is closed while what it leads to can't be reached.
+    """A listener that is closed while its broker can't be reached (for the entry: no broker can).
 
     Attributes:
-        label: what stands for it in metrics.
-        name: what it leads to, for the log.
+        label: its name in metrics.
+        name: where it leads, for the log.
         is_away: whether it is closed for that reason.
     """
 
@@ -312,7 +312,7 @@ class _GatewayListener(Listener):
         self.name = name
         self.port = address[1]  # whether it is open or not
         self.is_away = self._is_ending = False
-        self._is_port_missing = False  # another program may have it
+        self._is_port_missing = False  # the port couldn't be opened: another program may have it
         self._gateway = gateway
         self._address = address
 
@@ -337,7 +337,7 @@ class _GatewayListener(Listener):
             self._gateway.shared.tasks.start(self._return())
 
     def leave(self) -> None:
-        """Accept no connections until the broker can be reached; those that are open go on."""
+        """Accept no connections until the broker can be reached; open connections stay."""
         if self.is_away or self._is_ending:
             return
         self.is_away = True

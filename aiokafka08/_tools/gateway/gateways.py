@@ -1,7 +1,7 @@
 """`Gateways`: the gateways of one process, one for each listener of the options.
 
-Their indices, clients and measurements are the same; connections to the target, with their
-principal, and limits are those of each. `workers` runs them in several processes.
+They share indices, clients and measurements. Each has its own limits, and its own connections to
+the target with their principal. `workers` runs them in several processes.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class Gateways:
     """See the module.
 
     Args:
-        options: those of each listener.
+        options: the options of each listener.
         table: the listeners' indices.
-        measurements: what is measured (default: nothing).
+        measurements: called to measure the gateways' work (default: nothing is measured).
         shares_ports: whether other processes listen on the same ports (default: no).
 
     Attributes:

@@ -7,8 +7,8 @@ broker.
 Invariants:
 
 - Frames go to the broker in the order in which the client sent them.
-- A refused request without an answer ends the connection once the requests before it are answered,
-  as brokers do it with requests that they don't know.
+- A refused request without an answer ends the connection once the requests before it are answered.
+  Brokers handle requests that they don't know in the same way.
 - At the entry for clients of other gateways (`peers`) no group, log or transaction is listed: it
   isn't a broker of its own, and a client that asks all brokers would count these twice.
 - Requests of replicas, those that only brokers send, those that change the cluster, and what
@@ -76,12 +76,12 @@ _log: Final = logging.getLogger("aiokafka08.gateway")
 _OUT_OF_RESOURCES: Final = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 )
-"""Errors of this machine, which tell nothing of the broker."""
+"""Errors of this machine, which don't mean that the broker can't be reached."""
 
 LOGIN_S: Final = 20.0
 """How long a client may take to authenticate."""
 FAILED_LOGIN_S: Final = 0.1
-"""How late a failed login is answered, so that guessing takes time; as by brokers
+"""Delay of the answer to a failed login, so that guessing takes time. Brokers have the same
 (connection.failed.authentication.delay.ms)."""
 
 _VERSIONS_S: Final = 10.0
@@ -100,14 +100,14 @@ class RefusedError(Exception):
 
 @dataclass(slots=True)
 class BrokerRoute:
-    """What a connection knows of the broker behind it.
+    """The broker to which a listener leads.
 
     Attributes:
         node_id: the broker's id.
-        address: where it listens now.
+        address: the broker's present address.
         unreachable: called when a connection to the broker couldn't be opened.
-        versions: the broker's answers to the versions of ApiVersions, without correlation ids:
-            clients without a login get these.
+        versions: the broker's responses to ApiVersions, by version and without correlation ids, for
+            clients that haven't authenticated.
     """
 
     node_id: int
@@ -120,9 +120,9 @@ class GatewayHandler(ConnectionHandler):
     """See the module.
 
     Args:
-        connection: the client's.
-        shared: what it shares with others.
-        route: leads to the broker behind it.
+        connection: the client's connection.
+        shared: the state that all connections share.
+        route: the broker to which the client has connected.
         is_entry: whether the client has connected to the entry (`peers`), and not to that broker.
 
     Attributes: see `ClientHandler`.
@@ -191,7 +191,7 @@ class GatewayHandler(ConnectionHandler):
         )
 
     def hold(self, reason: str, holds: bool) -> None:
-        """Begin no requests while one reason holds."""
+        """Begin no requests while at least one reason holds (`holds=True`)."""
         if holds:
             self._holding.add(reason)
             self.connection.hold_requests()
@@ -244,7 +244,7 @@ class GatewayHandler(ConnectionHandler):
         for begun in (self._connecting, self._login_ends):
             if begun is not None:
                 begun.cancel()
-        self.connection.abort()  # so that no work goes on for it
+        self.connection.abort()  # ends the work for the client's requests
         self._translated.close()
         self.upstream.close()
 
@@ -352,7 +352,7 @@ class GatewayHandler(ConnectionHandler):
         self.connection.close_unanswered()
 
     def _answered(self, api: Api, began: float) -> Callable[[], None]:
-        """Return what notes how long a client has waited for a response."""
+        """Return a function to call with the response: it measures how long the client waited."""
         answered = self.shared.measurements.answered
         return lambda: answered(api.name, environment.monotonic() - began)
 
@@ -389,7 +389,7 @@ class GatewayHandler(ConnectionHandler):
         return SASL_VERSIONS.get(api.key) or self._options.access.versions(api)
 
     def count(self, head: RequestHead, fate: Fate | None, **more: Any) -> None:
-        """Count a request, or what has become of it; `more` is as in `ClientTable.count`."""
+        """Count a request, or its messages and errors; `more` is as in `ClientTable.count`."""
         counted = None
         if fate is not None:
             api = apis().get(head.key)
@@ -444,8 +444,9 @@ class GatewayHandler(ConnectionHandler):
             exchange.release()
 
     def _replaced(self, api: Api, version: int) -> Answer:
-        """Return what replaces the addresses in a response."""
-        # Those in DescribeQuorum are controllers, whose addresses aren't those for clients.
+        """Return the function that replaces the addresses in a response."""
+        # The addresses in DescribeQuorum are for controllers, not for clients: the gateway mustn't
+        # connect to them.
         is_quorum = api.key == _DESCRIBE_QUORUM
         address_of = self.shared.known_address_of if is_quorum else self.shared.address_of
 
@@ -459,7 +460,7 @@ class GatewayHandler(ConnectionHandler):
         return replaced
 
     def refuse(self, head: RequestHead | None, reason: str, *, closes: bool = True) -> None:
-        """Log a request, None if it isn't known, as refused; end the connection behind it."""
+        """Log a refused request (None: it can't be named), and end the connection after it."""
         api = None if head is None else apis().get(head.key)
         name = api.name if api else "a request" if head is None else f"API {head.key}"
         version = "?" if head is None else head.version
@@ -478,8 +479,8 @@ class GatewayHandler(ConnectionHandler):
         self._report("target", one_line(text), text)
 
     def _report(self, kind: str, key: Hashable, text: str) -> None:
-        # The key has nothing that a client makes up, such as its id: it is kept for a minute, and
-        # what is new in it is logged.
+        # Each new key is logged, and kept for a minute. So a key has no value that a client can
+        # make up, such as its id.
         self.shared.log.report(key, f"{self.connection.peer}: {text}", kind)
 
 

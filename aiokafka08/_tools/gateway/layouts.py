@@ -2,7 +2,8 @@
 
 `layouts.json` describes their fields, some with a role: addresses of nodes, names of topics and
 groups. `tests.tools.message_layouts` makes it from Kafka's own definitions, and `messages` reads
-and writes by it. Here are also the numbers in front of most fields of flexible versions.
+and writes by it. This module also reads and writes varints, the lengths and tags in flexible
+versions.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ NO_VERSION: Final = 0x7FFF
 
 
 def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
-    """Return an unsigned varint of at most 5 bytes, and the position behind it.
+    """Return an unsigned varint of at most 5 bytes, and the position after it.
 
     Raises:
-        KafkaProtocolError: the data end in it, or it is longer.
+        KafkaProtocolError: the data end within the varint, or it is longer.
     """
     if pos < len(data) and data[pos] < 0x80:
         return data[pos], pos + 1
@@ -47,7 +48,7 @@ def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
 
 
 def behind_tags(data: Buffer, pos: int) -> int:
-    """Return the position behind tagged fields.
+    """Return the position after tagged fields.
 
     Raises:
         KafkaProtocolError: the data end within them.
@@ -76,7 +77,7 @@ def encode_varint(value: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What is known of an API.
+    """The number, name, versions and layouts of an API.
 
     Attributes:
         key: its number.

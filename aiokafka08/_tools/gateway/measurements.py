@@ -1,8 +1,8 @@
-"""`Measurements`: what the gateway's work calls to have itself measured; without metrics, nothing.
+"""`Measurements`: the methods by which the gateway reports its work. Here they do nothing.
 
-`metrics` has those for Prometheus.
+The subclass in `metrics` measures for Prometheus.
 
-Invariant: all may be called in any thread.
+Invariant: all methods may be called in any thread.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ MAX_ITEMS: Final = 1_000_000
 frame."""
 
 ALL: Final[frozenset[str]] = frozenset()
-"""What is wanted, if that is all fields."""
+"""The value of `wanted` for all fields."""
 
 _UNKNOWN: Final = "tagged fields that aren't known"
 _ITEM: Final = "an item that is no struct"
@@ -61,7 +61,7 @@ class Field:
         item: if it is an array, its items, each as a struct.
         role: as in `layouts`.
         struct: the type, if that is a struct.
-        zero: a value that means nothing: -1, no text, no items, null for texts of errors and racks.
+        zero: the value for "nothing": -1, no text, no items, null for texts of errors and racks.
     """
 
     name: str
@@ -119,7 +119,7 @@ class Struct:
         tagged: those with a tag that are wanted, by it, each as a struct of its own.
         has_tags: whether tagged fields are at the end.
         is_skipped: whether none is wanted.
-        has_rest: whether what is behind the parts stays bytes, up to the end of the frame.
+        has_rest: whether all that follows the parts, up to the end of the frame, stays bytes.
     """
 
     fields: tuple[Field, ...]
@@ -284,7 +284,7 @@ class _Reader:
         return values
 
     def _skip(self, part: _Part) -> None:
-        """Go on behind a part that isn't wanted."""
+        """Skip a part that isn't wanted."""
         _, _, _, head, field, has_length, has_varint, _ = part
         start = self._pos
         self._pos = start + head.size

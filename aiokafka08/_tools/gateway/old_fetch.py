@@ -1,13 +1,13 @@
-"""Fetch 0 to 3, with sets of messages, by version 10, with record batches.
+"""Translate Fetch 0 to 3, with message sets, to version 10, with record batches.
 
-Batches become messages of format 0 (versions 0 and 1) or 1 (2 and 3), and keep offsets and codecs;
-what was compressed by zstd is compressed by snappy. Sets are cut to the sizes of the request by
-whole messages, but for the first one: a client always gets on.
+Batches become messages of format 0 (versions 0 and 1) or 1 (2 and 3), and keep offsets and codecs,
+except that snappy replaces zstd. Sets are cut to the sizes of the request, between messages. The
+first message is never cut, so that a client can always continue.
 
-Control batches, and records of aborted transactions if the gateway reads committed ones only, have
-no messages. An old client can't pass an offset from which on there are none: it fetches there again
-and again. So `FetchPositions` remembers the next offset with messages, and the target is asked from
-there.
+Control batches become no messages, and neither do records of aborted transactions if the gateway
+reads committed ones only. An old client that gets no messages at an offset fetches there again and
+again. So `FetchPositions` remembers the next offset with messages, and the gateway asks the target
+from that offset on.
 
 Invariant: a set is never null, and it is empty only if the target has no message for it now.
 """
@@ -55,7 +55,7 @@ from aiokafka08.structs import TopicPartition
 
 TARGET_VERSION: Final = 10
 MAX_FETCH_BYTES: Final = 64 << 20
-"""What the target is asked for at most; before version 3 clients name no limit."""
+"""The most bytes that are requested from the target: clients before version 3 name no limit."""
 
 _UNUSED_S: Final = 60.0  # longer than clients wait for a response
 _FORMAT_1_SINCE: Final = 2
@@ -89,7 +89,7 @@ class _FetchResponse10:
 
 
 class FetchPositions:
-    """Offsets of a client behind which there are no messages for a while.
+    """Offsets of a client that no messages follow up to a later offset.
 
     An entry stays true for one log, since offsets in such a gap never get messages. After an error,
     or a while without a fetch, the log may be a new one: a topic may have been deleted and created
@@ -137,7 +137,8 @@ def translate_fetch(
         is_read_committed: whether records of aborted and open transactions are left out.
 
     Raises:
-        KafkaProtocolError: the request isn't whole; so does the function for the response.
+        KafkaProtocolError: the request isn't whole. `Translation.respond` also raises it, if the
+            response isn't.
     """
     request: FetchRequest = read_body(FetchRequest, head.version, frame, head.body_at)
     wanted: dict[tuple[str, int], FetchPartition] = {
@@ -210,8 +211,8 @@ class _Converter:
     Attributes:
         head: the header of the request.
         left_bytes: the limit of all sets together.
-        positions: the client's.
-        budget: what all sets may take when decompressed.
+        positions: the client's positions.
+        budget: limits the decompressed bytes of all sets.
         must_have_message: whether the next set has a message, whatever its size.
     """
 
@@ -224,12 +225,12 @@ class _Converter:
     def converted(
         self, topic: str, fetched: _FetchedPartition10, wanted: FetchPartition, asked_from: int
     ) -> FetchedPartition:
-        """Return what the client gets of a partition.
+        """Return a partition of the client's response.
 
         Args:
             topic: its topic.
-            fetched: what the target has returned.
-            wanted: what the client has asked for.
+            fetched: the partition in the target's response.
+            wanted: the partition in the client's request.
             asked_from: the offset from which the target was asked.
         """
         partition, offset = fetched.partition, wanted.fetch_offset
@@ -258,7 +259,8 @@ class _Converter:
             elif not code and made.next_offset > offset and not made.is_full:
                 self.positions.remember(topic, partition, offset, made.next_offset)
                 if made.next_offset >= high_watermark:
-                    # The client has all messages: one that reads up to the end ends now.
+                    # There are no more messages. With the high watermark at its offset, a client
+                    # that reads up to the end stops now.
                     high_watermark = offset
         self.budget.errors += bool(code)
         # No copy, which holds the GIL.
@@ -278,15 +280,15 @@ class _SetBuilder:
     Attributes:
         partition: the partition.
         magic: the format of the messages.
-        first_offset: what the client has asked for.
+        first_offset: the offset that the client has asked for.
         max_bytes: how many bytes the set may have.
         at_least: how many messages it has whatever their size.
-        next_offset: the offset behind what was converted or skipped.
-        budget: what may still be decompressed.
+        next_offset: the offset after all that was converted or skipped.
+        budget: limits what is decompressed.
         data: the set.
         is_full: whether the size of the set has ended it.
-        aborted: transactions that begin behind what was read, the first one last.
-        aborted_producers: whose transaction that is read now was aborted.
+        aborted: aborted transactions that begin after what was read, the first one last.
+        aborted_producers: the producers that have an aborted transaction at the present place.
     """
 
     partition: TopicPartition
@@ -346,14 +348,14 @@ class _SetBuilder:
         except CorruptRecordException as error:
             if not (self.budget.exceeds(error) and was_used):
                 raise
-            self.is_full = True  # the client gets it with a later request, whose first it is
+            self.is_full = True  # a later request gets this batch, as the first one in its set
             return
         converted = convert_plain(
             header,
             plain,
             self.magic,
             first_offset=self.first_offset,
-            # A wrapper is whole, or the client couldn't tell where the next one begins.
+            # Don't cut within a wrapper: the client couldn't tell where the next one begins.
             limit_bytes=MAX_BATCH_BYTES if header.codec else room,
             at_least=at_least,
         )

@@ -1,4 +1,4 @@
-"""ListOffsets 0, OffsetCommit 0 and 1, and OffsetFetch 0 by the versions behind them.
+"""Translate ListOffsets 0, OffsetCommit 0 and 1, and OffsetFetch 0 to later versions.
 
 - ListOffsets 0 passes if the target takes it, as Kafka up to 3.9 does. It compares times of segment
   files and lists their offsets; version 1 compares timestamps of messages. The beginning and the
@@ -50,10 +50,11 @@ def translate_list_offsets(
     Args:
         head: the header of the request.
         frame: its frame.
-        target: what is known of the target's versions.
+        target: whether the target takes version 0.
 
     Raises:
-        KafkaProtocolError: the request isn't whole. So do the functions below, and the responses.
+        KafkaProtocolError: the request isn't whole. `Translation.respond` also raises it, if the
+            response isn't.
     """
     request = read_old_request(head, frame)
     if target.has_0 is not None:

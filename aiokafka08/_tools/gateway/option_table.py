@@ -28,8 +28,8 @@ class Option:
         key: its name in the file, with the section: "topics.include".
         kind: `str`, `bool`, `list` (of texts), a range of integers, or the texts that it may be.
         default: its value if it isn't given.
-        metavar: what the help says for a value; "" for a flag without one.
-        help: what it does.
+        metavar: the placeholder for a value in the help; "" for a flag without a value.
+        help: the text of the help.
         is_of_all: whether it can't differ between listeners.
     """
 

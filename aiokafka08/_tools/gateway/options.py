@@ -52,7 +52,7 @@ class OptionNames:
     Attributes:
         path: the file; None: there is none.
         flags: the keys of options that were given by flags.
-        section: what is before the keys in the file, such as "listeners.billing."
+        section: the prefix of the keys in the file, such as "listeners.billing."
     """
 
     path: Path | None = None
@@ -92,9 +92,9 @@ class GatewayOptions:
 
     Attributes:
         network: addresses of brokers of the target, and how to connect to them.
-        listen: the address of the listener for the first broker; the next ones have the ports
-            behind it.
-        advertise: the host that clients get as that of all brokers.
+        listen: the address of the listener for the first broker; the others have the ports after
+            it.
+        advertise: the host name that clients get for all brokers.
         allowed: the networks whose clients are served.
         is_read_committed: whether clients that fetch in old versions get no records of aborted and
             open transactions.
@@ -106,8 +106,8 @@ class GatewayOptions:
         zookeeper: "host:port,host:port/chroot" of the ZooKeeper that is kept current; None: none.
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
-        max_held_bytes: what all connections together may hold in memory.
-        name: what a file calls the listener; "" for the one without a name.
+        max_held_bytes: the most that all connections together may hold in memory.
+        name: the listener's name in the file; "" for the one without a name.
         target_config: the file with the properties for TLS and SASL to the target; None: none.
         names: how errors name the options.
     """
@@ -305,7 +305,7 @@ def _patterns(section: str, values: Mapping[str, Any], names: OptionNames) -> Na
 
 
 def listener_port(options: GatewayOptions, index: int) -> int:
-    """Return the port of the listener with this index; the entry for peers has the one before.
+    """Return the port of the listener with this index. With peers, the entry has the first port.
 
     Raises:
         IllegalArgumentError: there is no such port.

@@ -1,10 +1,12 @@
 """Other gateways to the same cluster, which clients see as brokers that lead nothing.
 
-A client that knows only one gateway is stuck when it dies. So each gateway names its peers in its
-lists of brokers. The address of a peer is its entry: a listener that leads to any of its brokers.
+A client that knows only one gateway is stuck when that gateway dies. So each gateway names its
+peers in its lists of brokers. The address of a peer is its entry: a listener that leads to any of
+its brokers.
 
-Invariant: the id of a peer is never that of a broker of the target. The entry answers what a client
-asks all brokers for as a broker that has none of it, since the brokers' own listeners list it.
+Invariant: the id of a peer is never that of a broker of the target. To requests that clients send
+to all brokers, to add up the responses, the entry answers as a broker that has nothing: the
+brokers' own listeners list everything once.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ def peer_brokers(options: GatewayOptions, node_ids: Collection[int]) -> dict[int
     one gateway to another: hence a gateway that is in its own list names itself.
 
     Args:
-        options: those of this gateway.
-        node_ids: the brokers of the target.
+        options: the options of this gateway.
+        node_ids: the ids of the target's brokers.
     """
     free = (node_id for node_id in itertools.count(FIRST_ID) if node_id not in node_ids)
     return dict(zip(free, options.peers, strict=False))

@@ -1,4 +1,4 @@
-"""`Remembered`: what was learnt of the target or of a client, which may be otherwise after a while.
+"""`Remembered`: facts about the target or a client, which are believed for a limited time.
 
 Invariant: at most `MAX_VALUES` values are kept, and none is returned after its time.
 """
@@ -39,10 +39,10 @@ class Remembered(Generic[K, V]):
         self._values[key] = value, environment.monotonic() + self._for_s
 
     def forget(self, key: K) -> None:
-        """Note that a value isn't known any more."""
+        """Forget the value of a key."""
         self._values.pop(key, None)
 
     def forget_value(self, value: V) -> None:
-        """Note that what has this value isn't known any more."""
+        """Forget all keys that have this value."""
         for key in [key for key, (one, _) in list(self._values.items()) if one == value]:
             self.forget(key)

@@ -1,7 +1,7 @@
 """`SharedState`: what all connections of clients to a gateway share.
 
-`gateway` makes it; `handler` and `translated_requests` work with it. What was learnt of the target
-may be noted and read in any thread.
+`gateway` makes it; `handler` and `translated_requests` work with it. Facts about the target
+(`Remembered`) may be noted and read in any thread.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class SharedState:
     """See the module.
 
     Attributes:
-        options: the gateway's.
-        measurements: what is measured.
-        log: for warnings that clients cause.
+        options: the gateway's options.
+        measurements: called to measure the work.
+        log: takes the warnings that clients cause.
         resources: the work and the memory of all connections.
         address_of: the addresses that clients use for brokers, which may be new.
-        known_address_of: the same for any node, without believing in the address that it has now.
+        known_address_of: the same for any node, but none for one that is no known broker.
         peers: the brokers that stand for other gateways.
         count: counts a request, as `ClientTable.count` does.
-        tasks: what goes on until the gateway stops.
-        upstreams: has the connections to brokers.
-        limits: how large batches the target takes.
-        coordinators: where the groups are.
+        tasks: tasks that run until the gateway stops.
+        upstreams: the connections to brokers.
+        limits: the sizes of batches that the target takes.
+        coordinators: the coordinators of groups.
         creation: by the id of a broker, whether it creates topics.
     """
 

@@ -108,7 +108,7 @@ class TargetClient:
                 "it has closed the connection without an answer. The port may be one for SASL, or "
                 "the broker too old"
             )
-        # The list of many topics would hold up the clients that are served.
+        # In a thread: reading the list of many topics would hold the event loop.
         return await environment.run_in_thread(
             lambda: read_response(api, version, memoryview(answer))
         )
@@ -120,8 +120,8 @@ class TargetClient:
 
         Args:
             of_topics: whether it has all topics (default), or none of them.
-            with_rights: whether it says what the gateway may do with each (default: no).
-            least: no lower version (default 0, which always has all topics).
+            with_rights: whether it says what the gateway may do with each topic (default: no).
+            least: the lowest version to use (default 0; a response of version 0 has all topics).
 
         Raises:
             KafkaError: see `call`; or there is no such version.
@@ -144,18 +144,18 @@ async def ask_first(
     ask: Callable[[TargetClient], Awaitable[T]],
     connect: Callable[[Address, NetConfig], Awaitable[TargetClient]] = TargetClient.connect,
 ) -> T:
-    """Return what the first broker answers that can be asked.
+    """Return the answer of the first broker that can be asked.
 
     Args:
-        addresses: those of brokers.
+        addresses: the addresses of brokers.
         network: how to connect to them.
-        failure: what the error says before the reasons of the brokers.
-        ask: asks one; after a `KafkaError` the next one is asked.
-        connect: connects to one.
+        failure: the beginning of the error's text, before the reason of each broker.
+        ask: asks a broker; after a `KafkaError` the next broker is asked.
+        connect: connects to a broker.
 
     Raises:
-        KafkaConnectionError: none can be asked; the text has the reason of each. If all have one
-            class, it is of that: a `CertificateError`, say.
+        KafkaConnectionError: no broker can be asked; the text has the reason of each. If the
+            reasons have one class, such as `CertificateError`, the error is of that class.
     """
     problems: dict[Address, Exception] = {}
     for address in addresses:

@@ -1,7 +1,7 @@
-"""`sample_target`: ask the target, and this machine, what `check` judges; `ask_peers` the gateways.
+"""Ask the target and this machine (`sample_target`), and other gateways (`ask_peers`), for `check`.
 
-Invariant: what can't be asked is in the sample as a problem, or missing; only a target that can't
-be reached at all is an error.
+Invariant: a question that isn't answered leaves a problem or a gap in the sample. Only a target
+that can't be reached at all is an error.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class TargetTopic:
 
 
 class PeerAnswer(NamedTuple):
-    """What a peer says of its cluster; None: it wasn't asked, since its clients authenticate.
+    """The answer of a peer; None: it wasn't asked, since its clients authenticate.
 
     Attributes:
-        cluster_id: that of its target.
+        cluster_id: the id of its target's cluster.
         brokers: the addresses that its clients get, by ids.
     """
 
@@ -58,18 +58,18 @@ class PeerAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class TargetSample:
-    """What was found.
+    """The answers of a target, of this machine and of peers.
 
     Attributes:
-        address: of the broker that was asked.
+        address: the address of the broker that was asked.
         ranges: the first and last version that it takes, by API.
         brokers: the addresses of the brokers, by their ids.
         unreachable: why a broker can't be reached.
         ports: by address: why the gateway can't listen there; None: it can.
         topics: the topics, by name; None: they weren't asked for.
         settings: those of `BROKER_SETTINGS` that are known.
-        problems: what couldn't be asked.
-        cluster_id: the cluster's.
+        problems: the questions that weren't answered, and why.
+        cluster_id: the id of the target's cluster.
         peers: the other gateways: their answers, or why they can't be reached.
         zookeeper: why the gateway can't write there; None: it can, or needn't.
     """
@@ -88,7 +88,7 @@ class TargetSample:
 
 
 async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
-    """Return what the first broker that answers tells, and which others can be reached.
+    """Return the answers of the first broker that can be asked, and which others can be reached.
 
     Args:
         network: addresses of brokers, and how to connect to them.

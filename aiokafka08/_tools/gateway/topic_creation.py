@@ -3,9 +3,9 @@
 A broker up to 3.9 answers Metadata with error 5 then: no leader yet. Its clients ask again until
 there is one. Brokers of 4.x create it too, but answer 3, as if the topic would never be there.
 
-Invariant: 3 becomes 5 only if the broker that has answered creates topics. It is asked when it has
-answered 3; where it doesn't let the gateway read that, 3 stays: a client that waits for a topic
-which never comes is worse off than one that asks again.
+Invariant: 3 becomes 5 only if the broker that has answered creates topics. The gateway asks it for
+that setting when it has answered 3. If the gateway may not read the setting, 3 stays: to wait for a
+topic that never comes is worse for a client than to ask again.
 """
 
 from __future__ import annotations

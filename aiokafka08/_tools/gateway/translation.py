@@ -1,4 +1,4 @@
-"""What the translations of old versions share: requests for the target, and the way back.
+"""Common parts of the translations of old versions: `Translation`, `Budget`, and their frames.
 
 `old_offsets` and others translate one API each. They are pure: from bytes to bytes, in any thread.
 `translated_requests` carries out what they return.
@@ -41,7 +41,7 @@ class TakesLongError(Exception):
 
 
 class Budget:
-    """How much one translation may decompress, and what it has counted.
+    """Limits how much one translation may decompress, and counts its messages and errors.
 
     A small frame may hold much, and no length in it can be trusted. So it is first translated with
     `is_quick`; when that ends with `TakesLongError` it is translated again, in a thread.
@@ -50,8 +50,8 @@ class Budget:
         is_quick: whether to end with `TakesLongError` rather than hold the event loop for long.
 
     Attributes:
-        left_bytes: what may still be decompressed.
-        messages: how many messages the client has stored or gets.
+        left_bytes: how many bytes may still be decompressed.
+        messages: how many messages the request stores or returns.
         errors: how many partitions or groups have failed.
     """
 
@@ -74,7 +74,7 @@ class Budget:
         """Return whether data count as corrupt only because they are larger than what is left.
 
         Raises:
-            TakesLongError: they are, and the translation has to be quick.
+            TakesLongError: the data are larger, and the translation has to be quick.
         """
         is_too_large = isinstance(error.__context__, DecompressedTooLarge)
         if is_too_large and self.is_quick:
@@ -89,20 +89,20 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """A step of a translated request: what is sent, and what follows.
+    """A step of a translated request: a request to a broker, and how to continue afterwards.
 
     Attributes:
-        request: the frame for a broker, without its size; None: none is asked.
+        request: the frame for a broker, without its size; None: no broker is asked.
         respond: makes the client's response, without its size, from the broker's, or returns the
             next step. Both are frames with a correlation id. It gets an empty frame if no broker is
-            asked. `TakesLongError`: it has to be called again in a thread.
+            asked. If it raises `TakesLongError`, it has to be called again in a thread.
         expects_response: whether the client waits for a response.
         is_answered: whether the broker responds to the request.
-        failure: why the connection ends when the request is sent; None: it goes on.
-        is_exclusive: whether the client's later requests wait until this one is done; the first
-            step says so.
-        broker: which broker is asked; None: the one that the client has chosen.
-        after_s: how long to wait before, in seconds.
+        failure: why the connection ends once the request is sent; None: it stays open.
+        is_exclusive: whether the client's later requests wait until this one is done. The value of
+            the first step counts.
+        broker: the broker to ask; None: the one that the client has chosen.
+        after_s: how long to wait before this step, in seconds.
     """
 
     request: list[Buffer] | None
@@ -119,7 +119,8 @@ def read_body(struct_class: Any, version: int, frame: Buffer, pos: int) -> Any:
     """Read a request or response as `protocol.requests` declares it; bytes after it are ignored.
 
     Raises:
-        KafkaProtocolError: the frame hasn't its layout, or its arrays more than `MAX_ITEMS` items.
+        KafkaProtocolError: the layout of the frame is wrong, or its arrays have more than
+            `MAX_ITEMS` items.
     """
     try:
         return read_limited(struct_class, version, frame, pos, MAX_ITEMS)[0]
@@ -133,13 +134,14 @@ def read_old_request(head: RequestHead, frame: Buffer) -> Values:
     """Return the values of the client's request.
 
     Raises:
-        KafkaProtocolError: the frame hasn't its layout, or its arrays more than `MAX_ITEMS` items.
+        KafkaProtocolError: the layout of the frame is wrong, or its arrays have more than
+            `MAX_ITEMS` items.
     """
     return read_request(apis()[head.key], head, frame, MAX_ITEMS)
 
 
 def request_end(head: RequestHead, frame: Buffer) -> bytes:
-    """Return the header of a request behind its version: correlation id and client id."""
+    """Return the part of a request's header after the version: correlation id and client id."""
     return bytes(frame[4 : head.body_at])
 
 
@@ -153,20 +155,20 @@ def read_answer(key: int, version: int, answer: Buffer) -> Values:
 
 
 def write_request(key: int, version: int, header_end: bytes, request: Any) -> list[Buffer]:
-    """Return the frame of a request, from the client that `request_end` has been called for.
+    """Return the frame of a request, with the client's correlation id and client id.
 
     Args:
         key: the API.
         version: the version for the target.
-        header_end: see `request_end`.
-        request: its values, or as `protocol.requests` declares it.
+        header_end: the result of `request_end` for the client's request.
+        request: a dict of values, or a struct of `protocol.requests`.
     """
     head = struct.pack(">hh", key, version)
     return [head, header_end, *_body(key, "request", version, request)]
 
 
 def write_response(head: RequestHead, response: Any) -> list[Buffer]:
-    """Return the frame of the client's response, which is as in `write_request`."""
+    """Return the frame of the client's response; `response` is as `request` in `write_request`."""
     header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
     return [header, *_body(head.key, "response", head.version, response)]
 

@@ -8,13 +8,14 @@ Invariants:
 - The broker answers in the order of the requests: a response with another correlation id ends both
   connections.
 - While a response is worked on, or the client doesn't read, no further one is read.
-- After `close()` what was sent still goes to the broker, since acks=0 has no answer; but a broker
-  that doesn't read it within `CLOSE_S` loses it. No response is worked on any more; behind acks=0
-  those that are due are still read, since one for a closed socket resets it, with what it holds.
-- Until the connection is open, and while its session is prolonged, nothing else is sent: the
-  frames wait, in their order. What waits for a session goes to the broker after `close()` too.
-- What waits for the broker, what has come of a response, and the responses that are worked on count
-  in the memory of all connections. All of them share the reading of large responses, too.
+- After `close()` the requests that were sent still reach the broker, because no response shows
+  whether one with acks=0 was lost. Only those that it doesn't read within `CLOSE_S` are lost.
+  Responses are dropped. After a request with acks=0 the due responses are still read before the
+  socket is closed: a response to a closed socket resets it, and loses the requests in it.
+- Until the connection is open, and while its SASL session is prolonged, other frames wait, in their
+  order. Those that wait for a session are still sent after `close()`.
+- Waiting frames, the received part of a response, and the responses that are worked on count in the
+  memory of all connections. All connections also share the reading of large responses.
 """
 
 from __future__ import annotations
@@ -41,29 +42,29 @@ from aiokafka08.protocol.frame import SCRATCH_BYTES
 from aiokafka08.protocol.types import Buffer
 
 CLOSE_S: Final = 30.0
-"""How long a broker may take for what a client that has gone sent before."""
+"""How long a broker may take to read the requests of a client that has gone."""
 
 _PROLONG_AT: Final = 0.5
 """The share of a session's lifetime after which it is prolonged: a broker reads the request for it
 only when it has answered those before, and one of them may be a long poll."""
 _SHORTEST_SESSION_S: Final = 1.0
-"""Brokers take no other authentication within a second."""
+"""Brokers accept no further authentication within a second."""
 _CORRELATION_ID_AT: Final = 8  # behind the size, the API and the version
 
 _FEW_BYTES: Final = 64 << 10
-"""Fewer bytes don't count."""
+"""Fewer bytes aren't reported to `MemoryLimit`."""
 
 Answer = Callable[[memoryview], Work[list[Buffer] | None]]
-"""From the frame of a broker's response to that of the client's, without sizes; None if the
-exchange goes on."""
+"""Makes the frame of the client's response from that of a broker's, without sizes; None if the
+exchange isn't complete yet."""
 
 
 class _Pending(NamedTuple):
     """A request that the broker hasn't answered."""
 
     correlation_id: int
-    exchange: Exchange | None  # None: the gateway's own
-    answer: Answer | None = None  # None: the response passes
+    exchange: Exchange | None  # None: it is a request of the gateway itself
+    answer: Answer | None = None  # None: the response passes as it is
 
 
 class Upstreams:
@@ -99,13 +100,13 @@ class Upstream(FrameProtocol):
     """See the module.
 
     Args:
-        name: the broker's, for errors.
-        others: has it while its connection is open.
-        resources: what all connections share.
+        name: the broker's name, for errors.
+        others: lists this object while its connection is open.
+        resources: the resources that all connections share.
         max_frame_bytes: a larger response ends the connection.
         writable: called with False when the broker doesn't read, and with True when it does again.
-        lost: called once at the end of a connection that was made, with what ended it if that
-            wasn't `close()`.
+        lost: called once when an open connection has ended, with the error that ended it; None
+            after `close()`.
         warn: called with a text to be logged.
     """
 
@@ -122,15 +123,16 @@ class Upstream(FrameProtocol):
         super().__init__(resources, max_frame_bytes, name)
         self._name = name
         self._others = others
-        self._held_bytes = 0  # as reported
-        self._working_bytes = 0  # of responses that are worked on
+        self._held_bytes = 0  # the bytes that were last reported to the memory limit
+        self._working_bytes = 0  # the bytes of responses that are worked on
         self._writable = writable
         self._on_lost = lost
         self._warn = warn
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
-        self._working = 0  # responses that are worked on
-        self._jobs: list[tuple[Exchange, Job]] = []  # the work, and some that has ended
+        self._working = 0  # how many responses are worked on
+        # The work on responses; also ended work, until `_working` is 0
+        self._jobs: list[tuple[Exchange, Job]] = []
         self._client_paused = False
         self._closed = False
         self._has_unanswered = False  # a request without a response was sent
@@ -200,7 +202,8 @@ class Upstream(FrameProtocol):
         self._closed = True
         for exchange, job in self._jobs:
             exchange.connection.cancel(job)
-        self._working, self._client_paused = 0, False  # what prolongs a session is still read
+        # Read on: prolonging a session needs the broker's responses.
+        self._working, self._client_paused = 0, False
         self._forget_jobs()
         self._pause_or_resume_reading()
         if self._transport is not None and self._giving_up is None:
@@ -209,7 +212,7 @@ class Upstream(FrameProtocol):
             self._giving_up = asyncio.get_running_loop().call_later(CLOSE_S, self._give_up)
 
     def _close_if_read(self) -> None:
-        """See the invariants."""
+        """Close the output, unless due responses have to be read before (see the invariants)."""
         if not (self._has_unanswered and self._pending):
             self._output.close()
 
@@ -224,7 +227,7 @@ class Upstream(FrameProtocol):
     def keep_session(
         self, lifetime_s: float, authenticate: Callable[[FrameStream], Awaitable[float]]
     ) -> None:
-        """Authenticate again, again and again, before the broker ends the session.
+        """Authenticate again each time before the broker would end the session.
 
         Args:
             lifetime_s: in how many seconds the broker would end it.
@@ -244,7 +247,7 @@ class Upstream(FrameProtocol):
         try:
             lifetime_s = await authenticate(self)
         except Exception as error:
-            self._fail(error)  # or requests would wait for ever
+            self._fail(error)  # otherwise waiting requests would wait for ever
             return
         self._prolonging = None
         if self._transport is None:
@@ -315,7 +318,8 @@ class Upstream(FrameProtocol):
         self._writable(not self._output.is_paused and self._prolonging is None)
 
     def eof_received(self) -> bool:
-        # `RawStream` has kept a transport open whose end came before this protocol.
+        # If the FIN came before this protocol took the transport over, `RawStream` has kept the
+        # transport open.
         if self._transport is not None:
             self._output.close()
         return False
@@ -376,7 +380,7 @@ class Upstream(FrameProtocol):
 
     def _answer(self, exchange: Exchange, answer: Answer, frame: memoryview) -> Work[None]:
         if not exchange.connection.reserve(len(frame)):
-            return  # this has closed the connection, for the memory of all connections
+            return  # there is no memory for it, so `reserve` has closed the client's connection
         try:
             response = yield from answer(frame)
         except KafkaProtocolError as error:
@@ -434,7 +438,7 @@ async def connect(upstream: Upstream, address: Address, network: NetConfig) -> N
     """Open the connection.
 
     Raises:
-        KafkaError: that isn't possible.
+        KafkaError: the connection can't be opened.
     """
     try:
         session = await open_target(address, network)

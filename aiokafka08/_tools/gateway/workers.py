@@ -1,14 +1,13 @@
-"""`Workers`: several processes that share the ports of a gateway, and the one that keeps them.
+"""`Workers`: several worker processes that share the ports of a gateway, and their keeper.
 
-Each worker runs `Gateways` of its own, and the system spreads connections over them. The process of
-`Workers` serves no clients: it has the table of ports and the list of clients, and writes to
-ZooKeeper.
-Between the two is a pipe. A worker sends a `Report` every second, and the ids of new brokers, to
-which it gets the table's indices.
+Each worker runs `Gateways` of its own, and the system spreads connections over them. The keeper,
+the process with `Workers`, serves no clients: it has the table of ports and the list of clients,
+and writes to ZooKeeper. A pipe connects it to each worker. The worker sends a `Report` every
+second, and the ids of new brokers, for which it gets indices of the table.
 
-Invariants: a worker that ends is started again, later each time; one that doesn't report any more
-is killed. One that has lost its keeper, or is to stop, answers what is in flight and ends; what it
-has counted is reported first.
+Invariants: a worker that ends is started again, after a pause that grows. A worker that stops
+reporting is killed. A worker that is told to stop, or has lost its keeper, answers the requests in
+flight, reports its counts, and ends.
 """
 
 from __future__ import annotations
@@ -39,17 +38,17 @@ from aiokafka08.errors import KafkaConnectionError, KafkaError
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
 SILENT_S: Final = 15.0
-"""A worker is killed that doesn't report in two such times, one after the other: behind the first
-one its keeper may have been stopped as well, and all of it comes now."""
+"""A worker that doesn't report within two such times in a row is killed. Once isn't enough: the
+keeper itself may have been stopped meanwhile, and reads late reports next."""
 _REPORT_S: Final = 1.0
 _RESTART_S: Final = 1.0
 _MAX_RESTART_S: Final = 30.0
 _STABLE_S: Final = 60.0
-"""A worker that has run for this long is started again as after its first end."""
+"""After a worker has run for this long, the pause before its next start is the first one again."""
 
 
 class Report(NamedTuple):
-    """What a worker has counted since its last report, and its state.
+    """The counts of a worker since its last report, and its state.
 
     Attributes:
         clients: the clients that were seen.
@@ -71,7 +70,7 @@ class Workers:
         count: how many.
         new_process: makes the process of a worker, which isn't started yet, from the number of the
             worker and its end of the pipe. It calls `work`.
-        options: those of the first listener, for ZooKeeper.
+        options: the options of the first listener, for ZooKeeper.
         table: the listeners' indices.
 
     Attributes:
@@ -151,7 +150,7 @@ class Workers:
             return self._table.indices
 
     async def _keep(self, number: int, ready: asyncio.Future[None]) -> None:
-        """Run a worker, again and again."""
+        """Run a worker, and start it again each time that it ends."""
         loop, delay_s = asyncio.get_running_loop(), 0.0
         while not self._stopping.is_set():
             began = environment.monotonic()
@@ -207,7 +206,7 @@ class Workers:
         return f"worker {number} (process {process.pid}) has {end} with code {process.exitcode}"
 
     def _answer(self, node_ids: list[int]) -> Mapping[int, int] | KafkaError:
-        """Return what `PortTable.add` in a worker gets."""
+        """Return the answer to `add` of a worker's `WorkerTable`."""
         try:
             return self._add(node_ids)
         except KafkaError as error:
@@ -226,7 +225,7 @@ class WorkerTable(PortTable):
         pipe: the worker's end of the pipe.
 
     Attributes:
-        stopped: set when the worker is to end.
+        stopped: set when the worker has to end.
     """
 
     def __init__(self, pipe: Connection) -> None:
@@ -259,7 +258,7 @@ class WorkerTable(PortTable):
             self._pipe.send(message)
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Take what comes, in a thread, until the other process has gone."""
+        """Receive the keeper's messages, in a thread, until the keeper has gone."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             with contextlib.suppress(EOFError, OSError):
                 while True:
@@ -277,7 +276,7 @@ def _lost() -> KafkaError:
 
 
 async def work(gateways: Gateways, table: WorkerTable) -> None:
-    """Run the gateways of a worker until it is to end.
+    """Run the gateways of a worker until it has to end.
 
     Raises:
         KafkaConnectionError: no broker can be reached.

@@ -3,9 +3,9 @@
 It asks the target for all topics every few seconds, and has `cluster_writer` write what clients of
 the gateway would see: the addresses of its listeners, and the topics that are allowed.
 
-Invariants: a topic is removed only if it was missing for `interval_s`, and together with at most as
-many as stay: topics that the gateway may not describe are missing too. What is in the way is logged
-once, and tried again: clients of the gateway that don't use ZooKeeper don't notice it.
+Invariants: a topic is removed only if it was missing for `interval_s`. Not more topics are removed
+at a time than stay, because topics that the gateway may not describe are missing too. An error is
+logged once, and the work is tried again: clients that don't use ZooKeeper don't notice it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ZookeeperMirror:
     """See the module.
 
     Args:
-        options: those of the gateway.
+        options: the options of the gateway.
         address_of: the addresses that clients use.
         peers: returns the brokers that stand for other gateways.
         interval_s: how often the target is asked.
@@ -68,10 +68,10 @@ class ZookeeperMirror:
         self._address_of = address_of
         self._peers = peers
         self._interval_s = interval_s
-        self._topics: Topics = {}  # as they were written
-        self._missing: dict[str, float] = {}  # since when the target doesn't list some of them
-        self._too_many: set[str] = set()  # topics that were said to be missing
-        self._began: float | None = None  # when the first pass did
+        self._topics: Topics = {}  # the topics as they were written last
+        self._missing: dict[str, float] = {}  # by topic: when the target's list first lacked it
+        self._too_many: set[str] = set()  # the missing topics that the last warning has named
+        self._began: float | None = None  # when the first pass began
         self._passes = 0
         self._known: dict[int, Address] = {}
         self._said = ""
@@ -217,7 +217,7 @@ def written_cluster(
     address_of: AddressOf,
     peers: Callable[[], Mapping[int, Address]],
 ) -> WrittenCluster:
-    """Return what ZooKeeper is to say: what clients of the gateway see.
+    """Return the contents of ZooKeeper's nodes: the cluster as clients of the gateway see it.
 
     Internal topics are left out: consumers of 0.8.0 and 0.8.1 would read them with a pattern.
     """
