@@ -9,6 +9,6 @@ messages. `changes` keeps the changes that wait for their confirmation and carri
 share. `server` runs the application for the command `console`, `demo` a cluster to look at.
 
 Invariants: no route changes anything unless it is allowed, and reading creates no topic, group or
-commit. What comes from a cluster is hostile: templates escape everything, and no page has an inline
+commit. Values from a cluster may be hostile: templates escape everything, and no page has an inline
 script or style.
 """

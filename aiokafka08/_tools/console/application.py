@@ -98,7 +98,7 @@ def app(
             addresses and "localhost" (default ()).
         title: the cluster's name on the pages; None: the addresses (default None).
         interval_s: seconds from one sample of the cluster to the next (default 10).
-        mask: what is hidden of messages: each names a topic, or a pattern with "*", and "key",
+        mask: the parts of messages to hide: each names a topic, or a pattern with "*", and "key",
             "value", or fields of JSON values, such as "orders=key,card.number" (default ()).
         gateways, bridges: the addresses of the metrics of gateways and bridges, such as
             "gateway1:9094": they get pages (default ()).
@@ -143,13 +143,13 @@ def make_console(
     """Return a console with any `Admission`; the arguments are otherwise those of `app`.
 
     Args:
-        options: of `AIOKafkaAdminClient`.
+        options: the arguments of `AIOKafkaAdminClient`.
         access: decides which requests are admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
         mask, gateways, bridges, allow: as for `app`.
         reword: rewords the text of an error, such as with the names of command-line options.
-        record: gets who changes what, before and after.
+        record: called with a text before and after each change: who makes it, and the outcome.
     """
     if interval_s < 1:
         raise IllegalArgumentError(f"interval_s={interval_s!r}: expected a number >= 1")

@@ -1,7 +1,7 @@
 """Make a `Draft` of each change that the console can make: check it, and say what it will do.
 
-Invariant: nothing is changed before `Draft.carry_out`. That refuses what no longer holds: a topic,
-its partitions or settings, a group's members or offsets that aren't as they were shown.
+Invariant: nothing is changed before `Draft.carry_out`. It refuses the change if the topic, its
+partitions or settings, or the group's members or offsets differ from what was shown.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ async def reset_draft(
     Args:
         admin: a started client.
         group, store: the group.
-        target: where to.
-        topic: only this topic; "": all partitions of which the group has an offset.
+        target: the position to reset to.
+        topic: only this topic; "": all partitions in which the group has an offset.
     """
     place = StoredGroup(group, "kafka" if store == "kafka" else "zookeeper", "")
     moves = TargetMoves(group, target, {topic: ()} if topic else {}, store)
@@ -130,7 +130,7 @@ async def reset_draft(
         await commit_plan(admin, place, plan)
         return ChangeOutcome(f"{counted(len(plan), 'offset')} committed", back)
 
-    # All of them: it is the way back.
+    # All offsets, not a shortened list: the record is the only way to undo the reset.
     moved = ", ".join(f"{partition_name(one)} {one.current} → {one.new}" for one in plan)
     back = url_of("/group", {"name": group, "store": store})
     return Draft(
@@ -144,7 +144,7 @@ async def reset_draft(
 
 
 def _difference(shown: PlannedOffset, now: PlannedOffset) -> str | None:
-    """Return what isn't as it was shown."""
+    """Return a text with the value that differs from what was shown; None if none does."""
     if now.current != shown.current or now.error != shown.error:
         return f"{partition_name(now)}: committed is {now.current}, not {shown.current}"
     if now.new != shown.new:

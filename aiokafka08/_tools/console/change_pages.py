@@ -1,12 +1,12 @@
-"""The console's pages that change something: forms, confirmations, and what became of a change.
+"""The console's pages that change something: forms, confirmations, and the outcomes of changes.
 
-A form is posted, and leads by a redirect to `/changes/ID`, which shows what will happen and where.
-Posting that page carries the change out, and leads back to it. A reset's plan is such a page by
-itself; without `reset` among the allowed kinds it only shows the plan.
+A posted form redirects to `/changes/ID`, which shows what will happen and where. Posting that page
+carries the change out, and redirects to it again. For a reset, that page shows the plan. Unless
+`reset` is among the allowed kinds, the plan is all that it has.
 
-Invariants: only what is allowed has a route. A POST needs a form's token, which is of the session
-and the user that opened it; the guard checks its origin. Its body is bounded in size and time.
-Nothing is changed through GET.
+Invariants: only allowed kinds of changes have routes. A POST needs the token of a form, which is
+bound to the session and the user that opened the form; the guard checks its origin. Its body is
+bounded in size and time. Nothing is changed through GET.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class ChangePages:
     # --- the pages --------------------------------------------------------------------------------
 
     async def change(self, request: Request) -> Response:
-        """Show a change, and what has become of it; carry it out if the page is posted."""
+        """Show a change, and its outcome; carry it out if the page is posted."""
         form = await self._posted(request) if request.method == "POST" else None
         change = self._changes.find(request.path_params["change"], self._session(request))
         if change is None:
@@ -127,7 +127,7 @@ class ChangePages:
         return await self._ask(request, "produce.html", f"Produce to {row.topic}", make, topic=row)
 
     async def reset(self, request: Request) -> Response:
-        """Ask where a group is to go, and show the plan; carrying it out is another request."""
+        """Ask for the position of a reset, and show the plan; another request carries it out."""
         row, query = self._frame.group_row(request.query_params), request.query_params
         context: dict[str, Any] = {"row": row, "draft": None, "change": None, "targets": TARGETS}
         # Only ZooKeeper knows the members.
@@ -196,7 +196,7 @@ class ChangePages:
         make: Callable[[Mapping[str, str]], MakeDraft],
         **context: Any,
     ) -> Response:
-        """Return a page with a form; if that is posted, lead to the confirmation of its draft."""
+        """Return a page with a form; if it is posted, redirect to the confirmation of its draft."""
         form: Mapping[str, str] = {}
         error: KafkaError | None = None
         if request.method == "POST":
@@ -232,7 +232,8 @@ class ChangePages:
 
         Args:
             request, template, title, data, context: as for `PageFrame.page`.
-            session: the viewer's; "": the known one or a new one; None: nothing is posted.
+            session: the viewer's session; "": that of the request, or a new one; None: the page
+                has nothing to post, and needs none.
             error: why a form wasn't accepted.
         """
         known, message, status = self._session(request), None, 200
@@ -286,7 +287,7 @@ def _cookie(request: Request) -> str:
 
 
 async def _fields(request: Request) -> dict[str, str]:
-    """Return the fields of a body, whose size and time are bounded; of a name the last."""
+    """Read the fields of a body, within limits of size and time; the last of equal names counts."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         raise HTTPException(415, "Expected a form of the console's own pages")
@@ -363,7 +364,7 @@ def _target(wanted: str, value: str) -> PlanTarget:
 
 
 def _topic_change(row: TopicRow, form: Mapping[str, str]) -> MakeDraft:
-    """Return what makes the draft that one of a topic's forms asks for."""
+    """Return the function that makes the draft for one of a topic's forms."""
     wanted = form.get("do", "")
     if wanted == "grow":
         return partial(grow_draft, topic=row.topic, partitions=_number("partitions", form))

@@ -4,7 +4,7 @@
 admin client of its own.
 
 Invariants: a change is carried out at most once, within `_VALID_S`, for the session that it was
-shown to, and only if the brokers are those that were shown with it. What is asked for is recorded
+shown to, and only if the brokers are those that were shown with it. The request for it is recorded
 before the change begins, and its outcome when it ends.
 """
 
@@ -30,7 +30,7 @@ from aiokafka08.errors import IllegalArgumentError, IllegalStateError, KafkaErro
 _log: Final = logging.getLogger("aiokafka08.console")
 
 KINDS: Final = ("produce", "reset", "topics")
-"""What can be allowed: to produce messages, to reset groups, and to change topics."""
+"""The kinds of changes: to produce messages, to reset groups, and to change topics."""
 
 _VALID_S: Final = 600.0
 _MOST: Final = 50
@@ -38,20 +38,20 @@ _MOST: Final = 50
 _DRAFTS: Final = 4
 """How many drafts are made at once; further ones wait."""
 _PATIENCE_S: Final = 20.0
-"""How long a viewer waits for a change; then the page says that it goes on."""
+"""How long a viewer waits for a change; then the page says that the change is still running."""
 _STOP_S: Final = 5.0
 """How long a stop waits for changes that are being carried out."""
 
 
 class ChangeOutcome(NamedTuple):
-    """What has become of a change, in words, and the path of a page that shows it."""
+    """The outcome of a change, in words, and the path of a page that shows the changed object."""
 
     text: str
     path: str = ""
 
 
 CarryOut = Callable[[AIOKafkaAdminClient, ClusterIdentity], Awaitable[ChangeOutcome]]
-"""Makes sure that what was shown still holds, and changes the cluster."""
+"""Checks that nothing differs from what was shown, and changes the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +60,13 @@ class Draft:
 
     Attributes:
         title: in short, such as "Delete topic orders".
-        what: what is recorded: all but keys and values.
+        what: the text for the record: the whole change but keys and values.
         carry_out: makes the change.
-        back: the path of the page that it belongs to.
+        back: the path of the page that the change belongs to.
         notes: sentences for the user.
-        plan: of a reset.
+        plan: the plan of a reset.
         parts: keys and values of a message, by name.
-        typed_name: what the user has to type.
+        typed_name: the name that the user has to type to confirm; "": none.
     """
 
     title: str
@@ -84,7 +84,7 @@ MakeDraft = Callable[[AIOKafkaAdminClient], Awaitable[Draft]]
 
 @dataclass(slots=True, eq=False)
 class Change:
-    """A draft that a session was shown, and what has become of it."""
+    """A draft that a session was shown, its state and its outcome."""
 
     draft: Draft
     cluster: ClusterIdentity
@@ -156,10 +156,10 @@ class Changes:
         return change if is_known else None
 
     async def carry_out(self, change: Change, who: str) -> None:
-        """Make a change that waits, and wait for its end; it goes on if that takes long.
+        """Make a change that waits for it. Return at its end, or earlier if it takes long.
 
         Args:
-            change: its `state` and `outcome` say what has become of it.
+            change: the change; its `state` and `outcome` are updated.
             who: who has confirmed it.
         """
         if change.state != "waiting":
@@ -171,7 +171,7 @@ class Changes:
         await asyncio.wait([task], timeout=_PATIENCE_S)
 
     def cluster_text(self, cluster: ClusterIdentity) -> str:
-        """Return which cluster it is: its brokers."""
+        """Return a text that names a cluster by its brokers."""
         if cluster.brokers:
             return f"brokers {cluster}"
         return f"the cluster at {self._watch.servers}, which names no broker before its first topic"

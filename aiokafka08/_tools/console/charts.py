@@ -1,7 +1,7 @@
 """Draw points over time as inline SVG, without a script. Pure.
 
-Invariant: what goes into the SVG is numbers, and text that is escaped; no style attribute, which
-the pages' Content-Security-Policy would refuse.
+Invariant: an SVG has only numbers and escaped text, and no style attribute, which the pages'
+Content-Security-Policy would refuse.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiokafka08.bridge.wording import duration_text
 
 _MAX_POINTS: Final = 360
 _COLUMNS: Final = 60
-"""How many places of a chart show the value there."""
+"""How many places of a chart have a title with the value there."""
 
 
 def sparkline(values: Sequence[float], label: str) -> Markup:
@@ -42,8 +42,8 @@ def chart(points: Sequence[tuple[float, float]], label: str, unit: str) -> Marku
 
     Args:
         points: times in seconds since the epoch, and values.
-        label: what it shows, for readers who don't see it.
-        unit: of the values, such as "messages/s".
+        label: a text for readers who can't see the chart.
+        unit: the unit of the values, such as "messages/s".
     """
     if len(points) < 2 or points[-1][0] <= points[0][0]:
         return Markup("")

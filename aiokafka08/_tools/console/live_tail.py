@@ -2,8 +2,8 @@
 
 `pages` has one for each open view, with a consumer of its own, which is closed with the view.
 
-Invariant: what is read each second is bounded, whatever is written. The rest is skipped, and
-counted. No topic is created, no group joined, nothing committed.
+Invariant: the messages read each second are bounded, however many are written. The rest is skipped,
+and counted. No topic is created, no group joined, nothing committed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FETCH_BYTES: Final = 1024 * 1024
 
 
 class TailPeriod(NamedTuple):
-    """What came in a period: the messages to show, and how many there were, wanted or skipped."""
+    """The messages of a period: those to show, and how many were written, wanted and skipped."""
 
     shown: Sequence[BytesRecord]
     accepted: int
@@ -48,10 +48,10 @@ async def tail(
     tps: Sequence[TopicPartition],
     pick: Callable[[BytesRecord], BytesRecord | None],
 ) -> AsyncGenerator[TailPeriod, None]:
-    """Yield what comes, once a second, also if nothing does.
+    """Yield a period once a second, also if no messages came.
 
     Args:
-        options: of the consumer.
+        options: the options of the consumer.
         tps: the partitions to read, from their ends on.
         pick: returns a message as it is shown; None if it isn't wanted.
 
@@ -87,7 +87,7 @@ async def tail(
 
 
 async def _skip(consumer: AIOKafkaConsumer[bytes, bytes]) -> int:
-    """Go to the ends if the consumer is more than a period behind; return what is left out."""
+    """Seek to the ends if the consumer is more than a period behind; return how much it skips."""
     behind: dict[TopicPartition, int] = {}
     for tp in consumer.assignment():
         end = consumer.highwater(tp)

@@ -47,20 +47,21 @@ _UNPACKED_BYTES: Final = 16 * 1024 * 1024
 _AT_ONCE: Final = 8
 """How many partitions are read at once."""
 _MAX_NAMED: Final = 100
-"""Of more partitions the link that goes on would be too long."""
+"""The most partitions whose positions the link to the next page names: a longer URL may fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageQuery:
-    """What to look for.
+    """The messages to look for.
 
     Attributes:
-        topic: its name; partition: one of it, None for all.
+        topic: the topic's name.
+        partition: the partition to read; None: all.
         start: as `consume --from`; "": the last messages, about `count` of all partitions.
         count: how many messages to show.
-        contains, key: what the value contains, and the whole key; "": any.
+        contains, key: a part of the value, and the whole key; "": any.
         is_pattern: `contains` is a regular expression, and so is `key` if it begins with "^".
-        most: how many messages are shown of a start before the ends.
+        most: how many messages to show at most, if `start` is before the ends.
         limit_bytes: after how many bytes the search stops.
     """
 
@@ -95,17 +96,17 @@ class MessageQuery:
 
 @dataclass(slots=True)
 class MessagePage:
-    """What was found.
+    """The result of a search.
 
     Attributes:
-        messages: in order of their time, or of partition and offset where there are no times.
-        newest_first: whether the newest ones stand first.
+        messages: the messages found, ordered by time, or by partition and offset without times.
+        newest_first: whether the newest ones come first.
         scanned, scanned_bytes: how many messages were looked at, and their keys' and values' size.
         elapsed_s: how long it took.
-        start: where the search began, as it can be given again.
-        stopped: what ended it early; None if it has read all.
-        next_start: where to go on; None at the end.
-        notes: what else there is to say, such as partitions without a leader.
+        start: where the search began, in the form of a query's `start`.
+        stopped: why it ended early; None if it has read all.
+        next_start: the `start` of the next page; None at the end.
+        notes: further texts for the page, such as partitions without a leader.
         partitions: all partitions of the topic.
     """
 
@@ -136,7 +137,7 @@ async def search_messages(
         query: what to look for.
         limit_s: the time after which the search stops.
         unpacking: as for `read_bounded`, shared by all searches that run at the same time.
-        masks: what is hidden.
+        masks: hides keys and values, or parts of them.
 
     Raises:
         IllegalArgumentError: `start` has no meaning.
@@ -296,7 +297,7 @@ class _Scan:
                     if (picked := self._pick(record)) is not None:
                         kept += 1
                         page.messages.append(picked)
-                await asyncio.sleep(0)  # a page isn't more important than others
+                await asyncio.sleep(0)  # let other requests run between two steps
         self._next[range_.tp] = range_.stop or 0
 
 

@@ -1,9 +1,9 @@
 """Show keys and values of messages as text, as JSON that can be folded, or as hexadecimal. Pure.
 
-Invariants: nothing but text comes out, which the templates escape. It is bounded, for each key or
-value and for a page (`PageText`, `json_part`), counted as it is sent: escapes make it longer than
-the bytes. JSON is indented as it was sent, digit by digit: a number never changes because it was
-parsed.
+Invariants: the results are text, which the templates escape. Their length is bounded, for each key
+or value and for a page (`PageText`, `json_part`). It is counted in the characters that are sent,
+because escapes make a text longer than its bytes. Indented JSON keeps each digit: numbers aren't
+parsed, so none changes.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _whole_characters(data: bytes, limit: int) -> bytes:
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes for what can't be seen, but for tabs and newlines."""
+    """Return a text with escapes for invisible characters, except tabs and newlines."""
     return "\n".join(
         "\t".join(visible(part) for part in line.split("\t")) for line in text.split("\n")
     )

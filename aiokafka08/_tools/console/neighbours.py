@@ -1,9 +1,9 @@
-"""`Neighbour`: what a gateway or a bridge says of itself at the address of its metrics.
+"""`Neighbour`: read the state of a gateway or a bridge from the address of its metrics.
 
-`watch` runs each beside the sampler, and `pages` shows it.
+`watch` runs each one beside the sampler, and `pages` shows it.
 
-Invariant: what was read last stays, with its time, and `problem` says why it gets older. No page
-waits for a neighbour.
+Invariant: the last state that was read stays, with its time; while no newer one can be read,
+`problem` says why. No page waits for a neighbour.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Neighbour:
         problem: why it wasn't read; None if it was.
         read_at: when it was read last, in seconds since the epoch.
         rows: the clients of a gateway, or the partitions of a bridge.
-        health: what /healthz says.
+        health: the text of /healthz.
         rate, left: requests or copied messages a second, and the messages that a bridge has to
             copy, over time.
 
@@ -68,7 +68,7 @@ class Neighbour:
         self._counted: tuple[float, float] | None = None
 
     async def run(self, interval_s: float) -> None:
-        """Read it again and again."""
+        """Read the state every `interval_s` seconds."""
         while True:
             try:
                 self._samples, self.health, self.rows = await asyncio.to_thread(self._read)
@@ -90,7 +90,7 @@ class Neighbour:
         return sum(values) if values else None
 
     def failures(self) -> list[tuple[str, int]]:
-        """Return what a bridge tries again, and how often in a row it has failed."""
+        """Return the actions that a bridge is retrying, and how often in a row each has failed."""
         repeats = self._samples.get("aiokafka08_bridge_error_repeats", ())
         return [(labels.get("what", ""), int(value)) for labels, value in repeats]
 

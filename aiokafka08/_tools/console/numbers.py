@@ -1,6 +1,6 @@
 """Write numbers and times for people. Pure.
 
-Invariant: what is shortened is exact in the page's `title`, so nothing is lost.
+Invariant: wherever a number is shortened, the page's `title` has it exactly, so nothing is lost.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""`PageFrame`: what all pages of the console share: templates, JSON, errors, and rows by name.
+"""`PageFrame`: the common parts of the console's pages: templates, JSON, errors, rows by name.
 
-`pages` shows the cluster with it, `change_pages` changes it.
+`pages` and `change_pages` make their pages with it.
 
-Invariant: each page is HTML or JSON with the age of its data, also that of an error, and whatever
-comes from a cluster is escaped.
+Invariant: each page, also that of an error, is HTML or JSON with the age of its data. All values
+from a cluster are escaped.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PageFrame:
         )
 
     def view(self) -> ClusterView:
-        """Return what the last sample has brought; without one, the page says what is read."""
+        """Return the view of the last sample; without one, raise: the page says what is read."""
         if self.watch.view is None:
             raise _NoViewError
         return self.watch.view
@@ -180,7 +180,7 @@ class PageFrame:
         return PacedHtml(html, status)
 
     def _raise_if_unread(self, view: ClusterView, what: str, similar: str) -> None:
-        """Raise 503 if what the view lacks may be there: the sample has gaps, or is old."""
+        """Raise 503 if the cluster may have what the view lacks: the sample has gaps, or is old."""
         problem, age_s = self.watch.problem(), time.time() - view.taken_at
         if problem is None and age_s > self.watch.stale_after_s:
             problem = f"the last sample is {duration_text(age_s)} old"

@@ -2,10 +2,10 @@
 
 `application` builds them. Each page is rendered by a template of `templates/`, and has the same
 rows as JSON for scripts: with `?format=json`, or if the request accepts JSON only. `change_pages`
-has those that change something.
+has the pages that change something.
 
-Invariant: only GET; nothing is awaited but the reading of messages, so a page of the cluster takes
-no longer while a broker is slow.
+Invariant: all routes are GET. Only pages of messages wait for brokers, so all other pages are as
+fast as always while a broker is slow.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Pages:
 
     Args:
         frame: makes the pages; its `watch` takes the samples, and lends a router.
-        masks: what is hidden of messages.
+        masks: hides keys and values of messages, or parts of them.
     """
 
     def __init__(self, frame: PageFrame, masks: Masks) -> None:
@@ -274,7 +274,7 @@ class Pages:
         return EventStream(events())
 
     async def message(self, request: Request) -> ASGIApp:
-        """Show one message, or the first one behind a gap."""
+        """Show the message at an offset, or the next one if the offset has none."""
         partition = _path_number(request, "partition", 2**31)
         offset = _path_number(request, "offset", 2**63)
         asked = MessageQuery(request.path_params["topic"], partition, str(offset), 1)
@@ -353,9 +353,9 @@ class Pages:
     # --- inside -----------------------------------------------------------------------------------
 
     def _searched(self, asked: MessageQuery, page: Callable[[MessagePage], Response]) -> ASGIApp:
-        """Return what searches messages, makes a page of them, and sends it, in a slot.
+        """Return a response that searches messages, makes a page of them and sends it, in a slot.
 
-        A viewer who leaves ends it. Large pages take long to render: a thread does it.
+        A viewer who leaves ends the search. A thread renders large pages, since that takes long.
         """
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
@@ -389,7 +389,7 @@ class Pages:
 
 
 def _asked(request: Request, default: int, most: int, limit_bytes: int) -> MessageQuery:
-    """Return what the URL asks for; `default` messages unless it says how many."""
+    """Return the query in the URL; its count is `default` unless the URL has one."""
     query = request.query_params
     partition = query.get("partition", "")
     return MessageQuery(

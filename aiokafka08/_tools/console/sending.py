@@ -1,10 +1,10 @@
 """Send a response to a viewer who may be slow, or gone.
 
-`pages` sends all pages so. Those of messages also cost the brokers: their search ends when the
-viewer leaves.
+`pages` sends all pages by this module. Pages of messages also cost the brokers work, so their
+search ends when the viewer leaves.
 
-Invariant: what a viewer doesn't take is in memory for `SEND_S` at most, but for one piece. This
-needs a server whose `send` waits while its buffer is full, as that of uvicorn does.
+Invariant: except for one piece, a response that the viewer doesn't read is in memory for `SEND_S`
+at most. This needs a server whose `send` waits while its buffer is full, such as uvicorn.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class EventStream(Response):
         self._events = events
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send them; the source is closed in the end."""
+        """Send the events; close their source at the end."""
         await while_connected(self._send_all(send), receive)
 
     async def _send_all(self, send: Send) -> None:
@@ -103,7 +103,7 @@ class EventStream(Response):
 
 
 async def _is_sent(sending: Awaitable[None], what: str) -> bool:
-    """Await what sends; return False if the viewer doesn't take it in time."""
+    """Await `sending`; return False if the viewer doesn't read in time."""
     try:
         async with asyncio.timeout(SEND_S):
             await sending

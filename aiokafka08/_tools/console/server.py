@@ -54,7 +54,7 @@ class ServeOptions:
 
 
 def access_of(options: ServeOptions) -> Admission:
-    """Return who is admitted: by a token, unless a proxy names the users.
+    """Return how visitors are admitted: by a token, unless a proxy names the users.
 
     Raises:
         IllegalArgumentError: the options aren't safe together, or one has no meaning.
@@ -91,8 +91,8 @@ async def serve(
 
     Args:
         console: what to serve.
-        options: where.
-        access: as it was given to the console.
+        options: where to listen.
+        access: the same as the console's.
         on_url: called with the URL as soon as it can be opened. The URL has the token, unless the
             token comes from a file.
 

@@ -62,11 +62,11 @@ class ClusterWatch:
     Args:
         options: the arguments of `AIOKafkaAdminClient`.
         interval_s: seconds from one sample to the next.
-        neighbours: what is read beside the cluster.
+        neighbours: gateways and bridges, which are read too.
 
     Attributes:
-        options: of the admin client, with defaults.
-        view: what the last sample has brought; None before the first one.
+        options: the options of the admin client, with defaults.
+        view: the view of the last sample; None before the first one.
         histories: values over time.
         unpacking: held by the one search that has a large compressed message open.
     """
@@ -132,7 +132,7 @@ class ClusterWatch:
 
     @property
     def hints(self) -> Sequence[str]:
-        """What isn't read because an option is missing."""
+        """Texts about what isn't read because an option is missing."""
         return self._refresher.status.hints
 
     def problem(self) -> str | None:
@@ -168,7 +168,7 @@ class ClusterWatch:
         partition: int | None,
         pick: Callable[[BytesRecord], BytesRecord | None],
     ) -> AsyncGenerator[TailPeriod, None]:
-        """Yield what comes of a topic that the view has, until the console is stopped.
+        """Yield new messages of a topic that the view has, until the console is stopped.
 
         Raises:
             KafkaTimeoutError: too many views are open.
@@ -209,7 +209,7 @@ class ClusterWatch:
         router: Router | None = None
         try:
             async with asyncio.timeout(limit_s):
-                # Before the slot: those who wait for a dead cluster all learn so at their time.
+                # Before the slot: otherwise viewers of a dead cluster would wait for it one by one.
                 router = await self._opened_router()
                 await self._searches.acquire()
         except TimeoutError:
