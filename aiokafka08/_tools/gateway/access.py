@@ -187,7 +187,7 @@ class ConnectionAccess:
     """The access of one connection, whose requests are checked one after the other.
 
     Args:
-        access: what its client may use.
+        access: the topics, groups and requests that its client may use.
         is_observing: whether requests that change the cluster pass.
     """
 

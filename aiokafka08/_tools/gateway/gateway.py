@@ -105,13 +105,13 @@ class Gateway:
     Args:
         options: the options.
         table: the listeners' indices.
-        measurements: what is measured (default: nothing).
+        measurements: called to measure the work (default: nothing is measured).
         clients: where clients are counted (default: in a table of its own).
         shares_ports: whether other processes may listen on the same ports (default: no).
 
     Attributes:
         clients: the clients that were seen.
-        shared: what the connections of clients share.
+        shared: the state that the connections of clients share.
     """
 
     def __init__(

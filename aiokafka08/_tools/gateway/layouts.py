@@ -82,10 +82,10 @@ class Api:
     Attributes:
         key: its number.
         name: its name in Kafka's protocol.
-        versions: those that have a layout.
+        versions: the versions that have a layout.
         flexible: the first flexible version.
         request_fields: the fields of the request, as in `layouts.json`.
-        response_fields: those of the response.
+        response_fields: the fields of the response.
         is_between_brokers: whether only brokers and controllers send it.
     """
 

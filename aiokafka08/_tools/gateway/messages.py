@@ -89,8 +89,8 @@ class _Part(NamedTuple):
     """Neighbouring fields that are read at once.
 
     Attributes:
-        name: that of `field`, or of the first number.
-        names: those of the numbers, which come first.
+        name: the name of `field`, or of the first number.
+        names: the names of the numbers, which come first.
         zeros: see `Field`.
         head: the numbers, and the length of `field` if that isn't a varint.
         field: the last field, if it is no number.
@@ -114,9 +114,9 @@ class Struct:
     """The fields of a struct in one version.
 
     Attributes:
-        fields: those without a tag that are wanted.
-        parts: all that have no tag.
-        tagged: those with a tag that are wanted, by it, each as a struct of its own.
+        fields: the wanted fields without a tag.
+        parts: all fields without a tag, in parts.
+        tagged: the wanted fields with a tag, by tag, each as a struct of its own.
         has_tags: whether tagged fields are at the end.
         is_skipped: whether none is wanted.
         has_rest: whether all that follows the parts, up to the end of the frame, stays bytes.

@@ -133,7 +133,7 @@ def translate_fetch(
     Args:
         head: its header.
         frame: its frame.
-        positions: those of the client.
+        positions: the positions of the client.
         is_read_committed: whether records of aborted and open transactions are left out.
 
     Raises:

@@ -32,7 +32,7 @@ class TargetClient:
     """See the module; `async with` closes it.
 
     Attributes:
-        address: the broker's.
+        address: the broker's address.
         ranges: the first and last version that the broker takes, by API.
     """
 

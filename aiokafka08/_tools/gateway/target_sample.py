@@ -36,7 +36,7 @@ class TargetTopic:
     Attributes:
         leaderless: its partitions without a leader.
         operations: what the gateway may do, as bits; None: the target doesn't say.
-        settings: those of `TOPIC_SETTINGS` that are known.
+        settings: the known settings of `TOPIC_SETTINGS`.
     """
 
     leaderless: list[int]
@@ -67,7 +67,7 @@ class TargetSample:
         unreachable: why a broker can't be reached.
         ports: by address: why the gateway can't listen there; None: it can.
         topics: the topics, by name; None: they weren't asked for.
-        settings: those of `BROKER_SETTINGS` that are known.
+        settings: the known settings of `BROKER_SETTINGS`.
         problems: the questions that weren't answered, and why.
         cluster_id: the id of the target's cluster.
         peers: the other gateways: their answers, or why they can't be reached.

@@ -50,7 +50,7 @@ class ClientHandler(Protocol):
 
     Attributes:
         connection: the client's connection.
-        shared: what the handlers of all clients share.
+        shared: the state that the handlers of all clients share.
         upstream: the connection to the broker that the client has chosen.
     """
 

@@ -158,9 +158,9 @@ class Upstream(FrameProtocol):
         """Send a frame; complete the exchange with its response.
 
         Args:
-            correlation_id: that of the frame.
+            correlation_id: the correlation id of the frame.
             frame: the request, without its size.
-            exchange: the client's.
+            exchange: the client's exchange.
             answer: makes the client's response; None: the broker's response passes.
             expects_response: False if the broker doesn't respond; the exchange ends at once then.
         """
@@ -230,7 +230,7 @@ class Upstream(FrameProtocol):
         """Authenticate again each time before the broker would end the session.
 
         Args:
-            lifetime_s: in how many seconds the broker would end it.
+            lifetime_s: the seconds after which the broker would end the session.
             authenticate: authenticates again, and returns the next lifetime.
         """
         if lifetime_s < math.inf and not self._closed:
