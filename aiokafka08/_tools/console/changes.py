@@ -59,7 +59,7 @@ class Draft:
     """A change that was checked, and not made.
 
     Attributes:
-        title: in short, such as "Delete topic orders".
+        title: the change in short, such as "Delete topic orders".
         what: the text for the record: the whole change but keys and values.
         carry_out: makes the change.
         back: the path of the page that the change belongs to.

@@ -134,7 +134,7 @@ async def search_messages(
 
     Args:
         router: a started router that requests all topics and creates none.
-        query: what to look for.
+        query: the messages to look for.
         limit_s: the time after which the search stops.
         unpacking: as for `read_bounded`, shared by all searches that run at the same time.
         masks: hides keys and values, or parts of them.

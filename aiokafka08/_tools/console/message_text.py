@@ -42,7 +42,7 @@ class ShownBytes:
         form: "null", "text", "json" or "hex".
         short: its beginning, on one line.
         text: all of it up to the limit.
-        size: in bytes; -1 for null.
+        size: the size in bytes; -1 for null.
         cut: how many bytes are left out of `text`.
     """
 

@@ -90,7 +90,7 @@ async def serve(
     """Listen until the task is cancelled.
 
     Args:
-        console: what to serve.
+        console: the console.
         options: where to listen.
         access: the same as the console's.
         on_url: called with the URL as soon as it can be opened. The URL has the token, unless the
