@@ -47,9 +47,9 @@ def some_of(names: Collection[object], most: int = _NAMES, separator: str = ", "
     """Return names, and how many more there are; "none" if there are no names.
 
     Args:
-        names: in the order in which they are shown; a partition's is its `partition_name`.
+        names: the names, in the order in which to show them; for a partition its `partition_name`.
         most: how many are shown.
-        separator: what is between the names; use another one if they have commas (default ", ").
+        separator: the text between the names; use another one if they have commas (default ", ").
     """
     texts = [
         partition_name(name) if isinstance(name, TopicPartition) else str(name)

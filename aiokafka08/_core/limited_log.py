@@ -61,7 +61,7 @@ class LimitedLog:
         """Log a text as one line, or count it if there was one with this key within the period.
 
         Args:
-            key: what the text is about.
+            key: the subject of the text.
             text: the text.
             kind: many keys of one kind hide no texts of another one. A program has few kinds.
         """

@@ -65,7 +65,7 @@ class TargetMoves:
 
     Args:
         group: the group.
-        target: where to.
+        target: the position to reset to.
         topics: the partitions of each topic, none for all of them; without topics, all partitions
             of which the group has an offset.
         store: only in this store; None: in each.

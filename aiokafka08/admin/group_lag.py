@@ -99,7 +99,7 @@ class StoredOffsets:
     Attributes:
         errors: partitions whose offset can't be read, such as a node of ZooKeeper that holds
             something else: the group may have committed there.
-        others: what else couldn't be read, where partitions may be missing.
+        others: other nodes that couldn't be read, so partitions may be missing.
         texts: what the nodes of ZooKeeper in `errors` hold, whole; those that couldn't be read at
             all are left out.
     """

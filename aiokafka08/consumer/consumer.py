@@ -107,7 +107,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             "aiokafka08-consumer-" and a number (default None).
         group_id: the group that shares the partitions of `subscribe()`, and owns the committed
             offsets; None for a consumer without a group (default None).
-        group_instance_id: of static members, which need brokers from 2.3 on: other values raise
+        group_instance_id: for static members, which need brokers from 2.3 on: other values raise
             `UnsupportedVersionError` (default None).
         key_deserializer, value_deserializer: called with the bytes of a key or value, or with None
             if it is null; the result is the `key` or `value` of the record. The call that would

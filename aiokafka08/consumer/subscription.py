@@ -31,7 +31,7 @@ class Subscription:
     """Topics, a pattern or partitions; see the module.
 
     Attributes:
-        kind: how the user has named what to read.
+        kind: how the user has named the topics or partitions to read.
         number: the number of changes so far.
         listener: called when partitions are assigned or revoked.
     """

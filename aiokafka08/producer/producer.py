@@ -142,7 +142,7 @@ class AIOKafkaProducer:
             but not the last one; None never closes one (default 540000).
         enable_idempotence: True, which needs brokers from 0.11 on, raises `UnsupportedVersionError`
             (default False).
-        transactional_id: of transactions, which need brokers from 0.11 on: other values raise
+        transactional_id: for transactions, which need brokers from 0.11 on: other values raise
             `UnsupportedVersionError` (default None).
         transaction_timeout_ms: without effect, since there are no transactions (default 60000).
         sasl_mechanism: "PLAIN" (brokers from 0.10.0 on), "SCRAM-SHA-256" or "SCRAM-SHA-512" (from

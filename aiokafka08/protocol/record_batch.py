@@ -183,7 +183,7 @@ def convert_batch(
         limit_bytes: the conversion ends before the message with which the messages would exceed
             it, before compression.
         at_least: the number of messages that are converted whatever their size.
-        codec: that of the wrapper (default: the batch's; snappy in place of zstd).
+        codec: the codec of the wrapper (default: the batch's; snappy in place of zstd).
 
     Raises:
         CorruptRecordException: as `plain_records` and `read_records`.

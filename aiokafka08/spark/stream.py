@@ -61,7 +61,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The reader of a streaming query. It is on the driver; the tasks call only `read`.
 
     Args:
-        options: those of the query.
+        options: the options of the query.
         parallelism: how many tasks Spark runs at once; None if it isn't known.
         clock: returns seconds from any origin, for `maxTriggerDelay`.
     """

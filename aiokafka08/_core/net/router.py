@@ -144,7 +144,7 @@ class Router:
         """Send a request to a node and return the response.
 
         Args:
-            request: what to send.
+            request: the request.
             node_id: the broker; None sends to one broker after another until one responds.
             lane: which connection of the broker to use.
             version: the API version; by default the highest one that both sides support.

@@ -147,7 +147,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Send a request and wait for its response; many callers may do so at the same time.
 
         Args:
-            request: what to send.
+            request: the request.
             version: the API version; by default the highest one that both sides support.
             timeout_s: seconds until the caller gives up; by default `request_timeout_ms`.
 
@@ -413,10 +413,10 @@ async def open_connection(
     Args:
         address: host and port.
         config: the options of the network layer.
-        version: what the broker supports.
+        version: the version of the broker.
         on_close: called once when the connection is closed, with the reason and the number of
             requests without a response whose callers still wait for it.
-        ip: where the broker has responded; None resolves the host name.
+        ip: the IP address at which the broker has responded; None resolves the host name.
 
     Raises:
         KafkaConnectionError: the connection can't be made.

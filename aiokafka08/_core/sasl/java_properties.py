@@ -77,7 +77,7 @@ def sasl_options(properties: Mapping[str, str], prefix: str = "") -> dict[str, A
 
     Args:
         properties: the properties, without a prefix, by Java's names.
-        prefix: what errors put before a property's name (default "").
+        prefix: the text before a property's name in errors (default "").
 
     Raises:
         IllegalArgumentError: a property has a wrong value.

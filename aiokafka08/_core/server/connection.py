@@ -133,7 +133,7 @@ class ServerConnection(FrameProtocol):
 
     Attributes:
         host: The client's address.
-        peer: The same with its port, for log lines.
+        peer: The client's address and port, for log lines.
     """
 
     def __init__(

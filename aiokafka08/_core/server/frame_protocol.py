@@ -19,7 +19,7 @@ class FrameProtocol(asyncio.BufferedProtocol):
     Args:
         resources: shared by all connections.
         max_frame_bytes: a larger frame is an error.
-        sender: what sends the frames, for errors.
+        sender: the name of the peer that sends the frames, for errors.
     """
 
     def __init__(self, resources: ServerResources, max_frame_bytes: int, sender: str) -> None:

@@ -29,7 +29,7 @@ class Listener:
 
     Attributes:
         port: The port; 0 before `open`.
-        connections: Those that haven't ended, in the order in which they came.
+        connections: The connections that haven't ended, the oldest first.
     """
 
     def __init__(

@@ -44,7 +44,7 @@ class SaslUsers:
     """The users of a server, and their credentials for each mechanism.
 
     Args:
-        passwords: by their names.
+        passwords: the passwords of the users, by name.
         hiding_key: a secret. With it SCRAM goes on with an unknown user up to the last step, as
             with a wrong password; brokers don't (default None).
 

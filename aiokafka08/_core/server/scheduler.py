@@ -55,7 +55,7 @@ class Job:
     """Work that hasn't ended.
 
     Args:
-        account: of the connection that it is for.
+        account: the account of the connection that the job works for.
         steps: the work.
         ended: called at the end, unless the job was cancelled or has ended within
             `FairScheduler.run`.

@@ -115,7 +115,7 @@ class ClusterWriter:
 
     Args:
         connect: "host:port,host:port/chroot".
-        name: that of this gateway.
+        name: the name of this gateway.
         others: the names of gateways that may write in its place.
         changed: called in any thread when the session, or another writer, has come or gone.
     """
@@ -145,7 +145,7 @@ class ClusterWriter:
         """Make the nodes say this; return what was done.
 
         Args:
-            cluster: what they are to say.
+            cluster: the contents of the nodes.
             removes: whether topics that aren't there go.
             compares: whether also nodes of topics are read that were right in this session: tools
                 may have changed them.

@@ -178,7 +178,7 @@ def options_of_properties(properties: Mapping[str, str], prefix: str = "") -> di
 
     Args:
         properties: all properties, by their names.
-        prefix: what errors put before a property's name (default "").
+        prefix: the text before a property's name in errors (default "").
 
     Raises:
         IllegalArgumentError: a property has a wrong value, or needs another one.

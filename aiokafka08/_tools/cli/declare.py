@@ -323,7 +323,7 @@ def log_to_stderr(level: str, others: Mapping[str, str] | None = None, *, sender
     """Log to stderr from this level on, until the command ends; each line has its local time.
 
     Args:
-        level: of the package's loggers.
+        level: the level of the package's loggers.
         others: levels of single loggers, by their names (default None).
         sender: stands before each text (default "").
     """

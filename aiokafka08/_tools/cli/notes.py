@@ -42,7 +42,7 @@ def note(text: str, prefix: str = "aiokafka08: ") -> None:
 
     Args:
         text: the line.
-        prefix: what comes before it (default "aiokafka08: ").
+        prefix: the text before the line (default "aiokafka08: ").
     """
     with contextlib.suppress(OSError, ValueError, AttributeError):
         erase_status()

@@ -146,10 +146,10 @@ class ClusterSample:
     Attributes:
         brokers: By node id.
         topics: By name, those that the filter accepts.
-        groups: Those that the filter accepts.
+        groups: The groups that the filter accepts.
         has_zookeeper: Whether ZooKeeper was read.
         errors: The failed reads, one text each; empty if the sample is complete.
-        explained: Those of `errors` that `brokers` and `topics` show too.
+        explained: The texts of `errors` about failures that `brokers` and `topics` show too.
         hints: The reads that need a missing option, one text each.
         remedies: By error, the advice with which its text ends.
         rights: By error that is a refusal, the missing right, such as "Describe on the cluster".

@@ -22,7 +22,7 @@ def cluster_families(
 
     Args:
         sample: the newest sample; the history has it already.
-        history: of the cluster.
+        history: the history of the cluster.
         now: when the sample was taken, by the history's clock.
     """
     return [

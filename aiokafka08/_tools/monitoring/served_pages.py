@@ -23,7 +23,7 @@ def endpoint_url(url: str, expected: str) -> str:
 
     Args:
         url: "HOST:PORT", or a URL of one of its pages.
-        expected: what serves it, for an error, such as "a gateway serves by --metrics".
+        expected: the server and its option, for errors, such as "a gateway serves by --metrics".
 
     Raises:
         IllegalArgumentError: it isn't one.

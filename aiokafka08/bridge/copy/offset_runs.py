@@ -339,7 +339,7 @@ def _given_twice(ordered: Iterable[OffsetRun]) -> list[tuple[OffsetRun, OffsetRu
     """Return pairs of runs that have a target offset for different messages.
 
     Args:
-        ordered: by target offset, of equal ones the longest first.
+        ordered: the runs by target offset; of equal offsets the longest run first.
     """
     pairs: list[tuple[OffsetRun, OffsetRun]] = []
     longest = OffsetRun(0, 0, 0)

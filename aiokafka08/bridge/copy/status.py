@@ -152,7 +152,7 @@ class CopyStatus:
         """Count an error that will be retried.
 
         Args:
-            action: what failed; the same words each time.
+            action: the failed action, in the same words each time.
             text: the error.
         """
         error = self.errors.get(action, RepeatedError()).again(text)

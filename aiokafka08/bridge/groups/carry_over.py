@@ -501,7 +501,7 @@ async def without_head_holes(
 
     Args:
         config: the file of the bridge.
-        partitions: those of the source.
+        partitions: the partitions of the source.
         offsets: the offsets that each group has committed at the source.
 
     Raises:

@@ -27,10 +27,10 @@ def produce_records(
     """Pass records to librdkafka, up to the first one that it doesn't take.
 
     Args:
-        producer: of confluent-kafka.
-        topic: of the target.
-        partition: of the target.
-        records: in the order in which they are written.
+        producer: confluent-kafka's producer.
+        topic: the topic of the target.
+        partition: the partition of the target.
+        records: the records, in the order in which to write them.
         keep_timestamps: False gives each record the time of the call.
         callbacks: the delivery callback of each record; None: it has none.
 

@@ -114,7 +114,7 @@ class TransactionWorker:
     """Write chunks in transactions.
 
     Args:
-        settings: of this worker.
+        settings: the settings of this worker.
         report: called with each event, in the worker's thread.
     """
 

@@ -40,9 +40,9 @@ class LibrdkafkaLog:
         """Log a line; confluent-kafka calls it with the kind of the line as the first argument.
 
         Args:
-            level: of the module `logging`.
+            level: a level of the module `logging`.
             message: the format of the line.
-            arguments: those of the format.
+            arguments: the arguments of the format.
         """
         is_returned = bool(arguments) and arguments[0] in _RETURNED
         fitting = logging.DEBUG if is_returned else min(level, logging.WARNING)

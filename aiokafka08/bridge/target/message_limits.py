@@ -69,7 +69,7 @@ def refusal(
     """Return why the target refuses a message, or None.
 
     Args:
-        limits: of the topic.
+        limits: the limits of the topic.
         key: the key; None is null.
         value: the value; None is null.
         timestamp_ms: the timestamp that the bridge writes; None leaves it to the target.

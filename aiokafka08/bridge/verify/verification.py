@@ -124,7 +124,7 @@ def bounds(
 
     Args:
         source: the first offset of the source's log, and its end.
-        target: the same of the target.
+        target: the same for the target.
         position: the bridge's position in the source; None without one.
         known: the runs of offsets that the bridge has copied; empty without a bridge.
     """

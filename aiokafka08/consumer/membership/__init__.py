@@ -46,8 +46,8 @@ class Assignee(Protocol):
         Partitions that are assigned again keep their positions and buffers; the others are revoked.
 
         Args:
-            new_partitions: those that were created while the subscription was active; they are read
-                from their first message.
+            new_partitions: partitions that were created while the subscription was active; they are
+                read from their first message.
             always_notify: call the listener even if nothing has changed.
         """
 

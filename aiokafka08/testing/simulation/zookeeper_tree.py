@@ -110,7 +110,7 @@ class Tree:
         """Create a node; return its path and the events.
 
         Args:
-            path: of the node; with `sequence` the beginning of its path.
+            path: the path of the node; with `sequence` the beginning of it.
             data: its data.
             now_ms: the wall-clock time.
             owner: the session of an ephemeral node; 0 for any other.
@@ -140,7 +140,7 @@ class Tree:
         """Write a node's data; return the events.
 
         Args:
-            path: of the node.
+            path: the path of the node.
             data: the new data.
             now_ms: the wall-clock time.
             version: the version that it must have; -1: any.
