@@ -32,7 +32,8 @@ CLIENT_ID: Final = "aiokafka08-gateway"
 CONNECT_TIMEOUT_S: Final = 10.0
 
 _VERSION: Final = BrokerVersion(BrokerLine.V0_10, {ApiKey.SASL_AUTHENTICATE: range(1)})
-"""All that is known before ApiVersions is asked: that SASL doesn't begin with a token."""
+"""The version to assume before a broker was asked for its versions: SASL begins by SaslHandshake,
+not with a bare token."""
 
 
 def target_network(targets: BootstrapServers, **options: Any) -> NetConfig:
@@ -40,7 +41,7 @@ def target_network(targets: BootstrapServers, **options: Any) -> NetConfig:
 
     Args:
         targets: addresses of brokers.
-        options: options of this package's clients that aren't the default.
+        options: options of this package's clients, in place of their defaults.
 
     Raises:
         KafkaError: an option is wrong, or an extra isn't installed.
@@ -54,7 +55,7 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
     """Connect to a broker, within `CONNECT_TIMEOUT_S`.
 
     Raises:
-        KafkaError: that isn't possible, or the broker refuses the gateway.
+        KafkaError: the broker can't be reached, or refuses the gateway.
     """
     waits: list[PendingStep] = []
 
@@ -82,7 +83,7 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
 
 
 async def why_unreachable(address: Address, network: NetConfig) -> str | None:
-    """Return why a broker can't be reached, or doesn't take the gateway; None: it does."""
+    """Return why a broker can't be reached, or refuses the gateway; None if neither is so."""
     try:
         session = await open_target(address, network)
     except KafkaError as error:
