@@ -35,7 +35,7 @@ K = TypeVar("K", bound=Hashable)
 _TOPIC_POINTS: Final = 120
 _GROUP_POINTS: Final = 360, 1440
 _KEPT_S: Final = 3600.0
-"""How long groups and histories are kept that a sample with gaps lacks.
+"""How long groups and histories are kept if samples with gaps lack them.
 
 They may have been deleted, or a request for them may have failed.
 """
@@ -138,15 +138,16 @@ class _Rate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """What the pages show of one sample.
+    """The rows and numbers that the pages show of one sample.
 
     Attributes:
         sample: the sample itself.
         taken_at: when it was taken, in seconds since the epoch.
-        topics, groups: by name, and by name and store.
+        topics: the rows of the topics, by name.
+        groups: the rows of the groups, by name and store.
         lags: the rows of each group.
         summed: the partitions whose lag is known, of each group that the sample has.
-        findings: of the doctor's rules that need only samples.
+        findings: the findings of the doctor's rules that need only samples.
         messages_per_s: produced messages of all topics but internal ones; None after one sample,
             and if a partition is missing that the sample before had.
         rate_lacks: the number of partitions that `messages_per_s` lacks. If it isn't 0, the true
@@ -234,7 +235,7 @@ class LagSum(NamedTuple):
 
 @dataclass(slots=True)
 class Histories:
-    """Values over time. What the last view lacks is kept for an hour if a gap may hide it.
+    """Values over time. A history that the last view lacks is kept for an hour if that has gaps.
 
     Invariant: a sum isn't added if it lacks a partition of the point before. It would look as if
     the group had caught up, or nothing were written.
@@ -254,7 +255,7 @@ class Histories:
         return self.groups[key].slope(now, min(window_s, now - last.since))
 
     def add(self, view: ClusterView) -> None:
-        """Add the values of a view, and forget what is gone."""
+        """Add the values of a view, and drop the histories of deleted topics and groups."""
         at = view.taken_at
         oldest = at - _KEPT_S if view.sample.errors else at
         self.topics = _kept(self.topics, view.topics, oldest, _TOPIC_POINTS)
@@ -285,7 +286,7 @@ class Histories:
 def _kept(
     histories: Mapping[K, PointHistory], named: Collection[K], oldest: float, *size: int
 ) -> dict[K, PointHistory]:
-    """Return the histories of what is named, new ones too, and those with later points."""
+    """Return the histories in `named`, new ones too, and others with a point after `oldest`."""
     hidden = {key: one for key, one in histories.items() if (one.last_at or 0.0) > oldest}
     return hidden | {key: histories.get(key) or PointHistory(*size) for key in named}
 
@@ -322,7 +323,7 @@ def view_of(
         sample: the sample.
         before: the sample before it; None: there is none.
         watched: an earlier sample, with which the doctor's rules compare; None: there is none.
-        history: of the cluster; it has the sample already.
+        history: the history of the cluster; it has the sample already.
         now: when the sample was taken, by the history's clock.
         wall_s: the same in seconds since the epoch.
         has_zookeeper: whether ZooKeeper's address is known.
@@ -370,7 +371,8 @@ def view_of(
         dict(sorted(groups.items())),
         lags,
         summed,
-        # Without a second sample UNCHECKED would be about an option of the command.
+        # After one sample UNCHECKED would ask for `--watch`, an option of the command `doctor`. The
+        # console takes further samples by itself, so leave it out.
         [one for one in examine(seen) if seen.is_watched or one.code is not FindingCode.UNCHECKED],
         sum(known) if known and not is_cut else None,
         sum(rate.lacks for rate in produced),

@@ -7,7 +7,7 @@ Invariants: no request reaches a page before `Admission` has admitted it, and ea
 headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; it
 leaves the URL by a redirect at the first visit. Where no change is allowed, other methods than GET
 and HEAD are refused; else POST is admitted from the console's own pages. No script of another site
-reads anything, whatever the service says that the console is mounted in.
+reads anything, even if the service that mounts the console allows it by a CORS header.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who is admitted: at most one of the three ways is set, none admits loopback only.
+    """Who is admitted: by `token`, by `auth_header` or by `authorize`; by none of them, loopback.
 
     Attributes:
-        token: what the visitor has to know.
-        auth_header: the header in which a proxy names the user, with the addresses of that proxy.
-        trusted_proxies: from where this header is believed.
-        authorize: decides by itself.
+        token: the text that visitors have to know.
+        auth_header: the header in which a proxy names the user.
+        trusted_proxies: the addresses of the proxies whose `auth_header` is believed.
+        authorize: called with each request; decides alone.
         hosts: names that a Host header may have, besides addresses and "localhost"; None accepts
             any, which is for `authorize`.
     """
@@ -81,7 +81,7 @@ class Guard:
     """Admit requests by `Admission`, and set the headers of all responses.
 
     Args:
-        pages: what is guarded.
+        pages: the application to guard.
         access: who is admitted.
         admits_changes: True admits POST from the console's own pages (default False).
     """
@@ -96,7 +96,7 @@ class Guard:
         self._limited_log = LimitedLog(_log, later_in_loop)
 
     def close(self) -> None:
-        """Log what was counted."""
+        """Log how many wrong tokens were counted and not yet logged."""
         self._limited_log.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -198,8 +198,8 @@ def viewer_of(scope: Scope, access: Admission, *, with_address: bool = True) -> 
     """Return who sends a request, such as "'ann' at 10.0.0.7".
 
     Args:
-        scope: of an admitted request.
-        access: a user's name is believed of its proxies only.
+        scope: the scope of an admitted request.
+        access: names the proxies whose word for the user's name is believed.
         with_address: False returns the name only, "" without one (default True).
     """
     user = ""
@@ -228,9 +228,10 @@ def _is_forwarded(headers: Headers) -> bool:
 
 
 def _is_of_another_site(headers: Headers) -> bool:
-    """Return whether a browser says that another site's page asks, and doesn't lead here.
+    """Return whether a page of another site sends the request, other than by a link to here.
 
-    A CORS header of the service that the console is mounted in would let that page read the answer.
+    The browser says so. If the service that mounts the console had a CORS header, that page could
+    otherwise read the response.
     """
     if headers.get("sec-fetch-site") == "cross-site":
         # A link to the console is a navigation of the whole window.
@@ -248,7 +249,7 @@ def _is_of_own_page(headers: Headers) -> bool:
 
 def _has_own_origin(headers: Headers) -> bool:
     scheme, _, address = headers.get("origin", "").lower().partition("://")
-    # A proxy that ends TLS changes the scheme, so the port is that of the Origin's.
+    # A proxy that ends TLS changes the scheme. So the default port is that of the Origin's scheme.
     suffix = f":{_PORTS.get(scheme)}"
     host = headers.get("host", "").lower().removesuffix(suffix)
     return bool(address) and address.removesuffix(suffix) == host
@@ -283,7 +284,7 @@ def port_of(host: str) -> str:
 
 
 def _is_known(host: str, names: Collection[str]) -> bool:
-    """Return whether a name can't be that of a hostile site that resolves to this machine."""
+    """Return whether a Host is safe: a hostile site may let its name resolve to this machine."""
     if host == "localhost" or host in names:
         return True
     try:

@@ -4,8 +4,8 @@
     table.shown                  # the rows of this page
     table.sort_link("messages")  # the URL that sorts by another column
 
-Invariant: the whole state is in the URL, so that it can be bookmarked. A value that has no meaning
-is the default; rows whose value is unknown come last, in either direction.
+Invariant: the whole state is in the URL, so that it can be bookmarked. A value without a meaning
+counts as the default. Rows whose value is unknown come last, in either direction.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class QueryTable(Generic[R]):
         return self.link(sort=f"-{column}" if turned else column, page=None)
 
     def direction(self, column: str) -> str:
-        """Return what `aria-sort` says of a column."""
+        """Return the value of `aria-sort` for a column."""
         if column != self.sort:
             return "none"
         return "descending" if self.is_descending else "ascending"
