@@ -85,8 +85,8 @@ class AIOKafkaProducer:
     """Send messages to a Kafka cluster of brokers 0.8.0 to 3.9, in batches.
 
     `async with` starts and stops the producer. Call `stop()` in any case: a producer that is
-    dropped without it warns when it is garbage-collected. With the compiled `send()` it never is
-    while the callback of a pending future refers to it.
+    dropped without it warns when it is garbage-collected. With the compiled `send()` it isn't
+    collected while the callback of a pending future refers to it.
 
     Options whose names end with `_ms` are in milliseconds.
 
@@ -292,7 +292,7 @@ class AIOKafkaProducer:
             self._new_partitioner = partitioner_factory(partitioner)
         except (TypeError, ValueError) as error:
             raise IllegalArgumentError(f"partitioner={partitioner!r}: {error}") from None
-        # Of a class the instances are called.
+        # If it is a class, its instances are called.
         called = partitioner.__call__ if isinstance(partitioner, type) else partitioner
         not_async("partitioner", called)
         self._telemetry = Telemetry(on_event, client_id=self._config.client_id)
@@ -471,7 +471,7 @@ class AIOKafkaProducer:
             KafkaTimeoutError: no memory within `delivery_timeout_ms`, or no metadata within
                 `request_timeout_ms`.
             UnknownTopicOrPartitionError: the topic doesn't exist and isn't created, or has no such
-                partition: one that isn't known is waited for, since it may have been added.
+                partition, not even after a wait for one that was just added.
             InvalidTopicError: brokers don't accept the topic name.
             UnsupportedVersionError: headers, unless the option `headers` allows them; or a
                 timestamp for a broker below 0.10.
@@ -551,8 +551,8 @@ class AIOKafkaProducer:
             Await it for a sequence of `RecordMetadata` in the order of `values`.
 
         Raises:
-            As `send`; `KafkaTimeoutError` if earlier calls for the topic wait for
-            `delivery_timeout_ms`, or if then no memory is free for as long. Wrong types, sizes and
+            As `send`; `KafkaTimeoutError` also if the wait for earlier calls to the topic, or a
+            later wait for memory, takes longer than `delivery_timeout_ms`. Wrong types, sizes and
             timestamps, and exceptions of a serializer, are raised before anything is buffered; the
             text (or a note) has the index of the message.
         """
@@ -822,7 +822,7 @@ class AIOKafkaProducer:
         timestamp_ms: int | None,
         headers: Headers | None,
     ) -> DeliveryFuture:
-        """Send a serialized message that the fast path has left to the slow one."""
+        """Send a serialized message by the slow path, after the fast path has returned None."""
         self._check()
         if headers and self._headers.mode == "refuse":
             raise no_headers()
@@ -841,7 +841,7 @@ class AIOKafkaProducer:
     def _prepare(
         self, key: Any, value: Any, headers: Headers | None
     ) -> tuple[bytes | None, bytes | None, Headers | None]:
-        """Serialize a message, and embed its headers in that mode.
+        """Serialize a message; with `headers="embedded"` embed its headers in the value.
 
         Returns the headers that are left: `_send` refuses or drops them.
         """
