@@ -2,9 +2,9 @@
 
 The reference for the compiled twin (`_record_batch_c.pxi`).
 
-Invariant: whatever the bytes are, they are read to their end at most, and reading them ends with
-the records of the header's count or with `CorruptRecordException`. Java's consumer accepts the same
-bytes: a negative size of a key or value is null, and numbers overflow as in Java.
+Invariant: whatever the bytes are, no read goes beyond their end. Either as many records are yielded
+as the header counts, or `CorruptRecordException` is raised. Java's consumer accepts the same bytes:
+a negative size of a key or value is null, and numbers overflow as in Java.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def pack_headers(headers: Headers) -> bytes:
 
 
 class RecordBatchBuilder:
-    """Append records in wire format; `build()` returns the batch, of no producer and transaction.
+    """Append records in wire format; `build()` returns a batch without producer or transaction.
 
     Args:
         codec: compresses the records. The attribute may be changed until `build()`.
@@ -267,7 +267,7 @@ class RecordBatchBuilder:
         self.seen_attributes = 0
         """The attributes of all messages of format 1 that `extend_from_messages` appended, or-ed.
 
-        In format 0 there is only the codec.
+        Attributes of format 0 aren't counted: they have only the codec.
         """
         self._records = bytearray()
         self._count = 0
@@ -405,7 +405,7 @@ def _message_field(data: Any, at: int, stop: int) -> tuple[Buffer | None, int]:
 
 
 class MessageFault(IntEnum):
-    """What is wrong with a message. `_record_batch_c.pxi` has the same numbers."""
+    """The faults of a message. `_record_batch_c.pxi` has the same numbers."""
 
     MAGIC = 1
     CRC = 2

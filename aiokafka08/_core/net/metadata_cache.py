@@ -51,9 +51,9 @@ class Metadata:
         self.snapshot = ClusterSnapshot()  # the cluster as of the last response
         self.all_topics = False  # request every topic on each refresh (pattern subscriptions)
         # Set it to False only with `all_topics`. If True, a topic that a caller waits for is
-        # requested by name if the brokers don't list it; they may then create it. If False, it
-        # isn't, and counts as one that doesn't exist. Without `all_topics`, tracked and awaited
-        # topics are always requested by name.
+        # requested by name if the brokers don't list it; they may then create it. If False, such a
+        # topic counts as missing. Without `all_topics`, tracked and awaited topics are always
+        # requested by name.
         self.may_create_topics = True
         self._topics: set[str] = set()
         self._waiting: Counter[str] = Counter()  # callers of `wait_for_topic()`, by topic
@@ -290,7 +290,7 @@ class Metadata:
         leaders_by = loop.time() + leaders_s
         info: TopicInfo | None = None
         unknown_since: float | None = None
-        is_unknown = False  # for long enough, by at least two fresh responses
+        is_unknown = False  # at least two responses have lacked the topic, for long enough
 
         def note_unknown() -> None:
             nonlocal unknown_since, is_unknown

@@ -53,11 +53,12 @@ FAILED_READ_TRIES: Final = 8
 With the usual back-off these are 4 s: a broker may be short of files, or have a slow disk."""
 
 READ_TRIES: Final = 3
-"""How often a search for the next offset that can be read tries each of them."""
+"""How often a search for the next readable offset tries each offset."""
 
 _OFFSET_SIZE: Final = struct.Struct(">qi")
 
-# How many of the entries that were dropped are compared with those that come next
+# After damage, the entries behind it are dropped and fetched again; this many of them are compared
+# with the entries that come then
 _COMPARED: Final = 2
 
 # Why brokers refuse a fetch of one partition for good, and what to set
@@ -145,11 +146,13 @@ class NextFetch:
         # Whether the next request must contain this partition only
         self.alone = self.meets_damage = False
         self._was_damaged = False  # no message of the last response could be used
-        self._dropped: list[_Identity] = []  # of the first entries after what was used last
+        # The first entries of the last response that were dropped, because a damaged offset is in
+        # front of them or is their own
+        self._dropped: list[_Identity] = []
         self._was_empty = False  # the last response was empty, with the watermark above
         self._empty_waits = 0
-        self._early_responses = 0  # in a row
-        self._lowest_watermark = 0  # of the responses since the first empty one
+        self._early_responses = 0  # how many in a row came before the wait was over
+        self._lowest_watermark = 0  # the lowest one of the responses since the first empty one
 
     def __repr__(self) -> str:
         return f"<NextFetch {self.offset} size={self.size_bytes or 'base'} alone={self.alone}>"
@@ -168,7 +171,7 @@ class NextFetch:
 
         Args:
             message_set: the bytes of the response.
-            high_watermark: that of the response.
+            high_watermark: the high watermark in the response.
             requested_bytes: max_bytes of the request.
             limit_bytes: the largest size to grow to.
             waited: whether the broker responded only after the whole wait; None if the request may
@@ -184,6 +187,7 @@ class NextFetch:
                 return FetchFinding(FetchStep.CORRUPT)
             return self._use(message_set, summary, [])
         if high_watermark <= self.offset:
+            # At the end of the log, but entries came before that can't be used: damage.
             if self._dropped or self.meets_damage:
                 next_offset = self.offset if self._dropped else None
                 return FetchFinding(FetchStep.CORRUPT, next_offset=next_offset)
@@ -220,8 +224,8 @@ class NextFetch:
         for number, stop in enumerate([*breaks, len(entries)]):
             is_above = stop < len(entries) and _is_above(entries[stop], high_watermark)
             end = begin
-            # They end where they reach a later offset that isn't damaged by itself: then a higher
-            # one before it may be.
+            # End where an offset isn't below one that comes after the break: either of the two may
+            # be damaged.
             while end < stop and entries[end].offset < lowest[stop]:
                 end += 1
             last = len(message_set) if end == len(entries) else entries[end].begin
@@ -273,6 +277,7 @@ class NextFetch:
         dropped, *behind = self._dropped
         if first == dropped:
             return True
+        # The same entry with another offset: the broker has returned it undamaged this time.
         is_repaired = first[1] == dropped[1] and second == behind
         return is_repaired and _first_offset(usable, self.offset) == self.offset
 
@@ -315,7 +320,8 @@ class NextFetch:
             self._lowest_watermark = high_watermark
             return _RETRY
         self._lowest_watermark = min(self._lowest_watermark, high_watermark)
-        # Such a broker shows a part of any message, so the log is empty up to the first watermark.
+        # A broker that hides nothing shows a part of any message, so the log is empty up to the
+        # first watermark.
         if not hides_large:
             return self._pass_hole()
         if requested_bytes < limit_bytes:
@@ -359,7 +365,7 @@ class NextFetch:
 
 
 def may_hide_large(version: BrokerVersion | None) -> bool:
-    """Whether such a broker may show nothing of a message that doesn't fit the fetch size."""
+    """Whether brokers of a version may show nothing of a message larger than the fetch size."""
     # Brokers from 0.11 on do. `BrokerLine` doesn't distinguish them from 0.10.
     return version is None or version.line >= BrokerLine.V0_10
 
@@ -405,7 +411,7 @@ def unreadable(
     is_damaged: bool = False,
     next_offset: int | None = None,
 ) -> CorruptRecordException:
-    """Return the error for error -1 of a broker, again and again, at an offset that the log has.
+    """Return the error for an offset in the log at which the broker fails each time (error -1).
 
     `is_damaged`: damage was met there. `next_offset`: the next readable offset, if it is known.
     """

@@ -1,7 +1,8 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802): the broker proves that it knows the password, too.
 
-Brokers from 0.10.2 on; the extra `sasl` (scramp). The server chooses the number of iterations, so
-it is bounded: too few would let a false broker find the password, too many would stop the client.
+It needs brokers from 0.10.2 on, and the package scramp (the extra `sasl`). The server chooses the
+number of iterations, so that is bounded: too few would let a false broker find the password, too
+many would stop the client.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from aiokafka08.errors import AuthenticationFailedError
 
 # The least that RFC 7677 and Kafka accept
 _MIN_ITERATIONS: Final = 4096
-# Kafka refuses to store more than 16384
+# Far above the most that Kafka stores (16384), and still a matter of seconds
 _MAX_ITERATIONS: Final = 1_000_000
 
 

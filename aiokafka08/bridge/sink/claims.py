@@ -3,8 +3,8 @@
 `TransactionSink.start` does the steps of a claim. The claims are in the state topic (one partition,
 compacted), so the order of its log is the order of the starts.
 
-Invariant: when a start has its claim, all producers of the starts whose claim is before its
-own are fenced; and each start whose claim is after it will initialise all ids of this one.
+Invariant: when start S has its claim, the producers of all starts with earlier claims are fenced.
+Each start with a later claim will initialise all ids of S.
 """
 
 from __future__ import annotations
