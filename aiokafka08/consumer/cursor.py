@@ -54,7 +54,7 @@ class StartPosition(enum.Enum):
 
 
 class FetchResult(enum.Enum):
-    """What a response means for the partition; `fetcher` carries it out."""
+    """The reaction to a partition's response; `fetcher` carries it out."""
 
     STALE = "the fetch doesn't count any more; ignore the response"
     DATA = "messages were buffered"
@@ -248,7 +248,7 @@ class Cursor:
 
     @property
     def requested_bytes(self) -> int:
-        """What responses may still bring, also those that will be dropped."""
+        """Bytes that responses may still bring, also responses that will be dropped."""
         in_flight = 0 if self.in_flight is None else self.in_flight.max_bytes
         return in_flight + self.superseded_bytes
 

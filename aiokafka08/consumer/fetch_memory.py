@@ -118,7 +118,7 @@ class FetchMemory:
 
     @property
     def removed_bytes(self) -> int:
-        """What is still in flight for partitions that aren't assigned any more."""
+        """Bytes that are still requested for partitions that aren't assigned any more."""
         return sum(cursor.requested_bytes for cursor in self._removed)
 
     @property

@@ -35,9 +35,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SAFE_PART: Final = 5 / 6
-"""The part of a session timeout for which the session certainly lives on after a request was sent
-that ZooKeeper has answered: ZooKeeper counts the timeout from the last request that it received.
-The rest is for what is under way when the partitions are dropped."""
+"""The part of the session timeout, from the sending of an answered request on, in which the session
+is certainly alive: ZooKeeper counts the timeout from the last request that it received. The rest is
+left for requests that are under way when the partitions are dropped."""
 PROBE_PART: Final = 1 / 6
 """The part of a session timeout between two requests that are only sent to be answered. So the
 event loop may be blocked, or the network away, for at least two thirds of the timeout."""
