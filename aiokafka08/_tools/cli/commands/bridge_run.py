@@ -80,7 +80,7 @@ def run_(
 ) -> int:
     """Copy topics to the target, exactly once, until SIGTERM or Ctrl-C.
 
-    Each transaction of the target has records and the positions behind them, so the copy goes on
+    Each transaction of the target has records and the positions after them, so the copy goes on
     where it ended, even after a crash. SIGTERM commits what was read. The newest start fences older
     ones, which end with exit code 3. With --until-caught-up the exit code is 1 if a partition
     isn't copied to its end, or a pattern of topics.include matches no topic.

@@ -225,11 +225,11 @@ def restore_(file: Path | None, given: Mapping[str, Any], format: str | None) ->
 @gateway_settings
 @format_option
 def check_(file: Path | None, given: Mapping[str, Any], format: str | None) -> int:
-    """Find what is in the way of a gateway. Read-only.
+    """Find what would keep a gateway from working. Read-only.
 
     It looks at the target: its release, brokers, topics, settings and what it allows; at peers and
-    ZooKeeper; and whether the gateway's ports are free. The exit code is 0 if nothing is in the
-    way, 1 if there are findings or the target can't be reached.
+    ZooKeeper; and whether the gateway's ports are free. The exit code is 0 if there are no
+    findings, 1 if there are some or the target can't be reached.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.findings import write_findings
