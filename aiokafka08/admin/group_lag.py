@@ -78,10 +78,10 @@ class StoredGroupDescription(NamedTuple):
 
 
 class StoredGroupListing(NamedTuple):
-    """The groups of one store, and what couldn't be read of it, where groups may be missing.
+    """The groups of one store. With `errors`, groups may be missing: parts of it weren't read.
 
-    `left_out` says why the store wasn't looked at, where groups are to be expected in it; None if
-    it was, or none are.
+    `left_out`: why the store wasn't looked at, although it may have groups; None if it was, or if
+    it can't have any.
     """
 
     groups: Sequence[StoredGroup]
@@ -91,7 +91,7 @@ class StoredGroupListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredOffsets:
-    """What a group has committed to one store; empty if nothing, or if `error` prevented an answer.
+    """The commits of a group in one store; empty if it has none, or if `error` kept them unread.
 
     Offsets in ZooKeeper have no metadata. `error` is None if the offsets were read, even if
     the offsets of single partitions couldn't be.
@@ -100,8 +100,8 @@ class StoredOffsets:
         errors: partitions whose offset can't be read, such as a node of ZooKeeper that holds
             something else: the group may have committed there.
         others: other nodes that couldn't be read, so partitions may be missing.
-        texts: what the nodes of ZooKeeper in `errors` hold, whole; those that couldn't be read at
-            all are left out.
+        texts: the whole contents of the nodes of ZooKeeper in `errors`, except those that couldn't
+            be read at all.
     """
 
     group: str
@@ -113,7 +113,7 @@ class StoredOffsets:
     texts: Mapping[TopicPartition, bytes] = field(default_factory=dict)
 
     def all_errors(self) -> list[KafkaError]:
-        """Return all that couldn't be read."""
+        """Return the errors of all parts that couldn't be read."""
         first = [] if self.error is None else [self.error]
         return [*first, *self.errors.values(), *self.others]
 
@@ -121,7 +121,7 @@ class StoredOffsets:
 class LogBounds(NamedTuple):
     """The first offset of a partition, and the offset of its next message.
 
-    None where the partition's leader doesn't say: it has none now, or doesn't respond.
+    None if the partition has no leader now, or if the leader doesn't respond.
     """
 
     start: int | None
@@ -129,7 +129,7 @@ class LogBounds(NamedTuple):
 
 
 class RefusedLogBounds(LogBounds):
-    """Those of a partition whose leader, as the brokers name it, has responded that it isn't."""
+    """The bounds of a partition whose leader in the metadata responds that it isn't the leader."""
 
     __slots__ = ()
 
@@ -197,8 +197,8 @@ class GroupLags(NamedTuple):
 def uncommitted(
     committed: Collection[TopicPartition], by_topic: Mapping[str, Iterable[TopicPartition]]
 ) -> list[TopicPartition]:
-    """Return the partitions without a commit of a group, in topics where it has committed."""
-    # There the group begins as its `auto_offset_reset` says.
+    """Return the partitions in which a group has no commit, of the topics in which it has some."""
+    # In such a partition the group begins as its `auto_offset_reset` says.
     topics = sorted({tp.topic for tp in committed})
     return [tp for topic in topics for tp in by_topic.get(topic, ()) if tp not in committed]
 

@@ -64,7 +64,7 @@ class PlannedOffset(NamedTuple):
 
 
 class _Logs(NamedTuple):
-    """First offsets, ends, and what was found by time."""
+    """First offsets, ends, and the offsets that were found by time."""
 
     first: Mapping[TopicPartition, list[int]]
     end: Mapping[TopicPartition, list[int]]

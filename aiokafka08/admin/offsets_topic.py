@@ -90,7 +90,7 @@ class _ReadPartition:
                 self.records[key] = record
 
     def skip(self, corrupt: CorruptRecordException) -> bool:
-        """Go on after a corrupt message; return whether it says where that is."""
+        """Continue after a corrupt message; return False if the next offset isn't known."""
         if corrupt.next_offset is None or corrupt.next_offset < self.position:
             return False
         self.position = corrupt.next_offset

@@ -94,7 +94,7 @@ _NO_LEADERS: Final = PartitionLeaders()
 
 
 class ReadTask(InputPartition):
-    """The ranges of one Spark task: `value`; with their leaders, as far as they are known."""
+    """One Spark task: its ranges (`value`), and their leaders, as far as they are known."""
 
     def __init__(
         self, ranges: Iterable[OffsetRange], leaders: PartitionLeaders = _NO_LEADERS

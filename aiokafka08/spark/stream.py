@@ -248,17 +248,17 @@ class RefusingStreamReader(DataSourceStreamReader):
 
     @ReasonFirst()
     def initialOffset(self) -> OffsetDict:
-        """Raise the reason: a new query."""
+        """Raise the reason; Spark calls this first in a new query."""
         raise self._reason
 
     @ReasonFirst()
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
-        """Raise the reason: a restart after a committed batch."""
+        """Raise the reason; Spark calls this first in a restart after a committed batch."""
         raise self._reason
 
     @ReasonFirst()
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
-        """Raise the reason: a restart that repeats a batch."""
+        """Raise the reason; Spark calls this first in a restart that repeats a batch."""
         raise self._reason
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -132,7 +132,7 @@ class Group:
         return pending
 
     def _stall(self, member: Member) -> PendingResponse[JoinGroupResponse]:
-        """Let a first member without protocols in: the broker fails, as it has none to choose."""
+        """Handle a first member without protocols: without one to choose, real brokers fail too."""
         # The member stays, as if it still joined, and so the group never has another one.
         self.state = GroupState.PREPARING
         self.generation += 1

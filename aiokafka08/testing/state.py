@@ -361,7 +361,7 @@ class ClusterState:
             self.partition_count += 1
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
-        """Give a topic other settings; those of its segments are for new partitions only."""
+        """Give a topic other settings; settings of segments apply to new partitions only."""
         config = dict(config)
         log_config = self._log_config(config)
         min_insync_replicas, unclean_election = _election_config(config)

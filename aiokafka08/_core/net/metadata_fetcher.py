@@ -89,7 +89,7 @@ class MetadataFetcher:
     ) -> list[MetadataReply]:
         """Request these topics: in one request, or one by one if one of them is bad.
 
-        `needed`: all topics that the client needs now; other bad ones are forgotten. The other
+        `needed`: all topics that the client needs now; others that are bad are forgotten. The other
         arguments are those of `all_topics()`. Raises NoBrokersAvailable if no broker responded.
         """
         self._isolated.intersection_update(needed)

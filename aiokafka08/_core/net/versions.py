@@ -36,7 +36,7 @@ T = TypeVar("T")
 class BrokerLine(enum.IntEnum):
     """A family of broker versions, in order.
 
-    V0_8 stands for one of the next three lines, of which it isn't known yet. V0_10 stands for all
+    V0_8 stands for any of the next three lines, while it isn't known which. V0_10 stands for all
     brokers from 0.10 to 3.9, which report their versions by ApiVersions.
     """
 

@@ -272,7 +272,7 @@ class ServerConnection(FrameProtocol):
         return self._lost
 
     def limit_frames(self, max_bytes: int | None) -> None:
-        """End the connection behind a frame of more bytes; None: of more than the options say."""
+        """Set the size above which a frame ends the connection; None: the limit of the options."""
         self._frames.max_frame_bytes = self._max_frame_bytes if max_bytes is None else max_bytes
 
     def hold_requests(self) -> None:

@@ -40,14 +40,14 @@ _CLUSTER_ID: Final = "/cluster/id"
 _BROKERS: Final = "/brokers/ids"
 _ENDPOINT: Final = re.compile(r"[A-Za-z0-9_]*://(.*):(-?[0-9]+)")
 BROKER: Final = 'a broker such as {"version":1,"host":"kafka1","port":9092}'
-"""What the node of a broker holds, for errors."""
+"""The expected content of a broker's node, for errors."""
 
 Resolve = Callable[[str], Iterable[str]]
 """Returns the addresses of a host's name."""
 
 
 class Agreement(enum.Enum):
-    """What a comparison of two clusters has shown."""
+    """The result of a comparison of two clusters."""
 
     SAME = "nothing contradicts that they are the same"
     PARTLY = "some brokers are the same, and each side has others"

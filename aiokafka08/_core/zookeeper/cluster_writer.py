@@ -50,7 +50,7 @@ _IDS: Final = "/brokers/ids"
 _TOPICS: Final = "/brokers/topics"
 _CLUSTER_ID: Final = "/cluster/id"
 _FOLDERS: Final = (_TOPICS, "/consumers")
-"""What brokers create at their start, and consumers need."""
+"""Nodes that brokers create at their start, and that consumers need."""
 _TIMEOUT_S: Final = 10.0
 _AT_ONCE: Final = 1000
 _OBJECT: Final = 'a JSON object such as {"version":1}'
@@ -85,7 +85,8 @@ class WrittenCluster:
 class NodeChange(NamedTuple):
     """A node with its data before and after the change; None: it isn't there.
 
-    `version` is that of the node before. Without a node after it, those below it go too.
+    `version` is the node's version before the change. If the change deletes the node, the nodes
+    below it are deleted too.
     """
 
     path: str
@@ -142,7 +143,7 @@ class ClusterWriter:
     def write(
         self, cluster: WrittenCluster, *, removes: bool = True, compares: bool = False
     ) -> Plan:
-        """Make the nodes say this; return what was done.
+        """Make the nodes agree with `cluster`; return the changes that were made.
 
         Args:
             cluster: the contents of the nodes.
@@ -434,7 +435,7 @@ def _in_levels(changes: Iterable[NodeChange]) -> Iterator[list[NodeChange]]:
 
 
 def _begin(client: KazooClient, change: NodeChange, deadline: float) -> Callable[[], object]:
-    """Begin a change; return what waits for it."""
+    """Begin a change; return a function that waits for its end."""
     path, after = change.path, change.after
     if after is None:
         return lambda: client.delete(path, recursive=True)

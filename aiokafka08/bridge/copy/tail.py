@@ -38,7 +38,7 @@ class TailSearch:
         self.found: list[int] = []
 
     def feed(self, offset: int, record: TailRecord) -> None:
-        """Add the next record; note in `found` the offset behind each match of the tail."""
+        """Add the next record; note in `found` the offset after each match of the tail."""
         # This record has the offset of the match's last record (docs/brokers.md 6.7), and may not
         # be copied yet: the position is this offset, not the next one.
         if self.found and self.found[-1] > offset:
@@ -49,7 +49,7 @@ class TailSearch:
 
     @property
     def position(self) -> int | None:
-        """The offset behind the only place of the tail; None if there is none, or several."""
+        """The offset after the only match of the tail; None if there is none, or several."""
         return self.found[0] if len(self.found) == 1 else None
 
 

@@ -83,7 +83,7 @@ class _Stopped(Exception):
 
 
 class _Stuck:
-    """Detects that no message was acknowledged for `_STUCK_S`, again and again."""
+    """Detects each period of `_STUCK_S` in which no message was acknowledged."""
 
     def __init__(self) -> None:
         self._left, self._since = -1, 0.0
@@ -294,7 +294,7 @@ class TransactionWorker:
                     return  # the queued chunks are of an older epoch
 
     def _next_chunk(self) -> tuple[bool, Chunk | None]:
-        """Return whether to stop, and the next chunk; None if the transaction is to end."""
+        """Return whether to stop, and the next chunk; None if the transaction has to end."""
         while True:
             timeout = None
             if self._open is not None:
