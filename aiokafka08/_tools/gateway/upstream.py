@@ -327,7 +327,7 @@ class Upstream(FrameProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._closed = True
         if self._transport is None:
-            return  # it was closed before it was made, or discarded
+            return  # `connection_made` has aborted it, or wasn't called
         self._transport = None
         self._end_session()
         self._reading.forget(self)
