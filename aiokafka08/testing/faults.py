@@ -22,8 +22,8 @@ class Answer:
     With `only`, respond with it for these partitions (topic, number) and handle the others as
     usual: from 0.8.2 on, a Fetch then doesn't wait. Metadata requests have no `only`. With
     `perform`, carry the request out all the same: a produced message is stored, but its client gets
-    an error. With `null_sets`, a Fetch response has null for the message sets beside the code, as
-    modern brokers send it with 35 and 76; else they are empty (docs/brokers.md 7.17).
+    an error. With `null_sets`, the message sets beside the code in a Fetch response are null, as
+    modern brokers send them with the codes 35 and 76; else they are empty (docs/brokers.md 7.17).
     """
 
     code: int
@@ -188,7 +188,8 @@ class Faults:
 
 def is_version_probe(request: Request[Any]) -> bool:
     """Return whether this is a Fetch without topics, by which clients detect a broker's version."""
-    # A test of fetches doesn't mean it, so faults spare it, and only the history has it.
+    # A test that adds a fault for Fetch doesn't mean probes. So faults spare them; the history of
+    # requests has them.
     return isinstance(request, FetchRequest) and not request.topics
 
 

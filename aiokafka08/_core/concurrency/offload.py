@@ -24,7 +24,7 @@ _MAX_THREADS: Final = min(4, os.cpu_count() or 1)
 
 
 def settle(result: concurrent.futures.Future[T], call: Callable[[], T]) -> None:
-    """Call it, and give its result or its error to `result`."""
+    """Make the call, and give its result or its error to `result`."""
     try:
         result.set_result(call())
     except BaseException as error:

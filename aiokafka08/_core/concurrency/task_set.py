@@ -30,7 +30,7 @@ class TaskSet:
         return task
 
     async def wait(self) -> None:
-        """Wait until the tasks have ended that run now."""
+        """Wait until all tasks that are running now have ended."""
         if self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -53,7 +53,7 @@ async def run_together(*work: Coroutine[Any, Any, T]) -> list[T]:
     """Run coroutines at the same time, and return their results in order.
 
     If one of them raises, or this call is cancelled, the others are cancelled and have ended when
-    the exception is raised. Those of `asyncio.gather()` would go on in the background, and
+    the exception is raised. With `asyncio.gather()` the others would run on in the background, and
     `asyncio.TaskGroup` would raise an `ExceptionGroup`, which callers don't expect.
     """
     tasks = [asyncio.ensure_future(one) for one in work]

@@ -38,8 +38,8 @@ T = TypeVar("T")
 class ZookeeperOffsetStore:
     """Committed offsets of one group in ZooKeeper, without the brokers.
 
-    A broker that hangs with a commit, which is then repeated at another broker, writes the older
-    offset over all newer ones once it goes on. Here no third party holds a commit.
+    If a broker hangs with a commit, the client repeats the commit at another broker. When the first
+    one runs on, it writes its offset over all newer ones. Here no third party can hold a commit.
 
     Args:
         line: the brokers' line, which limits the length of the metadata.

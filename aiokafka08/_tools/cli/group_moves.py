@@ -87,7 +87,7 @@ async def plan_and_move(
     to_nearest: bool = True,
     save: Callable[[Sequence[Saved]], object] = lambda offsets: None,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
-    """Return the plan, and add its rows; with `execute` the rows of a group once it is moved.
+    """Return the plan, and add its rows. With `execute`, add the rows of a group when it is moved.
 
     Args:
         settings: the cluster.

@@ -113,7 +113,7 @@ def _findings(seen: Examination) -> Iterator[Finding]:
     yield from hidden_by_damage(seen.damaged, first)
     yield from formats(seen.formats, last, seen.releases)
     yield from large_sets(seen.searches)
-    explained = first.explained | last.explained  # other findings say these
+    explained = first.explained | last.explained  # errors that other findings state too
     remedies = {**first.remedies, **last.remedies}
     rights = {**first.rights, **last.rights}
     for error in dict.fromkeys((*first.errors, *last.errors)):

@@ -126,7 +126,7 @@ class GroupSample:
 
     Attributes:
         group: Its name.
-        store: Where they are.
+        store: The store of the offsets.
         members: The ids of its members; None if they aren't known.
         committed: The committed offset by partition.
         description: Its state and members as the store describes them; None without a description.
@@ -152,7 +152,7 @@ class ClusterSample:
         explained: The texts of `errors` about failures that `brokers` and `topics` show too.
         hints: The reads that need a missing option, one text each.
         remedies: By error, the advice with which its text ends.
-        rights: By error that is a refusal, the missing right, such as "Describe on the cluster".
+        rights: For errors that are refusals: the missing right, such as "Describe on the cluster".
         controller: The node id of the controller; None before 0.10, where brokers don't report it.
     """
 

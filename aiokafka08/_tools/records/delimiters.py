@@ -58,7 +58,7 @@ class DelimitedStream:
     def __init__(self, delimiter: bytes, max_bytes: int) -> None:
         self._delimiter = delimiter
         self._max_bytes = max_bytes
-        self._rest = bytearray()  # of the last message, which has no delimiter yet
+        self._rest = bytearray()  # the bytes after the last delimiter: the beginning of a message
         self._count = 0
 
     def feed(self, block: bytes) -> list[bytes]:

@@ -93,8 +93,9 @@ class SimulatedZookeeper:
         latency_s: for how long each request blocks.
         spend: see above.
         on_event: called after each change of a node with what happened and the path.
-        on_session_end: called with the party whose session its client closes or that expires, and
-            the paths of its ephemeral nodes, just before they are deleted.
+        on_session_end: called when a client closes its session or the session expires, with the
+            client's party and the paths of the session's ephemeral nodes, just before these are
+            deleted.
     """
 
     def __init__(
