@@ -232,7 +232,7 @@ class ConnectionAccess:
     # --- requests -----------------------------------------------------------------------------
 
     def _refusal(self, api: Api, head: RequestHead, frame: Buffer) -> tuple[int, str] | None:
-        """Return code and text if a request is refused whatever it names."""
+        """Return code and text if a request is refused whatever it names; None if it isn't."""
         if api.is_between_brokers:
             return errors.ClusterAuthorizationFailedError.errno, BETWEEN_BROKERS_TEXT
         if api.name in CHANGES and not self._is_observing:

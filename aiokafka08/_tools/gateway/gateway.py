@@ -252,7 +252,7 @@ class Gateway:
     # --- what listeners use -----------------------------------------------------------------------
 
     def any_route(self) -> BrokerRoute | None:
-        """Return the route to a broker that can be reached, for a client of the entry."""
+        """Return the route to a broker that can be reached, for a client of the entry; or None."""
         return next((one.route for one in self._brokers.values() if not one.is_away), None)
 
     def listener_left(self) -> None:

@@ -135,7 +135,7 @@ class Struct:
         return *self.fields, *(one.fields[0] for one in self.tagged.values())
 
     def field_of(self, role: str) -> str | None:
-        """Return the name of the field that has a role, and isn't an array."""
+        """Return the name of the field that has a role and isn't an array; None: there is none."""
         for field in self.fields:
             if field.role == role and not field.is_array:
                 return field.name

@@ -76,7 +76,7 @@ class OptionNames:
         return flag(key) if self.path is None else key
 
     def file(self, key: str, values: Mapping[str, Any]) -> Path | None:
-        """Return the path of an option; one in the file of options is relative to it."""
+        """Return the path of an option; None if it isn't given. In a file it is relative to it."""
         path: str | None = values[key]
         if path is None or self.path is None or key in self.flags:
             return None if path is None else Path(path)
