@@ -234,7 +234,7 @@ class ChangePages:
             request, template, title, data, context: as for `PageFrame.page`.
             session: the viewer's session; "": that of the request, or a new one; None: the page
                 has nothing to post, and needs none.
-            error: why a form wasn't accepted.
+            error: why a form wasn't accepted; None: there is no error.
         """
         known, message, status = self._session(request), None, 200
         if session == "":

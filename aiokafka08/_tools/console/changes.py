@@ -150,7 +150,7 @@ class Changes:
         return change
 
     def find(self, change_id: str, session: str | None) -> Change | None:
-        """Return a change that this session was shown, unless it is too old."""
+        """Return a change that this session was shown; None if there is none, or it is too old."""
         change = self._changes.get(change_id)
         is_known = change is not None and change.session == session and _is_valid(change)
         return change if is_known else None
