@@ -134,7 +134,7 @@ class FetchMemory:
         return self._waiters.keys()
 
     def next_waiter(self) -> Cursor | None:
-        """Return the first waiter if there are enough free bytes for it now."""
+        """Return the first waiter if there are enough free bytes for it now; else None."""
         first = next(iter(self._waiters), None)
         return first if first is not None and self._fits(first) else None
 

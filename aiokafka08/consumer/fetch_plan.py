@@ -128,7 +128,7 @@ class FetchQueue:
         return bool(waiting)
 
     def end_backoffs(self, now: float) -> float | None:
-        """Update the partitions whose back-off is over; return when the next back-off ends."""
+        """Update the partitions whose back-off is over; return the end of the next one, or None."""
         while self._backing_off:
             at, _, cursor = self._backing_off[0]
             if at > now:

@@ -229,7 +229,7 @@ class RecordBuffer:
 
     @property
     def long_wrapper(self) -> LongWrapper | None:
-        """The wrapper that has to be opened, in a thread, before decoding can go on."""
+        """The wrapper to open, in a thread, before decoding can continue; None: there is none."""
         reader = self._sets[0].reader if self._sets else None
         wrapper = None if reader is None else reader.long_wrapper
         return None if wrapper is None or wrapper.is_open else wrapper

@@ -121,7 +121,7 @@ class StartOffsets:
                 return
 
     async def wait_committed(self, timeout_s: float) -> KafkaError | None:
-        """Wait for the committed offsets; return the store's last error if the time is over."""
+        """Wait for the committed offsets; return None, or the store's last error at the timeout."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while any(
             cursor.start is StartPosition.STORED

@@ -29,7 +29,7 @@ class TopicSearch:
         self._missing: frozenset[str] = frozenset()
 
     def next_look(self, topics: Iterable[str]) -> float | None:
-        """Request a refresh if a topic is missing; return the loop time of the next call."""
+        """Request a refresh if a topic is missing; return the time of the next call, or None."""
         missing = frozenset(filter(self._router.metadata.snapshot.is_missing, topics))
         if missing != self._missing:
             self._missing = missing
