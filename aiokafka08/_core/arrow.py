@@ -229,7 +229,7 @@ class ArrowRows:
         return partitions
 
     def find_larger_row(self, limit_bytes: int) -> tuple[int, int] | None:
-        """Return the first row larger than `limit_bytes` (key and value), and its size."""
+        """Return the first row larger than `limit_bytes` (key and value), and its size; or None."""
         import pyarrow.compute as pc
 
         lengths = [

@@ -33,7 +33,7 @@ def message_context(record: ConsumerRecord[Any, Any]) -> Context:
 
 
 def creation_context(headers: Any) -> SpanContext | None:
-    """Return the context of the span that created a message, if its headers have one."""
+    """Return the context of the span that created a message; None if its headers have none."""
     if not headers or not isinstance(headers, tuple | list):
         return None
     extracted_context = propagate.extract(_carrier(headers), Context())

@@ -65,7 +65,7 @@ _SCAN_RECORDS: Final = 4096
 
 
 def executor_ssl_context(tls: TlsOptions | None) -> ssl.SSLContext | None:
-    """Return the SSL context of the options; an error says where Spark needs the files."""
+    """Return the SSL context, None without TLS; an error says where Spark needs the files."""
     hint = ". Copy them to the same path on the driver and on each executor"
     return ssl_context(tls, prefix="kafka.", hint=hint)
 

@@ -296,7 +296,7 @@ def apply_filters(
 def _intersect(
     start: int, end: int, interval: tuple[int | None, int | None]
 ) -> tuple[int, int] | None:
-    """Return the intersection of the range from `start` to before `end` with an interval."""
+    """Return the part of the range from `start` to before `end` in an interval, or None."""
     first, last = interval
     start = start if first is None else max(start, first)
     end = end if last is None else min(end, last + 1)

@@ -163,7 +163,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_checkpoint(self._limit_batch(begin, self._latest))
 
     def reportLatestOffset(self) -> OffsetDict | None:
-        """Return the last known end of the log."""
+        """Return the last known ends of the logs; None before they are known."""
         return to_checkpoint(self._latest) if self._latest else None
 
     @ReasonFirst()

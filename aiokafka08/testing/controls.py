@@ -271,7 +271,7 @@ def committed(
     number: int,
     store: Literal["kafka", "zookeeper"],
 ) -> Commit | None:
-    """Return the offset that a group has committed to one store."""
+    """Return the offset that a group has committed to one store; None without one."""
     state = runtime.state
     commits = state.kafka_commits if store == "kafka" else state.zookeeper_commits
     return commits.get(CommitKey(group, topic, number))

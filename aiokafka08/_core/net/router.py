@@ -62,8 +62,8 @@ class Router:
         Args:
             keep_connected: keep a connection open also without requests, for `is_reachable()`. When
                 the last one is lost, refresh the metadata until a broker responds again.
-            leaders: what another router knows of the cluster (`leaders()`): start with it, without
-                a request.
+            leaders: the result of another router's `leaders()`: start with that, without a request;
+                None: start with a request.
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker, or none responds; the text has the

@@ -481,7 +481,7 @@ def _dropped(entries: Sequence[_Entry], high_watermark: int) -> list[_Identity]:
 
 
 def _first_offset(message_set: Buffer, fetch_offset: int) -> int | None:
-    """Return the first offset from `fetch_offset` on, also inside a compressed set."""
+    """Return the first offset from `fetch_offset` on, also inside a compressed set; or None."""
     reader = MessageSetReader(
         TopicPartition("", 0),
         message_set,

@@ -167,7 +167,7 @@ class _Credentials:
 
     @property
     def principal(self) -> str | None:
-        """The ticket's principal, or without a valid ticket the one that was given."""
+        """The ticket's principal; without a valid ticket the given one, or None."""
         current = self._current  # the thread of another client may replace it
         try:
             return self._principal if current is None else str(current.name)
@@ -359,7 +359,7 @@ class Gssapi(Mechanism):
 
     @property
     def principal(self) -> str | None:
-        """The ticket's principal, or before there is a ticket the one that was given."""
+        """The ticket's principal; before there is a ticket the given one, or None."""
         return self._credentials.principal
 
     def broker_principal(self, host: str) -> str:

@@ -34,7 +34,7 @@ class Mechanism(ABC):
 
     @property
     def principal(self) -> str | None:
-        """The client's principal at the broker, as far as the client knows it."""
+        """The client's principal at the broker; None if the client doesn't know it."""
         return None
 
     @abstractmethod

@@ -235,7 +235,7 @@ class ClusterWriter:
     # --- plans ------------------------------------------------------------------------------------
 
     def _other_owner(self, registered: Mapping[str, _Node], own: Mapping[str, _Node]) -> str | None:
-        """Return the gateway that writes in place of this one."""
+        """Return the gateway that writes in place of this one; None if there is none."""
         others = {path: node for path, node in registered.items() if path not in own}
         for path, node in others.items():
             if node.writer not in self._known:

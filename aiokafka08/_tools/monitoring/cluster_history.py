@@ -79,7 +79,7 @@ class PartitionHistory:
         return (committed - self._start) / rate if rate else None
 
     def _deletion_rate(self, now: float) -> float | None:
-        """Return how many offsets a second retention deletes."""
+        """Return how many offsets a second retention deletes; None if that isn't known."""
         # Until two deletions were seen, the rate of writing stands for it: a log that retention
         # limits loses as much as it gains.
         if len(self._deletions) < 2:

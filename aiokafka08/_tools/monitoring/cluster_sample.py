@@ -84,7 +84,7 @@ class PartitionSample(NamedTuple):
 
     @property
     def messages(self) -> int | None:
-        """The number of offsets in the log; compaction and transactions leave gaps in them."""
+        """The number of offsets in the log, gaps of compaction included; None if not known."""
         return None if self.start is None or self.end is None else self.end - self.start
 
     def lag(self, committed: int) -> int | None:

@@ -44,7 +44,7 @@ def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Ser
     Args:
         option: the option, for errors.
         specs: its values: a pack string or "avro", after "key=" or "value=" for one of them.
-        registry: the URL of the schema registry, for "avro".
+        registry: the URL of the schema registry, for "avro"; None: there is none.
 
     Raises:
         IllegalArgumentError: a pack string is wrong, or "avro" has no registry.

@@ -102,7 +102,7 @@ class RefusalSearch:
         return text, is_known
 
     def end_attempt(self, *, every: bool) -> RefusedOffset | None:
-        """Return the record that the aborted transaction was refused for, if it is known by now.
+        """Return the record that the aborted transaction was refused for; None if not known yet.
 
         `every` says whether each record had a callback, so that `note` has got all refusals.
         """

@@ -145,7 +145,7 @@ class TargetWatch:
             self.report = report
 
     def error_since(self, refusals: int) -> TargetAuthenticationError | None:
-        """Return the last refusal, if there were more than `refusals`."""
+        """Return the last refusal, if there were more than `refusals`; else None."""
         return self.error if self.refusals > refusals else None
 
     def __call__(self, error: Any) -> None:

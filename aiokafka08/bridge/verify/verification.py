@@ -107,7 +107,7 @@ class PartitionVerdict:
 
     @property
     def first_difference(self) -> int | None:
-        """The source offset of the first message that isn't the same, or has a wrong map."""
+        """The source offset of the first message that differs, or has a wrong map; or None."""
         difference = self.difference or self.wrong_map
         return None if difference is None else difference.source_offset
 

@@ -149,7 +149,7 @@ def _check_replica(context: RequestContext, replica_id: int, key: TopicPartition
 
 
 def _local_partition(context: RequestContext, key: TopicPartition) -> Partition | None:
-    """Return a partition of which this broker has a replica."""
+    """Return a partition of which this broker has a replica; None if it has none."""
     partition = context.state.partition(*key)
     if partition is None or context.node.node_id not in partition.replicas:
         return None

@@ -172,7 +172,7 @@ class _Handed:
         return only(poll, self.partition, [value])
 
     def before(self, when: float) -> int | None:
-        """Return the place of the highest offset that was handed out by a time."""
+        """Return the place of the highest offset that was handed out by a time; or None."""
         index = bisect_right(self.times, when)
         return self.highest[index - 1] if index else None
 
@@ -637,7 +637,7 @@ class _Commits:
         return commit.offsets.get(self._partition, -math.inf)
 
     def last_before(self, when: float) -> Operation | None:
-        """Return the last successful commit of a known offset that had ended by a time."""
+        """Return the last successful commit of a known offset that had ended by a time; or None."""
         ended = bisect_left(self._known, when, key=lambda commit: commit.order)
         return self._known[ended - 1] if ended else None
 

@@ -79,7 +79,7 @@ class ObservedLog:
         return list(self._at.get(offset, ()))
 
     def first_index(self, value: Value) -> int | None:
-        """Return the index of a value's first copy."""
+        """Return the index of a value's first copy; None if it isn't in the log."""
         places = self.places.get(value)
         return None if not places else self._index_of_offset[places[0]]
 
@@ -167,16 +167,16 @@ class History:
         self._build_logs()
 
     def writer(self, partition: str, value: Value) -> Operation | None:
-        """Return the operation that sent a value."""
+        """Return the operation that sent a value; None if none is known."""
         writer = self._writers.get((partition, value))
         return writer or self._writers.get((unknown_place(partition), value))
 
     def reader(self, partition: str, value: Value) -> Operation | None:
-        """Return the first operation that returned a value."""
+        """Return the first operation that returned a value; None if none did."""
         return self._readers.get((partition, value))
 
     def source(self, partition: str, value: Value, offset: int) -> Operation | None:
-        """Return an operation that shows a value at an offset, without its other messages."""
+        """Return an operation that shows a value at an offset, with only this message; or None."""
         writer = self.writer(partition, value)
         if writer is None or not any(
             message.value == value and message.offset == offset for message in writer.sent
