@@ -56,7 +56,7 @@ class Committer:
         router: Router,
         observer: ConsumerObserver,
     ) -> None:
-        self.times = Histogram("commit_seconds")  # of the commits that succeeded
+        self.times = Histogram("commit_seconds")  # the times of successful commits
         self._member_state = member_state
         self._cursors = cursors
         self._observer = observer

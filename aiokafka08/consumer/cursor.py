@@ -170,8 +170,8 @@ class Cursor:
         self.revoked = False
         # Raised by the next call if it is new, else by the next one without messages
         self.error: Exception | None = None
-        self.high_watermark = -1  # from the last response; -1: not known yet
-        # When that response came, in milliseconds since the epoch
+        self.high_watermark = -1  # the one in the last response; -1: not known yet
+        # When that response came, in milliseconds since the epoch; None: none has come
         self.polled_at_ms: int | None = None
         self.not_before = 0.0  # loop time at which the back-off ends
         self.in_flight: PartitionFetch | None = None  # the fetch that counts, or None

@@ -64,11 +64,11 @@ class FetchQueue:
         self._memory = memory
         self._max_wait_s = max_wait_s
         self._ready: dict[Cursor, None] = {}  # in the order in which they became ready
-        self._urgent: dict[Cursor, None] = {}  # those of the ready ones
+        self._urgent: dict[Cursor, None] = {}  # the ready ones that are urgent
         self._urgent_in_flight = False
         self._full: set[Cursor] = set()
-        self._backing_off: list[tuple[float, int, Cursor]] = []  # a heap, by end
-        self._backoffs: set[tuple[float, Cursor]] = set()  # what the heap has
+        self._backing_off: list[tuple[float, int, Cursor]] = []  # a heap, by the back-off's end
+        self._backoffs: set[tuple[float, Cursor]] = set()  # the ends and cursors in the heap
         self._number = 0
         self._last_left_out = 0.0  # when a partition became full, or was fetched urgently
 

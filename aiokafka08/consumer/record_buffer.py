@@ -403,7 +403,7 @@ class RecordBuffer:
             count += len(records)
         if self.has_records:
             return count
-        last_offset: int | None = None  # of what was moved since a set was removed
+        last_offset: int | None = None  # the last offset moved since a set was removed
         while self._undeserialized and count < max_records and not columns.is_full:
             # Read ahead, or left by getone() or getmany() after a damaged envelope or many headers.
             records = self._undeserialized[: min(max_records - count, _STEP_COLUMN_RECORDS)]

@@ -77,10 +77,12 @@ class StartOffsets:
         self._fetch_s: float | None
         self._waiting: dict[Cursor, None] = {}
         self._requested: set[Cursor] = set()
-        self._beyond_end: dict[Cursor, tuple[int, int]] = {}  # the offset, and how often
-        self._store_failure: KafkaError | None = None  # of the last request to the store
+        # The offset that was found after the end of the log, and how often in a row
+        self._beyond_end: dict[Cursor, tuple[int, int]] = {}
+        self._store_failure: KafkaError | None = None  # why the last request to the store failed
         self._failures: dict[Cursor, str] = {}  # why the last attempt failed
-        self._unreadable: set[Cursor] = set()  # the store answered, but for this commit
+        # The partitions whose commit can't be read, although the store responds
+        self._unreadable: set[Cursor] = set()
         self._tasks = TaskSet(observer.task_failed)
         self._changed = Notifier()
 

@@ -103,21 +103,23 @@ class BrokerGroup:
         self._coordinator = coordinator
         self._notifier = Notifier()
         self._member = NO_MEMBER
-        self._generation: Generation | None = None  # of the partitions that are read now
+        self._generation: Generation | None = None  # the one whose partitions are read now
         # The partitions, by topic, that this member has divided among all members as the leader.
         self._assigned: Mapping[str, frozenset[int]] = {}
         self._needs_rejoin = False
         self._is_idle = False  # no read call within `max_poll_interval_ms`
-        self._zookeeper_members: ZookeeperMembers | None = None  # None also once they have left
+        # The search for members in ZooKeeper; None without ZooKeeper, and once they have left
+        self._zookeeper_members: ZookeeperMembers | None = None
         if zookeeper is not None:
             self._zookeeper_members = ZookeeperMembers(
                 config, coordinator.group, zookeeper, router.telemetry
             )
         self._task: asyncio.Task[None] | None = None
         self._first_round: asyncio.Future[None] | None = None
-        self._start_deadline = math.inf  # loop time; while `start()` waits for the first round
+        self._start_deadline = math.inf  # loop time until which `start()` waits for the first round
         self._error: BaseException | None = None
-        self._refusal: KafkaError | None = None  # for the user, while this member goes on trying
+        # An error to show the user, while this member still tries to join
+        self._refusal: KafkaError | None = None
         self._heartbeat = Heartbeat(
             router,
             config,
