@@ -175,7 +175,8 @@ class TopicRoutes:
                         if not lacking:
                             yield route
                             return
-                    for number in sorted(lacking):  # in one order in all calls, so no deadlock
+                    # In ascending order in all calls, so that they don't deadlock.
+                    for number in sorted(lacking):
                         numbers.discard(number)
                         await awaited.enter_async_context(
                             self._await_partition(route, number, arrived_at, metadata_timeout_s)
