@@ -87,7 +87,7 @@ FAILED_LOGIN_S: Final = 0.1
 _VERSIONS_S: Final = 10.0
 """How long a broker's versions are remembered for clients that haven't authenticated."""
 
-_SHOWN_CHARACTERS: Final = 255  # of a client id
+_SHOWN_CHARACTERS: Final = 255  # how much of a client id the log shows
 
 _DESCRIBE_QUORUM: Final = 55
 _ACKS: Final = frozenset({"Acks"})
