@@ -431,7 +431,7 @@ class MessageSetReader:
 
     def _walk_entries(self, decoded: DecodedMessages, max_records: int) -> None:  # noqa: PLR0915
         """Do what `_read_entries` does, but leave lists short, as `DecodedMessages` describes."""
-        data: Any = self._data  # of a view, `_read_entries` copies the slices
+        data: Any = self._data  # if it is a view, `_read_entries` copies the slices
         view, end, next_pos = self._view, self._end, self._pos
         relative_to, fixed_offset, fixed_timestamp = (
             self._relative_to,

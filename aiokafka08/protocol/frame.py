@@ -137,10 +137,10 @@ class FrameReader:
         self._peer = peer
         self._scratch = memoryview(allocate_pages(SCRATCH_BYTES))
         self._frame: memoryview | None = None  # the buffer of a large frame that isn't complete yet
-        self._size = 0  # of that frame; its buffer may still be smaller
+        self._size = 0  # the size of that frame; its buffer may still be smaller
         self._buffers = _FrameBuffers()
         self._filled = 0  # bytes in `_frame`, or in `_scratch` if there is no `_frame`
-        self._apart: memoryview | None = None  # where the next bytes arrive, if not there
+        self._apart: memoryview | None = None  # where the next bytes arrive, if in neither of them
 
     @property
     def is_in_large_frame(self) -> bool:

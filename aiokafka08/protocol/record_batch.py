@@ -245,7 +245,7 @@ class Wrapper(NamedTuple):
     stop: int  # position after it in the set
     offset: int
     magic: int
-    attributes: int  # with the codec and the type of timestamp
+    attributes: int  # the attributes byte, which has the codec and the timestamp type
     messages: bytes  # the message set inside, decompressed and not checked
 
     @property

@@ -53,7 +53,7 @@ class LagListener(StreamingQueryListener):
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._gauges = None if registry is None else _LagGauges(registry)
-        self._names: dict[str, str] = {}  # of running queries that have reported a lag, by id
+        self._names: dict[str, str] = {}  # id → name of running queries that have reported a lag
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: the first batch has the first lag."""

@@ -78,7 +78,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver = DriverClient(options)
         self._initial: ResolvedOffsets | None = None
         self._is_first_call = True  # no call yet of `latestOffset` or `partitions`
-        self._existing: frozenset[TopicPartition] = frozenset()  # in the last metadata
+        # The partitions in the last metadata
+        self._existing: frozenset[TopicPartition] = frozenset()
         self._latest: ResolvedOffsets = {}
         self._is_available_now = False
         self._target: ResolvedOffsets | None = None  # where a query with AvailableNow ends

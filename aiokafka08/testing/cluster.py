@@ -166,8 +166,8 @@ class EmbeddedCluster:
             for node_id in range(brokers)
         ]
         self._state = ClusterState(LINES[version], settings, nodes)
-        self._listeners: dict[int, Listener] = {}  # of the brokers that are alive
-        self._closing: list[Listener] = []  # of brokers that have died
+        self._listeners: dict[int, Listener] = {}  # the listeners of brokers that are alive
+        self._closing: list[Listener] = []  # the listeners of brokers that have died
         self._kept_ports: dict[int, socket.socket] = {}
         self._runtime: ClusterRuntime | None = None
         self._after_disk_full: dict[int, AfterDeath] = {}

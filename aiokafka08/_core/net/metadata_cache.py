@@ -62,8 +62,9 @@ class Metadata:
         self._config = config
         self._telemetry = telemetry
         self._refreshing: asyncio.Task[None] | None = None
-        self._caller_timeouts: set[asyncio.Timeout] = set()  # of callers that wait for a refresh
-        self._stagger = Stagger()  # of the running refresh
+        # The timeouts of the callers that wait for a refresh
+        self._caller_timeouts: set[asyncio.Timeout] = set()
+        self._stagger = Stagger()  # the stagger of the running refresh
         self._started_refreshes = 0
         self._calls = 0  # number of the last call: a refresh, or `fetch_all()`
         self._order = MergeOrder()

@@ -197,11 +197,11 @@ class _RangeReader:
         self._limit_s = limit_s
         self._missing_s = missing_s
         self._missing_since: float | None = None
-        self._refusals = 0  # of the same offset, one after the other
-        self._read_failures = 0  # error -1 at the same offset, one after the other
+        self._refusals = 0  # how often in a row the same offset was refused
+        self._read_failures = 0  # how often in a row the same offset got the error -1
         self._next_fetch = NextFetch(start)
-        self._node_id: int | None = None  # sent the last response that was applied
-        self._fetches: deque[_RangeFetch] = deque()  # by offset
+        self._node_id: int | None = None  # the broker of the last response that was applied
+        self._fetches: deque[_RangeFetch] = deque()  # in the order of their offsets
         self._spans: deque[int] = deque(maxlen=_SPANS)  # how many offsets each recent set had
         self._guesses = self._wrong_guesses = 0
 

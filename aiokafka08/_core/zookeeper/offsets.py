@@ -58,7 +58,8 @@ class OffsetNodes:
         self._group = group
         self._session = ZookeeperSession(zookeeper, "aiokafka08.consumer.kazoo")
         self._requests: dict[asyncio.Future[Any], None] = {}  # the calls that run in threads
-        self._versions: dict[TopicPartition, int | None] = {}  # of the nodes; None: no node
+        # The versions of the partitions' nodes; None: there is no node
+        self._versions: dict[TopicPartition, int | None] = {}
 
     async def open(self, timeout_s: float) -> None:
         """Open the session.

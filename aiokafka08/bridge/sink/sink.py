@@ -54,16 +54,16 @@ _FIND_COORDINATOR: Final = {
 class BridgeRun:
     """A start of the bridge's process."""
 
-    # Random.
+    # A random id, which names the run in its claim.
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
-    # Whether its claim is in the state topic.
+    # Whether the run's claim is in the state topic.
     has_claimed: bool = False
     # Whether no other start has left a claim.
     is_first: bool = True
     # Whether a session has found where its partitions begin, so it may have written.
     has_begun: bool = False
-    # Partitions of the source that began without a position, of which records were put, and that
-    # have no committed position yet: their copies may have records of this process.
+    # Partitions of the source that began without a position, and still have no committed one,
+    # although records of them were put: their copies may have records of this process.
     begun: set[TopicPartition] = field(default_factory=set)
     # Whether the log has named the parts of the source's messages that the copy leaves out.
     has_warned: bool = False

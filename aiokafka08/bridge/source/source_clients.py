@@ -57,7 +57,7 @@ class CopiedTopics(NamedTuple):
 
     # Name at the source → name at the target.
     names: Mapping[str, str]
-    # Of the source.
+    # The partitions at the source.
     partitions: Sequence[TopicPartition]
 
     @property

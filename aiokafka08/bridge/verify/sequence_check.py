@@ -76,7 +76,7 @@ class CheckProgress:
     # The rolling CRC-32 of all checksums that were equal.
     crc: int = 0
     difference: Difference | None = None
-    # Of the source's last message before the first difference.
+    # The checksum and timestamp of the source's last message before the first difference.
     last_crc: int | None = None
     last_timestamp: int = 0
     # The offsets, at the source and at the target, of the first and the last equal message.

@@ -59,7 +59,7 @@ class OffsetPair(NamedTuple):
 
     source_offset: int
     target_offset: int
-    # By the stored runs; None if they don't cover the message.
+    # The target offset by the stored runs; None if they don't cover the message.
     stored_target: int | None
 
     @property
@@ -84,8 +84,8 @@ class PartitionVerdict:
     has_begun: bool = True
     is_of_another: bool = False
     before: int = 0
-    # Of the first and the last equal message before the first difference; None until both
-    # sides were compared to the end. Groups' positions rest on these maps.
+    # The maps of the first and the last equal message before the first difference; None until both
+    # sides were compared to the end. Groups' positions rest on them.
     first_map: OffsetPair | None = None
     last_map: OffsetPair | None = None
 

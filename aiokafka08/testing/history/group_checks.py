@@ -77,7 +77,7 @@ def _session_s(assigned: Operation) -> float:
 
 def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
     owners: dict[tuple[str, str], Operation] = {}
-    owned: dict[str, set[tuple[str, str]]] = defaultdict(set)  # by process
+    owned: dict[str, set[tuple[str, str]]] = defaultdict(set)  # process → (group, partition)
     for operation in sorted(history.operations, key=_changes_owners_at):
         changes = operation.call in ("assigned", "revoked", "expired", "stop")
         if not changes and not _is_failed_start(operation):
@@ -468,7 +468,8 @@ class _Ownership:
     def __init__(self) -> None:
         self._owners: dict[tuple[str, str], Operation] = {}
         self._assigned: dict[str, Operation] = {}  # by process: the last assignment
-        self._chosen: dict[tuple[str, str], float] = {}  # by process: the lowest offset
+        # By process and partition: the lowest offset that the program has chosen
+        self._chosen: dict[tuple[str, str], float] = {}
         self._expired: dict[str, float] = {}
 
     def note(self, operation: Operation) -> None:

@@ -27,7 +27,7 @@ class KcatOptions:
     mode: str = ""
     brokers: str | None = None
     topic: str | None = None
-    # Of mode Q: topic, partition, milliseconds.
+    # In mode Q: topic, partition, milliseconds.
     queries: list[tuple[str, int, int]] = field(default_factory=list)
     partition: int | None = None
     group: str | None = None
