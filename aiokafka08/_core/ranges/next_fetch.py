@@ -274,11 +274,11 @@ class NextFetch:
         """Whether these messages were dropped before, perhaps with a damaged offset."""
         there = (entry for entry in _whole_entries(usable) if entry.offset >= self.offset)
         first, *second = _first_identities(there)
-        dropped, *behind = self._dropped
+        dropped, *later = self._dropped
         if first == dropped:
             return True
         # The same entry with another offset: the broker has returned it undamaged this time.
-        is_repaired = first[1] == dropped[1] and second == behind
+        is_repaired = first[1] == dropped[1] and second == later
         return is_repaired and _first_offset(usable, self.offset) == self.offset
 
     @property

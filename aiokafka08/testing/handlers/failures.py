@@ -194,13 +194,13 @@ def with_partition_errors(
     `request` is the client's request, before `drop_partitions`. Partitions that `drop_partitions`
     removed are missing from the response, and are added here.
     """
-    failed = error_response(context, request, code)
+    errors = error_response(context, request, code)
     kept = {
         (topic.topic, partition.partition): partition
         for topic in _topics(response)
         for partition in topic.partitions
     }
-    for topic in _topics(failed):
+    for topic in _topics(errors):
         for partition in topic.partitions:
             if (topic.topic, partition.partition) in only:
                 kept[topic.topic, partition.partition] = partition

@@ -338,9 +338,9 @@ class _Copied:
     @property
     def takes_columns(self) -> bool:
         """Return True if `add` takes columns, which it writes as a whole."""
-        is_cut = self._left is not None or self._limit is not None or self._only is not None
-        is_cut = is_cut or self.output.is_terminal
-        return self._columns_encoder is not None and not is_cut
+        needs_records = self._left is not None or self._limit is not None or self._only is not None
+        needs_records = needs_records or self.output.is_terminal
+        return self._columns_encoder is not None and not needs_records
 
     async def add(self, tp: TopicPartition, batch: Sequence[BytesRecord] | Columns) -> None:
         """Write records of one partition that are wanted, up to the count."""
