@@ -272,7 +272,7 @@ def _sasl(value: object) -> dict[str, str] | None:
         raise KafkaConfigurationError(
             "zookeeper_options: sasl_options with GSSAPI: Kerberos isn't supported for ZooKeeper, "
             f"only for brokers. Expected {_DIGEST_MD5}, auth_data, or a ZooKeeper that lets this "
-            "client in without"
+            "client in without authentication"
         )
     if (
         not isinstance(value, Mapping)

@@ -188,8 +188,9 @@ class Guard:
         return _refused(
             401,
             "Open the URL that 'aiokafka08 console' has printed: it has the token; with "
-            "--token-file, add ?token= and what the file has. If you have, and came by a link of "
-            "another site, press Enter in the address bar: browsers leave out the cookie there",
+            "--token-file, add ?token= and the token of that file. If you have opened it before, "
+            "and came by a link of another site, press Enter in the address bar: browsers leave "
+            "out the cookie after such a link",
             **{"WWW-Authenticate": "Bearer"},
         )
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 STEP_FIELDS: Final = {
     "step": "the condition",
-    "ready": "whether it is",
+    "ready": "whether the condition is met",
     "detail": "what was found, and what to do",
 }
 ROLLBACK_FIELDS: Final = {
@@ -98,7 +98,7 @@ def plan(file: Path, scan: bool, quiet_s: float, format: str | None) -> int:
     is_flag=True,
     help="With --rollback: also move groups that have read messages that only the target has.",
 )
-@click.option("--no-verify", is_flag=True, help="Don't compare both sides before.")
+@click.option("--no-verify", is_flag=True, help="Skip the comparison of both sides.")
 @click.option(
     "--timeout",
     "timeout_s",

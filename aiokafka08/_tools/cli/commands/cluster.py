@@ -35,11 +35,13 @@ VERSIONS: Final = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
     help="Port of the first broker; 0: any free ones (default: 9092).",
 )
 @click.option("--host", default="127.0.0.1", help="Address to listen on (default: 127.0.0.1).")
-@click.option("--advertised-host", help="Host that clients get as the brokers' (default: --host).")
+@click.option(
+    "--advertised-host", help="Host in the brokers' addresses for clients (default: --host)."
+)
 @click.option(
     "--advertised-port",
     type=int,
-    help="Port that clients get as the first broker's; the next ones follow (default: --port).",
+    help="Port in the first broker's address for clients; the others follow (default: --port).",
 )
 @click.option("--allow-remote", is_flag=True, help="Accept a --host that is not loopback.")
 @click.option(
