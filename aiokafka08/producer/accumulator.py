@@ -78,8 +78,8 @@ class Accumulator:
         # counts only while its queue is ready and still has that leader.
         self._ready: dict[int | None, deque[PartitionQueue]] = {}
         self._waiting: Timers[PartitionQueue] = Timers()  # lingering or backing off
-        # A batch is here once: with the time at which its age closes it while it is open, then with
-        # its deadline.
+        # The time of each unfinished batch: while it is open, when its age closes it; later, its
+        # deadline.
         self._unfinished: Timers[Batch] = Timers()
         self._expired_in_flight: dict[Batch, None] = {}  # failed, and their requests haven't ended
 
