@@ -107,7 +107,8 @@ def split_batch(batch: bytes, limit_bytes: int) -> list[bytes]:
     """
     (header,) = parts_of(batch)
     assert isinstance(header, BatchHeader)
-    # The limit is never reached: `Budget` has limited the messages that the batch was made from.
+    # The limit is never reached: the messages that the batch was made from were plain ones of a
+    # request, whose size is limited, and decompressed ones within the `Budget`.
     plain = plain_records(batch, header, max_decompressed_bytes=2 * DEFAULT_MAX_DECOMPRESSED_BYTES)
     # Expect the parts to compress as well as the batch; if one doesn't, split again, smaller.
     room = max(limit_bytes, len(plain) * limit_bytes // len(batch)) if header.codec else limit_bytes
