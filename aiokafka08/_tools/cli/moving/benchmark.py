@@ -30,7 +30,7 @@ from aiokafka08.errors import KafkaTimeoutError
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
 
-# Random values are reused, because making one takes longer than sending it.
+# How many random values are made, before the measurement begins; they are sent again and again.
 _DISTINCT_VALUES: Final = 1000
 # The messages of a call of `send_many`, and the calls whose results aren't awaited yet.
 _CALL_MESSAGES: Final = 2000
