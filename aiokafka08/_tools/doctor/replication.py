@@ -32,7 +32,7 @@ def leaderless(cluster: ClusterSample) -> Iterator[Finding]:
                 "stays so, restart the controller's broker",
             )
     without = (
-        (tp, (partition.stored_isr, partition.assigned))
+        (tp, (_in_order(partition.stored_isr), _in_order(partition.assigned)))
         for tp, partition in cluster.partitions()
         if partition.leader is None
     )
@@ -42,11 +42,11 @@ def leaderless(cluster: ClusterSample) -> Iterator[Finding]:
             where,
             "no broker leads it: it can't be written or read",
             _how_to_get_a_leader(isr, assigned),
-            missing_brokers(cluster, isr or assigned or ()),
+            missing_brokers(cluster, isr or assigned),
         )
 
 
-def _how_to_get_a_leader(isr: tuple[int, ...] | None, assigned: tuple[int, ...] | None) -> str:
+def _how_to_get_a_leader(isr: tuple[int, ...], assigned: tuple[int, ...]) -> str:
     if isr:
         return (
             f"Start {node_list(isr)}: the last ISR, which has all messages. Only if its disks are "
@@ -69,7 +69,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
         (
             tp,
             (
-                partition.in_sync,
+                len(partition.in_sync),
                 len(partition.all_replicas),
                 _missing(partition),
                 _has_unlisted_replica(partition),
@@ -81,7 +81,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
     for where, (in_sync, replicas, missing, is_one_unlisted) in grouped(details):
         if not missing and not is_one_unlisted:
             continue
-        why = f"{len(in_sync)} of {replicas} replicas in sync"
+        why = f"{in_sync} of {replicas} replicas in sync"
         if missing:
             why += f"; missing: {node_list(missing)}"
             if dead := [node_id for node_id in missing if node_id not in cluster.brokers]:
@@ -89,7 +89,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
         if is_one_unlisted:
             why += "; Metadata leaves out a replica on a dead broker (--zookeeper shows which)"
         consequence = "Fewer failures are survived than there are replicas for"
-        if len(in_sync) == 1:
+        if in_sync == 1:
             consequence = "If the leader fails too, acknowledged messages may be lost"
         yield Finding(
             FindingCode.UNDER_REPLICATED,
@@ -210,7 +210,12 @@ def _has_unlisted_replica(partition: PartitionSample) -> bool:
 
 
 def _missing(partition: PartitionSample) -> tuple[int, ...]:
-    return tuple(sorted(set(partition.all_replicas) - set(partition.in_sync)))
+    return _in_order(set(partition.all_replicas) - set(partition.in_sync))
+
+
+def _in_order(node_ids: Collection[int] | None) -> tuple[int, ...]:
+    """Return a detail for `grouped`, the same for any order of the replicas; () if unknown."""
+    return tuple(sorted(node_ids or ()))
 
 
 def marked_for_deletion(cluster: ClusterSample) -> Iterator[Finding]:
@@ -232,7 +237,10 @@ def marked_for_deletion(cluster: ClusterSample) -> Iterator[Finding]:
 def pending_reassignment(cluster: ClusterSample) -> Iterator[Finding]:
     """Find partitions that are being moved to other brokers."""
     moving = (
-        (TopicPartition(name, number), (ids, tuple(sorted(set(ids) - set(cluster.brokers)))))
+        (
+            TopicPartition(name, number),
+            (_in_order(ids), _in_order(set(ids) - set(cluster.brokers))),
+        )
         for name, topic in sorted(cluster.topics.items())
         for number, ids in sorted(topic.moving.items())
     )

@@ -16,6 +16,7 @@ from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.config import address_text
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08._core.zookeeper.nodes import remedy_of
+from aiokafka08._core.zookeeper.session import MissingChrootError
 from aiokafka08._core.zookeeper.topic_states import TopicNode
 from aiokafka08._tools.monitoring.cluster_sample import (
     BrokerSample,
@@ -65,6 +66,7 @@ _AT_ONCE: Final = 8
 
 
 _IN_ZOOKEEPER: Final = " in ZooKeeper"
+_CHECK_CHROOT: Final = "Check zookeeper_connect"
 _CHECK_ZOOKEEPER: Final = (
     "Check zookeeper_connect, and that ZooKeeper runs there. Nothing was looked at that needs it"
 )
@@ -88,21 +90,25 @@ class _Gaps:
         self.remedies: dict[str, str] = {}
         self.rights: dict[str, str] = {}
         self.hints: list[str] = []
-        # The subjects that need the same missing connection to ZooKeeper, by the error's text.
+        # The subjects that lack the same connection to ZooKeeper, or chroot, by the error's text.
         self._unread: dict[str, list[str]] = {}
 
     def add_unread(self, error: KafkaError, subject: str) -> None:
         """Add why a subject wasn't read; subjects with the same reason are one text."""
-        if not isinstance(error, KafkaConnectionError) or not subject.endswith(_IN_ZOOKEEPER):
+        is_of_all = isinstance(error, KafkaConnectionError | MissingChrootError)
+        if not is_of_all or not subject.endswith(_IN_ZOOKEEPER):
             self.add(error, f"{subject} not read")
             return
         subjects = self._unread.setdefault(error.text, [])
         if subjects:
-            self.texts.remove(_unread_text(subjects, error))
+            before = _unread_text(subjects, error)
+            self.texts.remove(before)
+            del self.remedies[before]
         subjects.append(subject)
         text = _unread_text(subjects, error)
         self.texts.append(text)
-        self.remedies[text] = _CHECK_ZOOKEEPER
+        is_chroot = isinstance(error, MissingChrootError)
+        self.remedies[text] = _CHECK_CHROOT if is_chroot else _CHECK_ZOOKEEPER
 
     def add(self, error: KafkaError, subject: str = "", group: str | None = None) -> None:
         """Add an error about a subject, such as "groups", and about a group if it is named."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -10,10 +11,11 @@ from aiokafka08._tools.doctor.replication import (
     leaderless,
     long_names,
     not_leading,
+    pending_reassignment,
     stale_isr,
     under_replicated,
 )
-from aiokafka08._tools.monitoring.cluster_sample import PartitionSample
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample, TopicSample
 from tests._tools.doctor.samples import cluster, partition, told
 
 
@@ -21,6 +23,24 @@ def test_leaderless_partitions_of_a_topic_are_one_finding() -> None:
     dead = partition(isr=[], leader=None)
     seen = cluster(dead, partition(), dead, dead)
     assert told(leaderless(seen)) == [("leaderless-partition", "topic 't', partitions 0, 2-3")]
+
+
+def test_order_of_replicas_does_not_split_a_finding() -> None:
+    def brokers(*node_ids: int, **others: Any) -> PartitionSample:
+        return partition(node_ids, node_ids, **others)
+
+    seen = cluster(brokers(1, 2, lacks_replica=True), brokers(2, 1, lacks_replica=True))
+    assert told(under_replicated(seen)) == [("under-replicated", "topic 't', partitions 0-1")]
+    seen = cluster(
+        brokers(leader=None, assigned=(1, 2), stored_isr=(1, 2)),
+        brokers(leader=None, assigned=(2, 1), stored_isr=(2, 1)),
+    )
+    assert told(leaderless(seen)) == [("leaderless-partition", "topic 't', partitions 0-1")]
+    moving = {0: (3, 1), 1: (1, 3)}
+    seen = ClusterSample({}, {"t": TopicSample({}, None, moving=moving)}, (), has_zookeeper=True)
+    assert told(pending_reassignment(seen)) == [
+        ("pending-reassignment", "topic 't', partitions 0-1")
+    ]
 
 
 @pytest.mark.parametrize(

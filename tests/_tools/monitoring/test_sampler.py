@@ -309,6 +309,20 @@ class PartlyDown(AIOKafkaAdminClient):
         ]
 
 
+def test_missing_chroot_is_one_gap_with_its_remedy() -> None:
+    async def scenario() -> None:
+        servers = world.cluster.bootstrap_servers
+        async with sampling(servers, zookeeper=f"{world.zookeeper_connect}/typo") as sampler:
+            sample = await sampler.sample()
+        [gap] = sample.errors
+        assert gap.startswith("groups and topics in ZooKeeper not read: ZooKeeper ")
+        assert gap.endswith(" has no chroot /typo. Check zookeeper_connect")
+        assert sample.remedies == {gap: "Check zookeeper_connect"}
+
+    with simulate(1, brokers=1, version="0.8.2") as world:
+        world.run(scenario)
+
+
 async def test_unreadable_store_does_not_hide_the_other() -> None:
     async with EmbeddedCluster(version="0.9", topics={"orders": 1}) as cluster:
         servers = cluster.bootstrap_servers
