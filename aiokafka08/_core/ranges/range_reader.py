@@ -67,6 +67,10 @@ _SPANS: Final = 8
 # made, which is a quarter of them. Beyond that, there is one request at a time.
 _WRONG_GUESSES: Final = 4
 
+# How many ends in a row prove that no message follows. Each one but the first is a watermark that
+# has fallen. One may fall where the leadership is lost and regained in between.
+_ENDS_OF_EMPTY: Final = 3
+
 # Added to the estimated size of a gap
 _SPARE_BYTES: Final = 16 * 1024
 
@@ -200,6 +204,8 @@ class _RangeReader:
         self._refusals = 0  # how often in a row the same offset was refused
         self._read_failures = 0  # how often in a row the same offset got the error -1
         self._next_fetch = NextFetch(start)
+        self._ends = 0  # see _count_end
+        self._ends_at: tuple[int, int | None] = (-1, None)
         self._node_id: int | None = None  # the broker of the last response that was applied
         self._fetches: deque[_RangeFetch] = deque()  # in the order of their offsets
         self._spans: deque[int] = deque(maxlen=_SPANS)  # how many offsets each recent set had
@@ -223,8 +229,12 @@ class _RangeReader:
                     # doesn't, they exist, and the watermark lags for a moment after a failover
                     # (docs/brokers.md 9.5).
                     refused = self._end
-                    at_end, _ = await self._response_to(self._send(refused, 1))
+                    probe = self._send(refused, 1)
+                    at_end, _ = await self._response_to(probe)
                     self._raise_error_code(at_end, refused)
+                    self._count_end(fetch, fetched, probe, at_end)
+                    if self._ends == _ENDS_OF_EMPTY:
+                        return None
             except KafkaError as error:
                 if isinstance(error, OffsetOutOfRangeError):
                     await self._verify_bounds(offset, refused)
@@ -393,6 +403,26 @@ class _RangeReader:
         return await self._shared.fetch(
             leader, self._tp, offset, max_bytes, timeout_s=attempt_s, alone=alone
         )
+
+    def _count_end(
+        self,
+        fetch: _RangeFetch,
+        fetched: FetchedPartition,
+        probe: _RangeFetch,
+        at_end: FetchedPartition,
+    ) -> None:
+        """Count in a row that the same leader's log ends at the offset, and behind the range."""
+        # A leader's watermark never falls. So if it has reached the end of the range, and is at the
+        # offset later, it stands for a statement: no message follows. The gateway makes it where
+        # only control batches follow, since an old client can't pass these.
+        place = (fetch.offset, fetch.node_id)
+        is_contradiction = (
+            fetched.high_watermark == fetch.offset
+            and at_end.high_watermark >= self._end
+            and fetch.node_id == probe.node_id
+        )
+        self._ends = is_contradiction * (self._ends + 1 if self._ends_at == place else 1)
+        self._ends_at = place
 
     # --- failures ---------------------------------------------------------------------------------
 

@@ -306,6 +306,51 @@ async def test_range_waits_for_uncommitted_messages(
     assert await asyncio.wait_for(reading, 20) == list(range(60))
 
 
+class EmptyEndFetches(RangeFetches):
+    """As the gateway responds at offsets without messages in front of the end of the log.
+
+    Args:
+        router: a started router.
+        first: the first of the offsets.
+        end: the end of the log.
+        times: how many fetches at `first` get this response.
+    """
+
+    def __init__(self, router: Router, first: int, end: int, times: int) -> None:
+        super().__init__(router)
+        self.first, self.end, self.times = first, end, times
+
+    def fetch(
+        self, node_id: int, tp: TopicPartition, offset: int, max_bytes: int, **options: Any
+    ) -> asyncio.Future[tuple[FetchedPartition, float]]:
+        if offset != self.end and (offset != self.first or not self.times):
+            return super().fetch(node_id, tp, offset, max_bytes, **options)
+        self.times -= offset == self.first
+        response = asyncio.get_running_loop().create_future()
+        response.set_result((FetchedPartition(tp.partition, 0, offset, b""), 0.0))
+        return response
+
+
+async def test_range_ends_at_the_last_message_where_the_leader_says_so(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    """The gateway's watermark is at the offset if only control batches follow."""
+    cluster.append("t", 0, values(0, 50))
+    fetches = EmptyEndFetches(router, 50, 53, times=100)
+    assert await read(router, 0, 53, fetches=fetches) == list(range(50))
+    assert fetches.times > 90
+
+
+async def test_range_waits_while_a_watermark_may_only_lag(
+    cluster: EmbeddedCluster, router: Router
+) -> None:
+    """It rises above the range between two fetches, and falls once with a change of leaders."""
+    cluster.append("t", 0, values(0, 60))
+    fetches = EmptyEndFetches(router, 50, 60, times=2)
+    assert await read(router, 50, 60, fetches=fetches) == list(range(50, 60))
+    assert fetches.times == 0
+
+
 async def test_range_of_a_deleted_topic_raises_soon(
     cluster: EmbeddedCluster, router: Router
 ) -> None:

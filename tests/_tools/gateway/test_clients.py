@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from contextlib import closing
@@ -104,6 +105,26 @@ async def test_kcat_without_a_gateway_stores_nothing(
     assert await stored_values(modern_cluster, topic) == []
 
 
+def write_transactions(servers: str, topic: str) -> None:
+    """Write 0, 1 and 2 in a transaction each, of which the second one is aborted."""
+    producer = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": servers,
+            "transactional.id": topic,
+            "compression.type": "zstd",
+        }
+    )
+    producer.init_transactions(30)
+    for number in range(3):
+        producer.begin_transaction()
+        producer.produce(topic, b"%d" % number, headers=[("h", b"v")])
+        if number == 1:
+            producer.flush(30)
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+
+
 @pytest.mark.parametrize(
     ("fallback", "values"), [("0.8.2.2", ["0", "1", "2"]), ("0.10.2.2", ["0", "2"])]
 )
@@ -121,27 +142,20 @@ async def test_kcat_reads_to_the_end_of_a_log_with_transactions_and_zstd(
     """
     topic = new_topic()
 
-    def write() -> None:
-        producer = confluent_kafka.Producer(
-            {
-                "bootstrap.servers": modern_cluster.bootstrap_servers,
-                "transactional.id": topic,
-                "compression.type": "zstd",
-            }
-        )
-        producer.init_transactions(30)
-        for number in range(3):
-            producer.begin_transaction()
-            producer.produce(topic, b"%d" % number, headers=[("h", b"v")])
-            if number == 1:
-                producer.flush(30)
-                producer.abort_transaction(30)
-            else:
-                producer.commit_transaction(30)
-
-    await asyncio.to_thread(write)
+    await asyncio.to_thread(write_transactions, modern_cluster.bootstrap_servers, topic)
     read = await asyncio.to_thread(kcat, servers, fallback, "-C", "-t", topic, "-e")
     assert read.stdout.splitlines() == values, read.stderr
+
+
+async def test_this_package_reads_to_the_end_of_a_log_with_transactions(
+    servers: str, modern_cluster: RealCluster, new_topic: Callable[..., str]
+) -> None:
+    """A control batch is the last of the log, so no message is in front of its end."""
+    topic = new_topic()
+    await asyncio.to_thread(write_transactions, modern_cluster.bootstrap_servers, topic)
+    command = [sys.executable, "-m", "aiokafka08", "consume", topic, "-b", servers, "--exit"]
+    read = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True)
+    assert (read.stdout.splitlines(), read.stderr) == (["0", "1", "2"], "")
 
 
 # --- kafka-python ---------------------------------------------------------------------------------
