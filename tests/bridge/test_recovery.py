@@ -253,7 +253,7 @@ async def test_latest_start_that_was_not_committed_is_kept(
     await CopySession(config, CopyStatus(), run).run(until_caught_up=True)
     assert await asyncio.to_thread(reader.messages, topic) == {0: copied(2, 2)}
     verified = await asyncio.to_thread(cli, "bridge", "verify", str(path))
-    assert f"{topic}/0: 2 offsets of the source are in front of the first" in verified.err
+    assert "2 offsets of the source are in front of the first message copied" in verified.err
 
 
 @pytest.mark.real

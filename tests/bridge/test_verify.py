@@ -335,7 +335,7 @@ async def test_verify_before_any_copy_says_so(
     await asyncio.to_thread(copy.copy, topic, 0, messages)
     code, rows, err = await verify()
     assert (code, rows) == (1, [(True, None), (False, None)])
-    assert f"{topic}/1: nothing is copied yet" in err
+    assert f"nothing is copied yet of 1 partition: {topic}/1" in err
 
 
 def test_bounds_leave_out_what_was_never_or_is_not_yet_copied() -> None:
@@ -403,8 +403,9 @@ async def test_verify_finds_wrong_runs(
         await asyncio.to_thread(copy.copy, topic, 0, messages[8:])
     done = await asyncio.to_thread(cli, "bridge", "verify", str(config.path), "--format", "tsv")
     assert done.code == 0
+    assert f"{len(topics)} offset maps are right: " in done.err
     for topic in topics.values():
-        assert f"{topic}/0: offset map: first 0 -> 0, last 19 -> 20\n" in done.err
+        assert f"{topic}/0 (first 0 -> 0, last 19 -> 20)" in done.err
 
     for kind, (first, runs) in STORED.items():
         await asyncio.to_thread(plant_runs, config, topics[kind], first, runs)
@@ -442,10 +443,10 @@ async def test_verify_finds_wrong_runs(
     )
     assert resumed.code == 1
     assert f"{topics['first']}/0: wrong" not in resumed.err
-    assert f"{topics['first']}/0: offset map: first 0 -> 0, last 19 -> 20\n" in resumed.err
+    assert f"{topics['first']}/0 (first 0 -> 0, last 19 -> 20)" in resumed.err
     assert (
-        f"{topics['removed']}/0: offset map: first 0 -> 0, "
-        "last 19 -> 20 (not checked: no runs cover it)\n"
+        "1 offset map isn't checked, since no stored runs cover it: "
+        f"{topics['removed']}/0 (last 19 -> 20)\n"
     ) in resumed.err
 
 

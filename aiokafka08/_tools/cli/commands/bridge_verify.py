@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,7 @@ from aiokafka08._wording import counted, partition_name, some_of
 
 if TYPE_CHECKING:
     from aiokafka08.bridge.config import BridgeConfig
-    from aiokafka08.bridge.verify.verification import OffsetPair, PartitionVerdict
+    from aiokafka08.bridge.verify.verification import PartitionVerdict
     from aiokafka08.bridge.verify.verify_state import VerifyState
 
 FIELDS: Final = {
@@ -95,9 +96,8 @@ def verify(
         write_json({"partitions": rows, "equal": equal})
     else:
         write_rows(rows, FIELDS, format)
-        for verdict in verdicts:
-            if verdict.first_map is not None or verdict.last_map is not None:
-                note(f"{partition_name(verdict)}: offset map: {_maps_text(verdict)}")
+        for text in _map_texts(verdicts):
+            note(text)
     for verdict in verdicts:
         if (difference := verdict.difference) is not None:
             note(
@@ -124,25 +124,15 @@ def verify(
         note(
             f"nothing is copied yet: start 'bridge run', or check name, target and rename in {file}"
         )
-    else:
-        for verdict in idle:
-            note(f"{partition_name(verdict)}: nothing is copied yet")
-    if waiting := sum(verdict.waiting for verdict in verdicts):
-        some = [
-            f"{partition_name(verdict)} ({verdict.waiting})"
-            for verdict in verdicts
-            if verdict.waiting
-        ]
-        verbs = "isn't copied yet; it wasn't" if waiting == 1 else "aren't copied yet; they weren't"
-        note(f"{counted(waiting, 'offset')} at the source {verbs} compared: {some_of(some)}")
-    for verdict in verdicts:
-        if verdict.before:
-            is_one = verdict.before == 1
-            note(
-                f"{partition_name(verdict)}: {counted(verdict.before, 'offset')} of the "
-                f"source {'is' if is_one else 'are'} in front of the first message copied; "
-                f"{'it was' if is_one else 'they were'}n't compared"
-            )
+    elif idle:
+        names = some_of([partition_name(verdict) for verdict in idle])
+        note(f"nothing is copied yet of {counted(len(idle), 'partition')}: {names}")
+    if waiting := {partition_name(one): one.waiting for one in verdicts if one.waiting}:
+        verb = "isn't" if sum(waiting.values()) == 1 else "aren't"
+        note(_uncompared(waiting, f"at the source {verb} copied yet"))
+    if before := {partition_name(one): one.before for one in verdicts if one.before}:
+        verb = "is" if sum(before.values()) == 1 else "are"
+        note(_uncompared(before, f"of the source {verb} in front of the first message copied"))
     return EQUAL if equal else DIFFERENT
 
 
@@ -182,16 +172,36 @@ def _row(verdict: PartitionVerdict) -> dict[str, Any]:
     }
 
 
-def _maps_text(verdict: PartitionVerdict) -> str:
-    return ", ".join(
-        f"{place} {_map_text(pair)}"
-        for place, pair in (("first", verdict.first_map), ("last", verdict.last_map))
-        if pair is not None
-    )
+def _map_texts(verdicts: Sequence[PartitionVerdict]) -> Iterator[str]:
+    """Return what the stored maps are worth, for all partitions whose maps aren't wrong."""
+    right: list[str] = []
+    uncovered: list[str] = []
+    for verdict in verdicts:
+        maps = {"first": verdict.first_map, "last": verdict.last_map}
+        found = {place: pair for place, pair in maps.items() if pair is not None}
+        if not found or not verdict.is_equal:
+            continue
+        # Those that aren't checked, if there are any.
+        unknown = {place: pair for place, pair in found.items() if pair.stored_target is None}
+        pairs = ", ".join(
+            f"{place} {pair.source_offset} -> {pair.target_offset}"
+            for place, pair in (unknown or found).items()
+        )
+        (uncovered if unknown else right).append(f"{partition_name(verdict)} ({pairs})")
+    if right:
+        verb = "is" if len(right) == 1 else "are"
+        yield f"{counted(len(right), 'offset map')} {verb} right: {some_of(right)}"
+    if uncovered:
+        verb, them = ("isn't", "it") if len(uncovered) == 1 else ("aren't", "them")
+        yield (
+            f"{counted(len(uncovered), 'offset map')} {verb} checked, since no stored runs cover "
+            f"{them}: {some_of(uncovered)}"
+        )
 
 
-def _map_text(pair: OffsetPair) -> str:
-    text = f"{pair.source_offset} -> {pair.target_offset}"
-    if pair.stored_target is None:
-        return f"{text} (not checked: no runs cover it)"
-    return f"{text} (the runs give {pair.stored_target})" if pair.is_wrong else text
+def _uncompared(counts: Mapping[str, int], where: str) -> str:
+    """Return how many offsets weren't compared, for which reason, and in which partitions."""
+    total = sum(counts.values())
+    names = [f"{name} ({count})" for name, count in counts.items()]
+    they = "it wasn't" if total == 1 else "they weren't"
+    return f"{counted(total, 'offset')} {where}; {they} compared: {some_of(names)}"
