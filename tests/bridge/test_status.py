@@ -88,6 +88,22 @@ def test_repeated_error_says_how_often_and_since_when() -> None:
     assert health_page(status, 0.0).body == b"ok\n"
 
 
+@pytest.mark.parametrize("cluster", ["source", "target"])
+def test_health_names_a_cluster_that_stays_away(cluster: str) -> None:
+    """Also while no message waits."""
+    status = CopyStatus(problem=None)
+    status.note_away(cluster, "Connection refused")
+    assert health_page(status, 0.0).body == b"ok\n"  # once may pass
+    status.note_away(cluster, "Connection refused")
+    page = health_page(status, 0.0)
+    assert page.status == 503
+    assert page.body.startswith(
+        b"the %s can't be reached: Connection refused (2 times since " % cluster.encode()
+    )
+    status.note_away(cluster, None)
+    assert health_page(status, 0.0).body == b"ok\n"
+
+
 def test_metrics_have_each_partition() -> None:
     status = CopyStatus({TP: PartitionStatus(7, 9)}, records=7, problem=None)
     text = metrics_page(status, 0.0).body.decode()

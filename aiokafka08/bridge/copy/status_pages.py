@@ -1,8 +1,8 @@
 """The pages /metrics and /healthz of a run. Pure: `CopyStatus` in, bytes out.
 
 Invariant: /healthz is 200 only while a copy is running, no partition or topic has stopped, no error
-repeats, and no message has waited `SILENT_S` without a commit; else it is 503 with the reasons.
-docs/bridge.md lists the metrics.
+repeats, no cluster stays away, and no message has waited `SILENT_S` without a commit; else it is
+503 with the reasons. docs/bridge.md lists the metrics.
 """
 
 from __future__ import annotations
@@ -33,10 +33,13 @@ def health_page(status: CopyStatus, now: float) -> Page:
     silence = f"messages wait, and none was committed for {silent_s:.0f} s"
     # An action that failed once is being retried. A session's end is in `status.problem`.
     errors = [(action, error) for action, error in list(status.errors.items()) if action != SESSION]
+    # Without a session its end, or why there is none yet, says so.
+    away = list(status.away.items()) if status.problem is None else []
     problems = [
         *([silence] if silent_s >= SILENT_S else []),
         *([status.problem] if status.problem is not None else []),
         *(f"{action}: {error}" for action, error in errors if error.count > 1),
+        *(f"the {name} can't be reached: {error}" for name, error in away if error.count > 1),
         *status.stopped.values(),
         *status.refused_topics.values(),
     ]
