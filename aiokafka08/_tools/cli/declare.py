@@ -250,18 +250,21 @@ _CONNECTION_OPTIONS: Final = (
     click.option(
         "--log-level",
         type=click.Choice(LOG_LEVELS),
-        default="error",
-        help="What to log on stderr (default: error).",
+        help="What to log on stderr (default: error; exporter and console: warnings of refreshes, "
+        "too).",
     ),
 )
 
 
-def connection_options(function: Function, *, unless: str | None = None) -> Function:
+def connection_options(
+    function: Function, *, unless: str | None = None, warns: str | None = None
+) -> Function:
     """Add the options that name the cluster; pass the merged `Settings` first.
 
     Args:
         function: the function of a command.
         unless: a flag of the command that needs no cluster: with it, None is passed (default None).
+        warns: a logger whose warnings are shown without --log-level, too (default None).
 
     Raises:
         IllegalArgumentError: an option, a variable or a file is wrong.
@@ -276,10 +279,17 @@ def connection_options(function: Function, *, unless: str | None = None) -> Func
         config: str | None,
         profile: str | None,
         timeout: float | None,
-        log_level: str,
+        log_level: str | None,
         **others: Any,
     ) -> Any:
-        log_to_stderr(log_level)
+        from aiokafka08._tools.cli.notes import in_options
+
+        # Kazoo warns at each attempt; the error or the warning of the command has the reason once.
+        quiet = {} if log_level == "debug" else {"aiokafka08.admin.kazoo": "error"}
+        if log_level is None and warns is not None:
+            quiet |= {"aiokafka08": "error", warns: "warning"}
+            log_level = "warning"
+        log_to_stderr(log_level or "error", quiet, reword=in_options)
         if unless is not None and others[unless]:
             if bootstrap is not None:
                 raise click.UsageError(f"--{unless} with -b: expected one of them")
@@ -319,13 +329,20 @@ def name_value(option: str, texts: Sequence[str]) -> dict[str, str]:
     return values
 
 
-def log_to_stderr(level: str, others: Mapping[str, str] | None = None, *, sender: str = "") -> None:
+def log_to_stderr(
+    level: str,
+    others: Mapping[str, str] | None = None,
+    *,
+    sender: str = "",
+    reword: Callable[[str], str] = str,
+) -> None:
     """Log to stderr from this level on, until the command ends; each line has its local time.
 
     Args:
         level: the level of the package's loggers.
         others: levels of single loggers, by their names (default None).
         sender: stands before each text (default "").
+        reword: puts each text into the words of the command (default: unchanged).
     """
     import logging
 
@@ -338,9 +355,14 @@ def log_to_stderr(level: str, others: Mapping[str, str] | None = None, *, sender
             except Exception:
                 self.handleError(record)
 
+    class Formatter(logging.Formatter):
+        def formatMessage(self, record: logging.LogRecord) -> str:
+            record.message = reword(record.message)
+            return super().formatMessage(record)
+
     handler = NoteHandler()
     line = f"%(asctime)s %(levelname)s {sender}%(message)s"
-    handler.setFormatter(logging.Formatter(line, "%Y-%m-%d %H:%M:%S%z"))
+    handler.setFormatter(Formatter(line, "%Y-%m-%d %H:%M:%S%z"))
     handler.setLevel(level.upper())
     logger = logging.getLogger()
     levels = {"aiokafka08": level, **(others or {})}

@@ -158,7 +158,9 @@ def test_wrong_listen_is_refused(text: str) -> None:
 
 
 @contextmanager
-def service(*options: str) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], str]]]:
+def service(
+    *options: str, reads_log: bool = True
+) -> Iterator[tuple[subprocess.Popen[str], Callable[[str], str]]]:
     """Run the exporter; yield its process, and a function that returns a page."""
     process = subprocess.Popen(
         command_line("exporter", "--listen", "127.0.0.1:0", "--interval", "1", *options),
@@ -171,9 +173,10 @@ def service(*options: str) -> Iterator[tuple[subprocess.Popen[str], Callable[[st
         line = process.stderr.readline()
         url = re.search(r"http://127\.0\.0\.1:\d+", line)
         assert url, line
-        # What it logs later must not fill the pipe.
-        reader = threading.Thread(target=process.stderr.read)
-        reader.start()
+        if reads_log:
+            # What it logs later must not fill the pipe.
+            reader = threading.Thread(target=process.stderr.read)
+            reader.start()
 
         def page(path: str) -> str:
             with urllib.request.urlopen(url[0] + path, timeout=10) as response:
@@ -236,6 +239,26 @@ def test_service_waits_for_its_cluster() -> None:
         assert parsed(page("/metrics"))["kafka_up"] == {(): 0}
         process.send_signal(signal.SIGINT)
         assert process.wait(5) == INTERRUPTED
+
+
+def first_problem(*options: str) -> str:
+    """Return the first line that the service logs."""
+    with service(*options, reads_log=False) as (process, _):
+        assert process.stderr is not None
+        return process.stderr.readline()
+
+
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1})
+def test_service_logs_an_incomplete_refresh(kafka_cluster: EmbeddedCluster) -> None:
+    """Once, in words of the command line, and without the attempts of the ZooKeeper client."""
+    address = f"127.0.0.1:{free_port()}"
+    line = first_problem("-b", kafka_cluster.bootstrap_servers, "--zookeeper", address)
+    gap = f"refresh incomplete: groups and topics in ZooKeeper not read: ZooKeeper {address} can't"
+    assert " WARNING " in line
+    assert gap in line
+    line = first_problem("-b", address, "--timeout", "1")
+    assert " ERROR " in line
+    assert f"refresh failed: no broker among bootstrap.servers: {address}: " in line
 
 
 @pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1})

@@ -133,7 +133,7 @@ _FILE: Final = click.Path(path_type=Path)
     is_flag=True,
     help="Listen on other addresses than this machine's own without TLS.",
 )
-@functools.partial(connection_options, unless="demo")
+@functools.partial(connection_options, unless="demo", warns="aiokafka08.monitoring")
 def console(
     settings: Settings | None,
     demo: bool,

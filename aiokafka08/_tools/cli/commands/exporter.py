@@ -88,7 +88,7 @@ def _filters(name: str, noun: str) -> Callable[[F], F]:
 @_filters("topic", "topics")
 @_filters("group", "groups")
 @click.option("--once", is_flag=True, help="Print the metrics of one refresh, and end.")
-@connection_options
+@functools.partial(connection_options, warns="aiokafka08.monitoring")
 def exporter(
     settings: Settings,
     listen: str,
