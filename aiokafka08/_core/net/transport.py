@@ -180,8 +180,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 f"{self._name}: no response to {name} within {limit_s * 1000:.0f} ms"
             ) from None
         except KafkaProtocolError as error:  # the response, which was still to be decoded
-            self.close(str(error))
-            raise KafkaConnectionError(f"{self._name}: {error}") from None
+            self.close(reason := self._unreadable_reason(error))
+            raise KafkaConnectionError(f"{self._name}: {reason}") from None
 
     @property
     def writable(self) -> bool:
@@ -279,7 +279,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
                 if not waiter.done():  # else it timed out or was cancelled
                     waiter.set_result(matched.response)
         except KafkaProtocolError as error:
-            self.close(str(error))
+            self.close(self._unreadable_reason(error))
         finally:  # also if memory is short, since the waiters may have left work for `on_received`
             if self.on_received is not None:
                 self.on_received()
@@ -341,10 +341,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if pinned is None or self.has_responded or not self._pending:
             return reason
         # Brokers close the connection on requests that they don't know.
-        return (
-            f"{reason} without a response. api_version pins the line {pinned.line}: check that it "
-            "is the broker's"
-        )
+        return f"{reason} without a response. {_check_pin(pinned)}"
+
+    def _unreadable_reason(self, error: KafkaProtocolError) -> str:
+        """Return why the connection is closed, with a hint if a pinned version may be wrong."""
+        # Brokers of 0.8 and 0.9 may respond to a version that they don't know as to their own.
+        pinned = self._config.pinned_version
+        return str(error) if pinned is None else f"{error}. {_check_pin(pinned)}"
 
     def _overdue_s(self, timeout_s: float = 0.0) -> float | None:
         """Return by how many seconds the broker's silence exceeds the limit; negative before that.
@@ -479,3 +482,7 @@ async def open_connection(
         limit_s,
         lambda connection: connection.close("another address was faster"),
     )
+
+
+def _check_pin(pinned: BrokerVersion) -> str:
+    return f"api_version pins the line {pinned.line}: check that it is the broker's"

@@ -20,7 +20,7 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.telemetry import Connected, ConnectFailed, Disconnected
-from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang
+from aiokafka08.testing import Answer, Close, Delay, EmbeddedCluster, Hang, Truncate
 from aiokafka08.testing.faults import is_version_probe
 from aiokafka08.testing.simulation import simulate
 from tests._core.net.conftest import MakeConfig, Recorder
@@ -361,6 +361,18 @@ async def test_a_broker_that_only_closes_hints_at_a_wrong_pin(
             with pytest.raises(KafkaConnectionError, match="closed by the broker") as caught:
                 await node.request(ASK)
             assert bool(re.search(hint, str(caught.value))) is hinted
+
+
+async def test_an_unreadable_response_hints_at_a_wrong_pin(
+    make_node: MakeNode, make_config: MakeConfig
+) -> None:
+    """A later version has more fields than the response of a broker that takes it for its own."""
+    async with EmbeddedCluster(version="0.8.2") as cluster:
+        cluster.fault(ListOffsetsRequest, then=Truncate(1))
+        node = make_node(cluster, make_config(api_version="0.9"))
+        hint = r"frame cut short: .* api_version pins the line 0\.9: check that it is the broker's"
+        with pytest.raises(KafkaConnectionError, match=hint):
+            await node.request(ASK)
 
 
 async def test_a_lane_opened_beside_others_probes_no_version(make_node: MakeNode) -> None:
