@@ -79,9 +79,12 @@ def test_offsets_that_are_not_compared_are_named(
 
 def test_partitions_of_an_outcome_are_one_line(verify: Verify) -> None:
     """A thousand partitions don't scroll away what is wrong with one."""
-    right = {"first_map": OffsetPair(0, 0, 0), "last_map": OffsetPair(8, 9, 9)}
-    uncovered = {"first_map": OffsetPair(0, 0, 0), "last_map": OffsetPair(8, 9, None)}
-    wrong = {"first_map": OffsetPair(0, 0, 7), "last_map": OffsetPair(8, 9, 9)}
+    right: dict[str, Any] = {"first_map": OffsetPair(0, 0, 0), "last_map": OffsetPair(8, 9, 9)}
+    uncovered: dict[str, Any] = {
+        "first_map": OffsetPair(0, 0, 0),
+        "last_map": OffsetPair(8, 9, None),
+    }
+    wrong: dict[str, Any] = {"first_map": OffsetPair(0, 0, 7), "last_map": OffsetPair(8, 9, 9)}
     verdicts = [
         *(verdict(number, **right) for number in range(12)),
         *(verdict(number, **uncovered) for number in range(12, 14)),
