@@ -7,10 +7,9 @@ docs/guides/gateway.md lists the codes.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from aiokafka08._core.names import NamePatterns
 from aiokafka08._core.net.config import address_text
 from aiokafka08._tools.findings import Code, CodedFinding, Severity
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
@@ -18,6 +17,7 @@ from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
 from aiokafka08._tools.gateway.peers import FIRST_ID
 from aiokafka08._tools.gateway.target_sample import TargetSample, TargetTopic
+from aiokafka08._wording import some_of
 from aiokafka08.errors import AuthenticationFailedError, CertificateError, KafkaConnectionError
 from aiokafka08.protocol.api import ApiKey
 
@@ -25,53 +25,34 @@ from aiokafka08.protocol.api import ApiKey
 class CheckCode(Code):
     """The codes, the most urgent first."""
 
+    # fmt: off
     UNREACHABLE = "target-unreachable", Severity.CRITICAL, "no broker of the target can be reached"
-    AUTHENTICATION = (
-        "authentication-failed",
-        Severity.CRITICAL,
-        "the target refuses the gateway, or doesn't offer its SASL mechanism",
-    )
-    CERTIFICATE = (
-        "certificate-refused",
-        Severity.CRITICAL,
-        "the target's certificate isn't of a trusted authority, or is for another host",
-    )
+    AUTHENTICATION = ("authentication-failed", Severity.CRITICAL,
+        "the target refuses the gateway, or doesn't offer its SASL mechanism")
+    CERTIFICATE = ("certificate-refused", Severity.CRITICAL,
+        "the target's certificate isn't of a trusted authority, or is for another host")
     PORT = "port-unavailable", Severity.CRITICAL, "the gateway can't listen at a port that it needs"
-    VERSIONS = (
-        "versions-missing",
-        Severity.WARNING,
-        "the target doesn't take the versions that old requests become",
-    )
-    BROKER = (
-        "broker-unreachable",
-        Severity.WARNING,
-        "the target names a broker that can't be reached from here",
-    )
+    VERSIONS = ("versions-missing", Severity.WARNING,
+        "the target doesn't take the versions that old requests become")
+    BROKER = ("broker-unreachable", Severity.WARNING,
+        "the target names a broker that can't be reached from here")
     PEER_AWAY = "peer-unreachable", Severity.WARNING, "a peer can't be reached from here"
     PEER = "peer-mismatch", Severity.WARNING, "a peer isn't another gateway to the same cluster"
     ZOOKEEPER = "zookeeper-unusable", Severity.WARNING, "the gateway can't write into ZooKeeper"
     PASSWORDS = "passwords-readable", Severity.WARNING, "passwords go over the network as they are"
     LEADERLESS = "leaderless-partition", Severity.WARNING, "no broker leads the partition"
-    PERMISSION = (
-        "no-permission",
-        Severity.WARNING,
-        "the target doesn't allow the gateway what its clients may want",
-    )
-    PATTERN = (
-        "pattern-without-topic",
-        Severity.WARNING,
-        "a pattern of allowed topics matches no topic",
-    )
+    PERMISSION = ("no-permission", Severity.WARNING,
+        "the target doesn't allow the gateway what its clients may want")
+    PATTERN = ("pattern-without-topic", Severity.WARNING,
+        "a pattern of allowed topics matches no topic")
     UNREAD = "unread", Severity.NOTE, "what the target didn't answer"
     CREATION = "topics-created", Severity.NOTE, "the target creates a topic when a client names it"
-    TIMESTAMPS = (
-        "timestamps-limited",
-        Severity.NOTE,
-        "the target refuses messages whose timestamps differ too much from its clock",
-    )
+    TIMESTAMPS = ("timestamps-limited", Severity.NOTE,
+        "the target refuses messages whose timestamps differ too much from its clock")
     SIZES = "message-sizes", Severity.NOTE, "how large messages may be"
     ZSTD = "zstd-topic", Severity.NOTE, "old clients get the topic's messages recompressed"
     TARGET = "target", Severity.NOTE, "what the target is"
+    # fmt: on
 
 
 _RELEASES: Final = {
@@ -80,13 +61,18 @@ _RELEASES: Final = {
 }  # fmt: skip
 """The releases by the highest version of Fetch that they take."""
 
-_READ, _WRITE = 3, 4  # bits of operations
+_RIGHTS: Final = {"Read": 3, "Write": 4}
+"""By right: its bit in the operations of a topic."""
+_TIMESTAMP_LIMITS: Final = {"before": "old", "after": "far in the future"}
 _OLD_FETCH_BYTES: Final = 1 << 20
 """What consumers of 0.8 to 0.10 fetch of a partition by default."""
 _NEVER: Final = 2**63 - 1
 _NAMED: Final = 3
 _NO_NAME: Final = "\0"
 """A pattern that matches this, such as ".*", means whatever there is."""
+
+Findings = Iterator[CodedFinding]
+Topics = Mapping[str, TargetTopic]
 
 
 def unreachable(error: KafkaConnectionError, names: OptionNames) -> CodedFinding:
@@ -101,126 +87,77 @@ def unreachable(error: KafkaConnectionError, names: OptionNames) -> CodedFinding
     return CodedFinding(code, names.name("to"), why, f"{action} in {config}")
 
 
-def judge(
-    sample: TargetSample, options: GatewayOptions, names: OptionNames
-) -> Iterator[CodedFinding]:
+def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> Findings:
     """Yield findings, in no order."""
-    yield from _about_ports(sample, names)
+    for address, problem in sample.ports.items():
+        if problem is not None:
+            action = f"Choose another {names.name('listen')} or {names.name('metrics')}, or end "
+            action += "what listens there, unless it is this gateway itself"
+            yield CodedFinding(CheckCode.PORT, address_text(address), problem, action)
+    for node, why in sorted(sample.unreachable.items()):
+        where = f"broker {node} at {address_text(sample.brokers[node])}"
+        why = f"{why}; clients get no answer for the partitions that it leads"
+        action = "Start it, or make its advertised.listeners reachable from this machine"
+        yield CodedFinding(CheckCode.BROKER, where, why, action)
     yield from _about_passwords(options, names)
-    yield from _about_brokers(sample)
     yield from _about_versions(sample, options)
     yield from _about_peers(sample, options, names)
     if sample.zookeeper is not None:
-        yield CodedFinding(
-            CheckCode.ZOOKEEPER,
-            names.name("zookeeper"),
-            sample.zookeeper,
-            "Start it, create the chroot, or stop what is registered there",
-        )
+        action = "Start it, create the chroot, or stop what is registered there"
+        where = names.name("zookeeper")
+        yield CodedFinding(CheckCode.ZOOKEEPER, where, sample.zookeeper, action)
     for problem in sample.problems:
-        yield CodedFinding(
-            CheckCode.UNREAD,
-            address_text(sample.address),
-            f"{problem} couldn't be read",
-            "Allow the gateway DescribeConfigs, or look at the settings yourself",
-        )
+        where, why = address_text(sample.address), f"{problem} couldn't be read"
+        action = "Allow the gateway DescribeConfigs, or look at the settings yourself"
+        yield CodedFinding(CheckCode.UNREAD, where, why, action)
     if sample.topics is not None:
-        allowed = options.access.topics
-        topics = {
-            name: topic
-            for name, topic in sample.topics.items()
-            if allowed is None or allowed.includes(name)
-        }
-        yield from _about_patterns(sample, allowed, names)
+        accepts, found = options.access.accepts, sample.topics.items()
+        topics = {name: topic for name, topic in found if accepts("topic", name)}
+        yield from _about_patterns(sample, options, names)
         yield from _about_topics(topics, options)
         yield from _about_limits(sample, topics, options)
 
 
-def _about_ports(sample: TargetSample, names: OptionNames) -> Iterator[CodedFinding]:
-    for address, problem in sample.ports.items():
-        if problem is not None:
-            yield CodedFinding(
-                CheckCode.PORT,
-                address_text(address),
-                problem,
-                f"Choose another {names.name('listen')} or {names.name('metrics')}, or end what "
-                "listens there, unless it is this gateway itself",
-            )
-
-
-def _about_passwords(options: GatewayOptions, names: OptionNames) -> Iterator[CodedFinding]:
+def _about_passwords(options: GatewayOptions, names: OptionNames) -> Findings:
     network = options.network
     if network.sasl is not None and network.sasl.name == "PLAIN" and network.ssl_context is None:
-        yield CodedFinding(
-            CheckCode.PASSWORDS,
-            names.name("target_config"),
-            "PLAIN without TLS: the gateway's password can be read between it and the target",
-            "Use security.protocol=SASL_SSL, or another sasl.mechanism",
-        )
+        why = "PLAIN without TLS: the gateway's password can be read between it and the target"
+        action = "Use security.protocol=SASL_SSL, or another sasl.mechanism"
+        yield CodedFinding(CheckCode.PASSWORDS, names.name("target_config"), why, action)
     is_local = ipaddress.ip_address(options.listen[0]).is_loopback
     if options.users is not None and options.tls is None and not is_local:
-        yield CodedFinding(
-            CheckCode.PASSWORDS,
-            names.name("users"),
-            "without TLS the passwords of clients that use PLAIN can be read on the network",
-            f"Set {names.name('tls_cert')}, or let clients use SCRAM",
-        )
+        why = "without TLS the passwords of clients that use PLAIN can be read on the network"
+        action = f"Set {names.name('tls_cert')}, or let clients use SCRAM"
+        yield CodedFinding(CheckCode.PASSWORDS, names.name("users"), why, action)
 
 
-def _about_brokers(sample: TargetSample) -> Iterator[CodedFinding]:
-    for node, problem in sorted(sample.unreachable.items()):
-        yield CodedFinding(
-            CheckCode.BROKER,
-            f"broker {node} at {address_text(sample.brokers[node])}",
-            f"{problem}; clients get no answer for the partitions that it leads",
-            "Start it, or make its advertised.listeners reachable from this machine",
-        )
-
-
-def _about_versions(sample: TargetSample, options: GatewayOptions) -> Iterator[CodedFinding]:
+def _about_versions(sample: TargetSample, options: GatewayOptions) -> Findings:
+    code, target = CheckCode.VERSIONS, address_text(sample.address)
     if options.is_observing and sample.ranges.get(ApiKey.PRODUCE, (0, 0))[0] > 0:
-        yield CodedFinding(
-            CheckCode.VERSIONS,
-            address_text(sample.address),
-            "the target refuses the old requests that are passed to it as they are",
-            "Leave observe out: the gateway then translates them",
-        )
+        why = "the target refuses the old requests that are passed to it as they are"
+        yield CodedFinding(code, target, why, "Leave observe out: the gateway then translates them")
     for key, (_, version) in TRANSLATED.items():
         first, last = sample.ranges.get(key, (0, -1))
         if not first <= version <= last:
             ranges = f"{first} to {last}" if last >= 0 else "none"
-            yield CodedFinding(
-                CheckCode.VERSIONS,
-                f"{apis()[key].name} {version}",
-                f"the target takes {ranges}, so old clients can't use this API",
-                "Use a target of Kafka 2.1 to 4.x",
-            )
+            why = f"the target takes {ranges}, so old clients can't use this API"
+            where = f"{apis()[key].name} {version}"
+            yield CodedFinding(code, where, why, "Use a target of Kafka 2.1 to 4.x")
     first, last = sample.ranges.get(ApiKey.JOIN_GROUP, (0, -1))
     if first > 0:  # 4.0.0 has left out what 4.0.1 has put back
-        yield CodedFinding(
-            CheckCode.VERSIONS,
-            "JoinGroup 0",
-            f"the target takes {first} to {last}, so the groups of Java 0.9 and 0.10.0 can't join",
-            "Use a target of Kafka 4.0.1 or later",
-        )
-    fetch = sample.ranges.get(ApiKey.FETCH, (0, -1))
-    newest = max(_RELEASES)
-    release = _RELEASES.get(fetch[1], f"later than {_RELEASES[newest]}")
-    if fetch[1] < min(_RELEASES):
+        why = f"the target takes {first} to {last}, so the groups of Java 0.9 and 0.10.0 can't join"
+        yield CodedFinding(code, "JoinGroup 0", why, "Use a target of Kafka 4.0.1 or later")
+    first, last = sample.ranges.get(ApiKey.FETCH, (0, -1))
+    release = _RELEASES.get(last, f"later than {_RELEASES[max(_RELEASES)]}")
+    if last < min(_RELEASES):
         release = "older than 2.1"
     topics = "" if sample.topics is None else f", {len(sample.topics)} topics"
-    yield CodedFinding(
-        CheckCode.TARGET,
-        address_text(sample.address),
-        f"Kafka {release} by its versions of Fetch ({fetch[0]} to {fetch[1]}), "
-        f"{len(sample.brokers)} brokers{topics}",
-        "Nothing",
-    )
+    why = f"Kafka {release} by its versions of Fetch ({first} to {last}), "
+    why += f"{len(sample.brokers)} brokers{topics}"
+    yield CodedFinding(CheckCode.TARGET, target, why, "Nothing")
 
 
-def _about_peers(
-    sample: TargetSample, options: GatewayOptions, names: OptionNames
-) -> Iterator[CodedFinding]:
+def _about_peers(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> Findings:
     own_name = address_text(options.own_address)
     own = {(options.advertise, port) for _, port in sample.ports}
     for peer, found in sample.peers.items():
@@ -242,92 +179,71 @@ def _about_peers(
             why = "it names no peers: it is a broker, or a gateway that has none"
         else:
             continue
-        yield CodedFinding(
-            CheckCode.PEER, where, why, "Name gateways to this cluster that have peers themselves"
-        )
+        action = "Name gateways to this cluster that have peers themselves"
+        yield CodedFinding(CheckCode.PEER, where, why, action)
 
 
-def _about_patterns(
-    sample: TargetSample, allowed: NamePatterns | None, names: OptionNames
-) -> Iterator[CodedFinding]:
+def _about_patterns(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> Findings:
+    topics, allowed = sample.topics or (), options.access.topics
+    why = "it matches no topic that the target shows to the gateway"
+    action = "Correct it, create the topic, or allow the gateway to describe it"
     for pattern in () if allowed is None else allowed.include:
-        if not any(map(pattern.fullmatch, (*(sample.topics or ()), _NO_NAME))):
-            yield CodedFinding(
-                CheckCode.PATTERN,
-                f"{names.name('topics.include')} {pattern.pattern}",
-                "it matches no topic that the target shows to the gateway",
-                "Correct it, create the topic, or allow the gateway to describe it",
-            )
+        if not any(map(pattern.fullmatch, (*topics, _NO_NAME))):
+            where = f"{names.name('topics.include')} {pattern.pattern}"
+            yield CodedFinding(CheckCode.PATTERN, where, why, action)
 
 
-def _about_topics(
-    topics: dict[str, TargetTopic], options: GatewayOptions
-) -> Iterator[CodedFinding]:
+def _about_topics(topics: Topics, options: GatewayOptions) -> Findings:
     for name, topic in sorted(topics.items()):
         if topic.leaderless:
             numbers = ", ".join(map(str, topic.leaderless[:_NAMED]))
-            yield CodedFinding(
-                CheckCode.LEADERLESS,
-                f"topic {name}, partition {numbers}",
-                f"{len(topic.leaderless)} of its partitions have no leader",
-                "Start the brokers of its replicas",
-            )
-    wanted = {"Read": _READ} if options.access.is_read_only else {"Read": _READ, "Write": _WRITE}
-    for right, bit in wanted.items():
-        yield from _grouped(
-            CheckCode.PERMISSION,
-            topics,
-            lambda topic: topic.operations is not None and not topic.operations >> bit & 1,  # noqa: B023
-            f"the gateway has no right to {right}, and so have none of its clients",
-            f"Give the gateway's principal or address {right}, or don't allow these topics",
-        )
+            where = f"topic {name}, partition {numbers}"
+            why = f"{len(topic.leaderless)} of its partitions have no leader"
+            action = "Start the brokers of its replicas"
+            yield CodedFinding(CheckCode.LEADERLESS, where, why, action)
+    for right, bit in _RIGHTS.items():
+        if right == "Write" and options.access.is_read_only:
+            continue
+        lacking = [
+            name
+            for name, topic in topics.items()
+            if topic.operations is not None and not topic.operations >> bit & 1
+        ]
+        why = f"the gateway has no right to {right}, and so have none of its clients"
+        action = f"Give the gateway's principal or address {right}, or don't allow these topics"
+        yield from _grouped(CheckCode.PERMISSION, lacking, why, action)
 
 
-def _about_limits(
-    sample: TargetSample, topics: dict[str, TargetTopic], options: GatewayOptions
-) -> Iterator[CodedFinding]:
-    if sample.settings.get("auto.create.topics.enable") == "true" and (
-        not options.access.is_read_only
-    ):
-        yield CodedFinding(
-            CheckCode.CREATION,
-            "auto.create.topics.enable=true",
-            "a client that names an allowed topic which isn't there creates it",
-            "Limit the topics, or set it to false at the target",
-        )
+def _about_limits(sample: TargetSample, topics: Topics, options: GatewayOptions) -> Findings:
+    creates = sample.settings.get("auto.create.topics.enable") == "true"
+    if creates and not options.access.is_read_only:
+        why = "a client that names an allowed topic which isn't there creates it"
+        action = "Limit the topics, or set it to false at the target"
+        yield CodedFinding(CheckCode.CREATION, "auto.create.topics.enable=true", why, action)
     if (size := sample.settings.get("message.max.bytes")) is not None:
-        yield CodedFinding(
-            CheckCode.SIZES,
-            f"message.max.bytes={size}",
-            "a set of messages that is larger as one batch gets error 10 (too large)",
-            "Let old producers make smaller sets, or raise it",
-        )
-    yield from _grouped(
-        CheckCode.SIZES,
-        topics,
-        lambda topic: _number(topic, "max.message.bytes") > _OLD_FETCH_BYTES + 1024,
-        "messages may be larger than the 1 MiB that old consumers fetch of a partition",
-        "Raise fetch.message.max.bytes or max.partition.fetch.bytes of old consumers",
-    )
-    yield from _grouped(
-        CheckCode.ZSTD,
-        topics,
-        lambda topic: topic.settings.get("compression.type") == "zstd",
-        "old clients don't know zstd; the gateway recompresses what they fetch by snappy",
-        "Expect the gateway to take more CPU, or set another compression.type",
-    )
-    for setting, when in (("before", "old"), ("after", "far in the future")):
-        yield from _grouped(
-            CheckCode.TIMESTAMPS,
-            topics,
-            lambda topic: (
-                topic.settings.get("message.timestamp.type") != "LogAppendTime"
-                and 0 <= _number(topic, f"message.timestamp.{setting}.max.ms") < _NEVER  # noqa: B023
-            ),
-            f"messages whose timestamps are too {when} get error 32 "
-            f"(message.timestamp.{setting}.max.ms)",
-            "Keep the clocks of clients right, or raise it",
-        )
+        why = "a set of messages that is larger as one batch gets error 10 (too large)"
+        action = "Let old producers make smaller sets, or raise it"
+        yield CodedFinding(CheckCode.SIZES, f"message.max.bytes={size}", why, action)
+    most = _OLD_FETCH_BYTES + 1024
+    large = [name for name, one in topics.items() if _number(one, "max.message.bytes") > most]
+    why = "messages may be larger than the 1 MiB that old consumers fetch of a partition"
+    action = "Raise fetch.message.max.bytes or max.partition.fetch.bytes of old consumers"
+    yield from _grouped(CheckCode.SIZES, large, why, action)
+    zstd = [name for name, one in topics.items() if one.settings.get("compression.type") == "zstd"]
+    why = "old clients don't know zstd; the gateway recompresses what they fetch by snappy"
+    action = "Expect the gateway to take more CPU, or set another compression.type"
+    yield from _grouped(CheckCode.ZSTD, zstd, why, action)
+    for side, when in _TIMESTAMP_LIMITS.items():
+        setting = f"message.timestamp.{side}.max.ms"
+        limited = [
+            name
+            for name, one in topics.items()
+            if one.settings.get("message.timestamp.type") != "LogAppendTime"
+            and 0 <= _number(one, setting) < _NEVER
+        ]
+        why = f"messages whose timestamps are too {when} get error 32 ({setting})"
+        action = "Keep the clocks of clients right, or raise it"
+        yield from _grouped(CheckCode.TIMESTAMPS, limited, why, action)
 
 
 def _number(topic: TargetTopic, setting: str) -> int:
@@ -335,16 +251,9 @@ def _number(topic: TargetTopic, setting: str) -> int:
     return int(value) if value.lstrip("-").isdecimal() else -1
 
 
-def _grouped(
-    code: CheckCode,
-    topics: dict[str, TargetTopic],
-    is_meant: Callable[[TargetTopic], bool],
-    why: str,
-    action: str,
-) -> Iterator[CodedFinding]:
+def _grouped(code: CheckCode, topics: Sequence[str], why: str, action: str) -> Findings:
     """Yield one finding for all topics that it is about."""
-    found = sorted(name for name, topic in topics.items() if is_meant(topic))
-    if found:
-        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-        plural = "topic" if len(found) == 1 else "topics"
-        yield CodedFinding(code, f"{plural} {', '.join(found[:_NAMED])}{more}", why, action)
+    if topics:
+        plural = "topic" if len(topics) == 1 else "topics"
+        where = f"{plural} {some_of(sorted(topics), _NAMED)}"
+        yield CodedFinding(code, where, why, action)
