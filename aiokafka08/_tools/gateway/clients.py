@@ -17,7 +17,7 @@ from __future__ import annotations
 import enum
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import islice
@@ -32,6 +32,10 @@ MAX_COUNTED: Final = 100
 """How many APIs and versions of one client are counted one by one; no library uses half of that."""
 
 _NAME_CHARACTERS: Final = 255
+_CHOSEN: Final = frozenset({"principal", "software"})
+"""The fields of a client, besides its id, whose length it chooses itself."""
+_NAMES: Final = ("client_id", "address", "principal", "listener", "software", "needs_gateway")
+"""The fields of a client that its row has as they are, and first."""
 
 
 class Fate(enum.Enum):
@@ -53,15 +57,15 @@ Key = tuple[str, str, str, str]
 
 @dataclass(slots=True, eq=False)
 class SeenClient:
-    """A client.
+    """A client, or what is counted of it.
 
     Attributes:
         client_id: its id; "" if it has none.
         address: its IP address.
-        principal: its user of SASL, or the subject of its certificate; "" without them.
-        listener: the name of the listener that it uses; "" for the unnamed one.
         first_s: when it was seen first, in seconds since the epoch.
         last_s: when it was seen last.
+        principal: its user of SASL, or the subject of its certificate; "" without them.
+        listener: the name of the listener that it uses; "" for the unnamed one.
         software: the name and version of its library, if it has sent them.
         needs_gateway: whether a request was translated.
         requests: how many there were.
@@ -71,13 +75,13 @@ class SeenClient:
 
     client_id: str
     address: str
-    principal: str
-    listener: str
     first_s: float
     last_s: float
+    principal: str = ""
+    listener: str = ""
     software: str = ""
     needs_gateway: bool = False
-    requests: Counter[Counted] = field(default_factory=Counter)
+    requests: dict[Counted, int] = field(default_factory=dict)
     messages: int = 0
     errors: int = 0
 
@@ -86,12 +90,18 @@ class SeenClient:
         """The key of the client in the table."""
         return self.client_id, self.address, self.principal, self.listener
 
-    def add(self, counted: Counted, count: int = 1) -> None:
-        """Add requests."""
-        self.needs_gateway |= counted[2] in (Fate.TRANSLATED, Fate.STRANDED)
-        if counted not in self.requests and len(self.requests) >= MAX_COUNTED:
-            counted = ("others", -1, counted[2])
-        self.requests[counted] += count
+    def add(self, more: SeenClient) -> None:
+        """Add what was counted of the same client."""
+        self.first_s, self.last_s = min(self.first_s, more.first_s), max(self.last_s, more.last_s)
+        self.software = more.software or self.software
+        self.messages += more.messages
+        self.errors += more.errors
+        for counted, count in more.requests.items():
+            fate = counted[2]
+            self.needs_gateway |= fate in (Fate.TRANSLATED, Fate.STRANDED)
+            has_room = counted in self.requests or len(self.requests) < MAX_COUNTED
+            entry = counted if has_room else ("others", -1, fate)
+            self.requests[entry] = self.requests.get(entry, 0) + count
 
 
 class ClientTable:
@@ -108,30 +118,16 @@ class ClientTable:
         self._totals: Counter[Counted] = Counter()
 
     def count(
-        self,
-        client_id: str | None,
-        address: str,
-        counted: Counted | None,
-        *,
-        software: str = "",
-        principal: str = "",
-        listener: str = "",
-        messages: int = 0,
-        errors: int = 0,
+        self, client_id: str | None, address: str, counted: Counted | None, **more: Any
     ) -> None:
-        """Count a request, or its messages and errors; see `SeenClient`."""
+        """Count a request, or its messages and errors, by `more`: other fields of `SeenClient`."""
         now_s = self._clock()
-        names = (client_id or "")[:_NAME_CHARACTERS], address, principal[:_NAME_CHARACTERS]
-        with self._lock:
-            client = self._newest((*names, listener), now_s)
-            client.last_s = now_s
-            client.messages += messages
-            client.errors += errors
-            if software:
-                client.software = software[:_NAME_CHARACTERS]
-            if counted is not None:
-                client.add(counted)
-                self._totals[counted] += 1
+        requests = {} if counted is None else {counted: 1}
+        for field_name in more.keys() & _CHOSEN:
+            more[field_name] = more[field_name][:_NAME_CHARACTERS]
+        name = (client_id or "")[:_NAME_CHARACTERS]
+        one = SeenClient(name, address, now_s, now_s, requests=requests, **more)
+        self.add([one], requests)
 
     def take(self) -> tuple[list[SeenClient], Counter[Counted]]:
         """Remove and return the clients, the oldest first, and how many requests there were."""
@@ -140,29 +136,19 @@ class ClientTable:
             self._clients, self._totals = {}, Counter()
         return taken
 
-    def add(self, clients: Iterable[SeenClient], totals: Counter[Counted]) -> None:
+    def add(self, clients: Iterable[SeenClient], totals: Mapping[Counted, int]) -> None:
         """Add what `take` of another table has returned."""
         with self._lock:
             for one in clients:
-                client = self._newest(one.key, one.first_s)
-                client.first_s = min(client.first_s, one.first_s)
-                client.last_s = max(client.last_s, one.last_s)
-                client.software = one.software or client.software
-                client.messages += one.messages
-                client.errors += one.errors
-                for counted, count in one.requests.items():
-                    client.add(counted, count)
-            self._totals.update(totals)
-
-    def _newest(self, key: Key, now_s: float) -> SeenClient:
-        """Return a client, added if it is new, and make it the last to be dropped."""
-        client = self._clients.pop(key, None)
-        if client is None:
-            client = SeenClient(*key, now_s, now_s)
-            while len(self._clients) >= MAX_CLIENTS:
-                self._drop_one()
-        self._clients[key] = client
-        return client
+                client = self._clients.pop(one.key, None)
+                if client is None:
+                    client = replace(one, needs_gateway=False, requests={}, messages=0, errors=0)
+                    if len(self._clients) >= MAX_CLIENTS:
+                        self._drop_one()
+                self._clients[one.key] = client  # it is kept longer than all others
+                client.add(one)
+            for counted, count in totals.items():
+                self._totals[counted] += count
 
     def _drop_one(self) -> None:
         """Drop the oldest client; one that doesn't need the gateway, if one is among the oldest."""
@@ -181,16 +167,11 @@ class ClientTable:
 
     def families(self) -> list[MetricFamily]:
         """Return the metrics."""
-        requests = MetricFamily(
-            "aiokafka08_gateway_requests_total",
-            "Requests of clients, by API, version and what became of them.",
-            ("api", "version", "fate"),
-        )
-        clients = MetricFamily(
-            "aiokafka08_gateway_clients",
-            "Clients that were seen, by whether they need the gateway.",
-            ("needs_gateway",),
-        )
+        text = "Requests of clients, by API, version and what became of them."
+        labels = "api", "version", "fate"
+        requests = MetricFamily("aiokafka08_gateway_requests_total", text, labels)
+        text = "Clients that were seen, by whether they need the gateway."
+        clients = MetricFamily("aiokafka08_gateway_clients", text, ("needs_gateway",))
         with self._lock:
             for (api, version, fate), count in self._totals.items():
                 requests.add(count, api, str(version), fate.value)
@@ -204,19 +185,10 @@ def _row(client: SeenClient) -> dict[str, Any]:
     requests: dict[str, dict[str, dict[str, int]]] = {}
     for (api, version, fate), count in sorted(client.requests.items(), key=str):
         requests.setdefault(fate.value, {}).setdefault(api, {})[str(version)] = count
-    return {
-        "client_id": client.client_id,
-        "address": client.address,
-        "principal": client.principal,
-        "listener": client.listener,
-        "software": client.software,
-        "needs_gateway": client.needs_gateway,
-        "first_seen": _time(client.first_s),
-        "last_seen": _time(client.last_s),
-        "messages": client.messages,
-        "errors": client.errors,
-        "requests": requests,
-    }
+    names = {name: getattr(client, name) for name in _NAMES}
+    times = {"first_seen": _time(client.first_s), "last_seen": _time(client.last_s)}
+    results = {"messages": client.messages, "errors": client.errors, "requests": requests}
+    return {**names, **times, **results}
 
 
 def _time(seconds: float) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
@@ -18,42 +18,32 @@ from aiokafka08._tools.gateway.measurements import Measurements
 _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 
+_COUNTERS: Final = (
+    ("conversion_seconds", ("api",),
+        "Time in which requests and responses of old versions were translated."),
+    ("conversion_bytes", ("api",),
+        "Bytes of requests and responses of old versions before they were translated."),
+    ("upstream_errors", ("node", "kind"),
+        "Connections to a broker that couldn't be opened (connect) or have failed (lost)."),
+    ("failed_logins", ("mechanism",),
+        "Logins of clients that have failed, by SASL mechanism; empty: one that isn't known."),
+)  # fmt: skip
+"""The names of counters, those of their labels, and what they count."""
+
+
 class PrometheusMetrics(Measurements):
     """See the module."""
 
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-        self._latency = Histogram(
-            "aiokafka08_gateway_request_seconds",
-            "From the last byte of a request to its response; the target's time included.",
-            ("api",),
-            buckets=_BUCKETS_S,
-            registry=registry,
-        )
-        self._conversion_seconds = Counter(
-            "aiokafka08_gateway_conversion_seconds",
-            "Time in which requests and responses of old versions were translated.",
-            ("api",),
-            registry=registry,
-        )
-        self._conversion_bytes = Counter(
-            "aiokafka08_gateway_conversion_bytes",
-            "Bytes of requests and responses of old versions before they were translated.",
-            ("api",),
-            registry=registry,
-        )
-        self._upstream_errors = Counter(
-            "aiokafka08_gateway_upstream_errors",
-            "Connections to a broker that couldn't be opened (connect) or have failed (lost).",
-            ("node", "kind"),
-            registry=registry,
-        )
-        self._failed_logins = Counter(
-            "aiokafka08_gateway_failed_logins",
-            "Logins of clients that have failed, by SASL mechanism; empty: one that isn't known.",
-            ("mechanism",),
-            registry=registry,
-        )
+        self._registry = CollectorRegistry()
+        name = "aiokafka08_gateway_request_seconds"
+        text = "From the last byte of a request to its response; the target's time included."
+        options: dict[str, Any] = {"buckets": _BUCKETS_S, "registry": self._registry}
+        self._latency = Histogram(name, text, ("api",), **options)
+        self._counters = {
+            name: Counter(f"aiokafka08_gateway_{name}", text, labels, registry=self._registry)
+            for name, labels, text in _COUNTERS
+        }
 
     def answered(self, api: str, seconds: float) -> None:
         """See `Measurements`."""
@@ -65,17 +55,18 @@ class PrometheusMetrics(Measurements):
         began = environment.monotonic()
         try:
             yield
-            self._conversion_bytes.labels(api).inc(size_bytes)
+            self._counters["conversion_bytes"].labels(api).inc(size_bytes)
         finally:  # what takes too long is done again, elsewhere
-            self._conversion_seconds.labels(api).inc(environment.monotonic() - began)
+            seconds = environment.monotonic() - began
+            self._counters["conversion_seconds"].labels(api).inc(seconds)
 
     def upstream_failed(self, node_id: int, kind: str) -> None:
         """See `Measurements`."""
-        self._upstream_errors.labels(str(node_id), kind).inc()
+        self._counters["upstream_errors"].labels(str(node_id), kind).inc()
 
     def login_failed(self, mechanism: str) -> None:
         """See `Measurements`."""
-        self._failed_logins.labels(mechanism).inc()
+        self._counters["failed_logins"].labels(mechanism).inc()
 
     def text(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""

@@ -20,12 +20,14 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._core.concurrency.daemon_thread import DaemonThread
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.clients import ClientTable, Counted, SeenClient
 from aiokafka08._tools.gateway.gateway import STOP_S, ListenerState
@@ -45,6 +47,10 @@ _RESTART_S: Final = 1.0
 _MAX_RESTART_S: Final = 30.0
 _STABLE_S: Final = 60.0
 """After a worker has run for this long, the pause before its next start is the first one again."""
+
+
+NewProcess = Callable[[int, Connection], BaseProcess]
+"""From the number of a worker and its end of the pipe to its process, which isn't started yet."""
 
 
 class Report(NamedTuple):
@@ -68,8 +74,7 @@ class Workers:
 
     Args:
         count: how many.
-        new_process: makes the process of a worker, which isn't started yet, from the number of the
-            worker and its end of the pipe. It calls `work`.
+        new_process: makes the process of a worker, which calls `work`.
         options: the options of the first listener, for ZooKeeper.
         table: the listeners' indices.
 
@@ -79,11 +84,7 @@ class Workers:
     """
 
     def __init__(
-        self,
-        count: int,
-        new_process: Callable[[int, Connection], BaseProcess],
-        options: GatewayOptions,
-        table: PortTable,
+        self, count: int, new_process: NewProcess, options: GatewayOptions, table: PortTable
     ) -> None:
         self.clients = ClientTable()
         self.ports: Ports = {}
@@ -105,10 +106,7 @@ class Workers:
             KafkaConnectionError: one has ended; it has logged why.
         """
         ready = [asyncio.get_running_loop().create_future() for _ in range(self._count)]
-        self._tasks = [
-            asyncio.create_task(self._keep(number, future))
-            for number, future in enumerate(ready, 1)
-        ]
+        self._tasks = [asyncio.create_task(self._keep(*one)) for one in enumerate(ready, 1)]
         try:
             await asyncio.gather(*ready)
         except BaseException:
@@ -152,9 +150,10 @@ class Workers:
     async def _keep(self, number: int, ready: asyncio.Future[None]) -> None:
         """Run a worker, and start it again each time that it ends."""
         loop, delay_s = asyncio.get_running_loop(), 0.0
+        listens = partial(loop.call_soon_threadsafe, _set_done, ready)
         while not self._stopping.is_set():
             began = environment.monotonic()
-            text = await loop.run_in_executor(self._executor, self._run, number, ready, loop)
+            text = await loop.run_in_executor(self._executor, self._run, number, listens)
             if self._stopping.is_set():
                 break
             if not ready.done():
@@ -166,12 +165,9 @@ class Workers:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay_s):
                     await self._stopping.wait()
-        if not ready.done():
-            ready.cancel()
+        ready.cancel()
 
-    def _run(
-        self, number: int, ready: asyncio.Future[None], loop: asyncio.AbstractEventLoop
-    ) -> str:
+    def _run(self, number: int, listens: Callable[[], object]) -> str:
         """Run a worker until its end, in a thread; return how it has ended."""
         pipe, other = multiprocessing.Pipe()
         with pipe:
@@ -197,7 +193,7 @@ class Workers:
                         has_reported = True
                         self.clients.add(message.clients, message.totals)
                         self._states[number], self.ports = message.states, message.ports
-                        loop.call_soon_threadsafe(_set_done, ready)
+                        listens()
                     else:
                         pipe.send(self._answer(message))
             process.join()
@@ -243,17 +239,14 @@ class WorkerTable(PortTable):
         """See `PortTable.add`; it waits for the process that has the table."""
         if not (new := set(node_ids) - self._indices.keys()):
             return
-        self._send(list(new))
+        self.send(list(new))
         answer = _lost() if self._is_lost else self._answers.get()
         if isinstance(answer, KafkaError):
             raise answer
         self._indices = dict(answer)
 
-    def report(self, report: Report) -> None:
-        """Send a report; may be called in any thread."""
-        self._send(report)
-
-    def _send(self, message: Report | list[int]) -> None:
+    def send(self, message: Report | list[int]) -> None:
+        """Send a report, or new brokers; may be called in any thread."""
         with self._sending, contextlib.suppress(OSError):  # `_receive` notices it
             self._pipe.send(message)
 
@@ -283,11 +276,11 @@ async def work(gateways: Gateways, table: WorkerTable) -> None:
         OSError: a port is not available.
     """
     # A thread of its own: look-ups of names may take all others for longer than `SILENT_S`.
-    reporter, loop = ThreadPoolExecutor(1, "aiokafka08-report"), asyncio.get_running_loop()
+    reporter = DaemonThread()
 
     async def report() -> None:
         news = Report(*gateways.clients.take(), gateways.states(), gateways.ports)
-        await loop.run_in_executor(reporter, table.report, news)
+        await reporter.run(partial(table.send, news))
 
     await gateways.start()
     try:
@@ -299,4 +292,3 @@ async def work(gateways: Gateways, table: WorkerTable) -> None:
     finally:
         await gateways.stop()
         await report()
-        reporter.shutdown()

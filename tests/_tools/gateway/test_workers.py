@@ -122,7 +122,7 @@ def use_table(number: int, pipe: Connection) -> None:
         table = WorkerTable(pipe)
         table.add([number, 0])
         own = table.indices[number]
-        table.report(Report([], Counter(), [], {str(number): {number: own}}))
+        table.send(Report([], Counter(), [], {str(number): {number: own}}))
         try:
             table.add(range(MAX_BROKERS + 1))
         except IllegalStateError:
