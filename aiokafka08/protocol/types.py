@@ -24,6 +24,8 @@ from typing import Annotated, Any, Final, NamedTuple, TypeVar
 
 from aiokafka08.errors import KafkaProtocolError
 
+T = TypeVar("T")
+
 Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
 """`(data, position, end) -> (value, new position)`."""
@@ -130,14 +132,14 @@ _items_left = _ItemsLeft()
 
 
 def read_limited(
-    struct_class: Any,
+    struct_class: type[T],
     version: int,
     data: Buffer,
     pos: int,
     max_items: int,
     *,
     lenient: bool = False,
-) -> tuple[Any, int]:
+) -> tuple[T, int]:
     """Read a struct, but no more than `max_items` items of all its arrays together.
 
     With `lenient` it is read as brokers of 0.8 do (`compiled`).
@@ -150,7 +152,8 @@ def read_limited(
         KafkaProtocolError: the data is cut short or malformed.
     """
     _items_left.count = max_items
-    value, _ = _compiled_with_limit(struct_class, version, lenient).read(data, pos, len(data))
+    type_: Any = struct_class  # to mypy, classes aren't hashable
+    value, _ = _compiled_with_limit(type_, version, lenient).read(data, pos, len(data))
     return value, max_items - _items_left.count
 
 

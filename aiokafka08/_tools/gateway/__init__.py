@@ -15,8 +15,9 @@ What the broker would refuse is translated, and addresses of brokers are replace
 - `access` says what clients may use, and `answers` makes the responses to the rest.
 - `clients` counts the requests of each client: who needs the gateway. `measurements` and `metrics`
   have times and failures.
-- `layouts` describes requests and responses in any version, and `messages` reads and writes them,
-  whole or in part; `headers`, `addresses` and `api_versions` use them.
+- `headers` reads the header of a request. `layouts` describes requests and responses in any
+  version, and `messages` reads and writes them, whole or in part; `addresses` and `api_versions`
+  use it.
 - `translated_requests` has old versions translated by `old_produce`, `old_fetch` and `old_offsets`,
   which share `translation`; `error_codes` has the error codes that old lines know.
 - `check` finds what would keep a gateway from working. `target_sample` asks the target for that,

@@ -18,6 +18,7 @@ Invariants:
 from __future__ import annotations
 
 import functools
+import itertools
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,50 +26,31 @@ from typing import Any, Final
 
 from aiokafka08 import errors
 from aiokafka08._core.names import NamePatterns
-from aiokafka08._tools.gateway.answers import (
-    ITEM_ROLES,
-    error_answer,
-    has_answer,
-    item_field,
-    refusal_code,
-)
+from aiokafka08._tools.gateway import answers, messages
+from aiokafka08._tools.gateway.answers import ITEM_ROLES
 from aiokafka08._tools.gateway.api_versions import CHANGES
-from aiokafka08._tools.gateway.headers import RequestHead, request_body_at
+from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import Api
-from aiokafka08._tools.gateway.messages import (
-    Field,
-    Struct,
-    Values,
-    changed_response,
-    find_in_request,
-    read_request,
-    read_response,
-    response_frame,
-    struct_of,
-    write_message,
-)
+from aiokafka08._tools.gateway.messages import Field, Struct, Values
 from aiokafka08._tools.gateway.translation import MAX_ITEMS
+from aiokafka08._wording import some_of
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
-_BY_TOPIC: Final = frozenset(
-    {
-        "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch",
-        "OffsetForLeaderEpoch", "AddPartitionsToTxn", "TxnOffsetCommit", "OffsetDelete",
-        "DescribeProducers",
-    }
-)  # fmt: skip
+_BY_TOPIC: Final = frozenset({
+    "Produce", "Fetch", "ListOffsets", "Metadata", "OffsetCommit", "OffsetFetch",
+    "OffsetForLeaderEpoch", "AddPartitionsToTxn", "TxnOffsetCommit", "OffsetDelete",
+    "DescribeProducers",
+})  # fmt: skip
 """The APIs whose topics, in request and response, are items of arrays."""
 
-_WITHOUT_TOPICS: Final = frozenset(
-    {
-        "ApiVersions", "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup",
-        "DescribeGroups", "ListGroups", "DeleteGroups", "InitProducerId", "AddOffsetsToTxn",
-        "EndTxn", "DescribeCluster", "SaslHandshake", "SaslAuthenticate",
-        "GetTelemetrySubscriptions", "PushTelemetry",
-    }
-)  # fmt: skip
+_WITHOUT_TOPICS: Final = frozenset({
+    "ApiVersions", "FindCoordinator", "JoinGroup", "SyncGroup", "Heartbeat", "LeaveGroup",
+    "DescribeGroups", "ListGroups", "DeleteGroups", "InitProducerId", "AddOffsetsToTxn", "EndTxn",
+    "DescribeCluster", "SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions",
+    "PushTelemetry",
+})  # fmt: skip
 """APIs that name no topics but in the data of a group's members."""
 
 _MAX_SESSION_BYTES: Final = 256 << 10
@@ -80,25 +62,24 @@ _PARTITION_BYTES: Final = 64
 _LISTS: Final = frozenset({"Metadata", "OffsetFetch", "ListGroups"})
 """The APIs whose response has all topics, or groups, if the request names none."""
 
+_NO_CLUSTER: Final = errors.ClusterAuthorizationFailedError.errno
+_NO_TOPIC: Final = errors.TopicAuthorizationFailedError.errno
+_NO_GROUP: Final = errors.GroupAuthorizationFailedError.errno
+_NO_TRANSACTION: Final = errors.TransactionalIdAuthorizationFailed.errno
+
 _WRITES: Final[Mapping[str, int]] = {
-    "Produce": errors.TopicAuthorizationFailedError.errno,
-    "InitProducerId": errors.ClusterAuthorizationFailedError.errno,
-    "AddPartitionsToTxn": errors.TransactionalIdAuthorizationFailed.errno,
-    "AddOffsetsToTxn": errors.TransactionalIdAuthorizationFailed.errno,
-    "TxnOffsetCommit": errors.TransactionalIdAuthorizationFailed.errno,
-    "EndTxn": errors.TransactionalIdAuthorizationFailed.errno,
-    "DeleteGroups": errors.GroupAuthorizationFailedError.errno,
-    "OffsetDelete": errors.GroupAuthorizationFailedError.errno,
-    "AlterShareGroupOffsets": errors.GroupAuthorizationFailedError.errno,
-    "DeleteShareGroupOffsets": errors.GroupAuthorizationFailedError.errno,
-}
+    "Produce": _NO_TOPIC, "InitProducerId": _NO_CLUSTER, "AddPartitionsToTxn": _NO_TRANSACTION,
+    "AddOffsetsToTxn": _NO_TRANSACTION, "TxnOffsetCommit": _NO_TRANSACTION,
+    "EndTxn": _NO_TRANSACTION, "DeleteGroups": _NO_GROUP, "OffsetDelete": _NO_GROUP,
+    "AlterShareGroupOffsets": _NO_GROUP, "DeleteShareGroupOffsets": _NO_GROUP,
+}  # fmt: skip
 """What read-only clients can't do, and the code that they get. Members of groups commit offsets."""
 
-_CODES: Final[Mapping[str, int]] = {
-    "topic": errors.TopicAuthorizationFailedError.errno,
-    "group": errors.GroupAuthorizationFailedError.errno,
-    "coordinator key": errors.GroupAuthorizationFailedError.errno,
-}
+_CODES: Final = {"topic": _NO_TOPIC, "group": _NO_GROUP, "coordinator key": _NO_GROUP}
+
+_NO_ROLES: Final[frozenset[str]] = frozenset()
+_TOPIC_ROLES: Final = frozenset({"topic"})
+_GROUP_ROLES: Final = frozenset({"group", "coordinator key"})
 
 _CREATES_NO_TOPICS: Final = 4
 """The first version of Metadata that can ask not to create topics; its response is that of 3."""
@@ -144,6 +125,12 @@ class Access:
             return range(0)
         return _versions_by_name(api)
 
+    @property
+    def roles(self) -> frozenset[str]:
+        """The roles of names that aren't all allowed."""
+        topics = _NO_ROLES if self.topics is None else _TOPIC_ROLES
+        return topics if self.groups is None else topics | _GROUP_ROLES
+
     def accepts(self, role: str, name: str) -> bool:
         """Return whether a topic or group is allowed."""
         patterns = self.topics if role == "topic" else self.groups
@@ -156,13 +143,14 @@ ALL: Final = Access()
 @functools.cache
 def _versions_by_name(api: Api) -> range:
     """Return the versions whose requests name no topics by their ids, which are the first ones."""
-    found = [one for one in api.versions if not struct_of(api, "request", one).has("topic id")]
+    requests = {one: messages.message_of(api, "request", one) for one in api.versions}
+    found = [version for version, one in requests.items() if not one.struct.has("topic id")]
     return range(found[0], found[-1] + 1)
 
 
 def _answers(api: Api) -> bool:
     # The topics of its request are inside folders, those of its response aren't.
-    return api.name != "AlterReplicaLogDirs" and has_answer(api, api.versions[-1])
+    return api.name != "AlterReplicaLogDirs" and answers.has_answer(api, api.versions[-1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,69 +192,57 @@ class ConnectionAccess:
         Raises:
             KafkaProtocolError: the request hasn't its layout.
         """
-        access = self._access
-        if (refusal := self._refusal(api, head, frame)) is not None:
-            return _answered(api, head, read_request(api, head, frame, MAX_ITEMS), *refusal)
-        is_list = api.name in _LISTS and (access.topics or access.groups) is not None
-        never_creates = access.is_read_only and api.key == ApiKey.METADATA
-        in_session = bool(self._session) and api.key == ApiKey.FETCH
-        if not (is_list or never_creates or in_session) and not self._refused_names(
-            api, head, frame
-        ):
+        limits, refusal = self._access, self._refusal(api, head, frame)
+        is_list = api.name in _LISTS and bool(limits.roles)
+        changes = limits.is_read_only and api.key == ApiKey.METADATA
+        changes = changes or (bool(self._session) and api.key == ApiKey.FETCH)
+        if not (refusal or is_list or changes or self._refused_names(api, head, frame)):
             return None
-        request = read_request(api, head, frame, MAX_ITEMS)
-        layout = struct_of(api, "request", head.version)
+        whole = messages.message_of(api, "request", head.version)
+        request, layout = whole.read(frame, head.body_at, MAX_ITEMS), whole.struct
+        if refusal is not None:
+            return _answered(api, head, request, *refusal)
         if self._is_item_refused(layout, request, request):
-            names = _names(layout, {name: request[name] for name in _keys(layout, request)})
+            reason = _not_allowed(layout, _keys(layout, request))
             text = "the gateway doesn't allow this group"
-            return _answered(api, head, request, _CODES["group"], text, _not_allowed(names))
+            return _answered(api, head, request, _NO_GROUP, text, reason)
         kept, refused = self._split(layout, request, request)
-        if not (refused or never_creates or in_session or (is_list and _lists_all(request))):
+        if not (refused or changes or (is_list and _lists_all(request))):
             return None
-        names = _names(layout, refused)
+        reason = _not_allowed(layout, refused)
         if api.key == ApiKey.FETCH:
             refused = self._in_session(request, refused)
-        reason = _not_allowed(names) if names else ""
-        return self._without(api, head, frame, kept, refused, never_creates, reason)
+        return self._without(api, head, frame, kept, refused, reason)
 
     # --- requests -----------------------------------------------------------------------------
 
     def _refusal(self, api: Api, head: RequestHead, frame: Buffer) -> tuple[int, str] | None:
         """Return code and text if a request is refused whatever it names; None if it isn't."""
         if api.is_between_brokers:
-            return errors.ClusterAuthorizationFailedError.errno, BETWEEN_BROKERS_TEXT
+            return _NO_CLUSTER, BETWEEN_BROKERS_TEXT
         if api.name in CHANGES and not self._is_observing:
-            return refusal_code(api, head.version), CHANGE_TEXT
+            return answers.refusal_code(api, head.version), CHANGE_TEXT
         if api.key in _WITH_REPLICA and not (
             # In versions that aren't flexible the replica id is the first field.
             head.version < api.flexible and frame[head.body_at : head.body_at + 4] == _NO_REPLICA
         ):
-            for _, replica_id in find_in_request(api, head, frame, _REPLICA):
+            for _, replica_id in messages.find_in_request(api, head, frame, _REPLICA):
                 if replica_id >= 0:
                     text = f"replica id {replica_id}: only brokers have one; expected -1"
-                    return errors.TopicAuthorizationFailedError.errno, text
-        if self._access.is_read_only and api.name in _WRITES:
-            code = _WRITES[api.name]
-            if api.name == "InitProducerId" and any(
-                find_in_request(api, head, frame, _TRANSACTION)
-            ):
-                code = errors.TransactionalIdAuthorizationFailed.errno
+                    return _NO_TOPIC, text
+        if self._access.is_read_only and (code := _WRITES.get(api.name)) is not None:
+            is_producer = api.name == "InitProducerId"
+            if is_producer and any(messages.find_in_request(api, head, frame, _TRANSACTION)):
+                code = _NO_TRANSACTION
             return code, "the gateway is read-only"
         return None
 
     def _refused_names(self, api: Api, head: RequestHead, frame: memoryview) -> bool:
         """Return whether a request names, or may name, something that isn't allowed."""
-        roles = set()
-        if self._access.topics is not None:
-            roles.add("topic")
-        if self._access.groups is not None:
-            roles |= {"group", "coordinator key"}
-        if not roles:
+        if not (roles := self._access.roles):
             return False
-        return not all(
-            self._access.accepts(role, name)
-            for role, name in find_in_request(api, head, frame, frozenset(roles))
-        )
+        found = messages.find_in_request(api, head, frame, roles)
+        return not all(self._access.accepts(role, name) for role, name in found)
 
     def _split(self, layout: Struct, values: Values, request: Values) -> tuple[Values, Values]:
         """Return a struct without the items that aren't allowed, and one with nothing else."""
@@ -291,11 +267,7 @@ class ConnectionAccess:
         return kept, refused
 
     def _is_item_refused(self, layout: Struct, item: Values, request: Values) -> bool:
-        return any(
-            self._is_refused(field, item[field.name], request)
-            for field in layout.fields
-            if not field.is_array
-        )
+        return any(self._is_refused(one, item[one.name], request) for one in layout.single_fields)
 
     def _is_refused(self, field: Field, value: Any, request: Values) -> bool:
         if field.role not in _CODES or value is None:
@@ -317,14 +289,12 @@ class ConnectionAccess:
             self._session.setdefault(topic["Topic"], set()).update(numbers)
         for topic in refused.pop("ForgottenTopicsData", ()):
             self._session.get(topic["Topic"], set()).difference_update(topic["Partitions"])
-        held_bytes = sum(
-            len(topic) + _PARTITION_BYTES * len(numbers) for topic, numbers in self._session.items()
-        )
+        held_bytes = _PARTITION_BYTES * sum(map(len, self._session.values()))
+        held_bytes += sum(map(len, self._session))
         if held_bytes > _MAX_SESSION_BYTES:
-            raise KafkaProtocolError(
-                "a fetch session with too many topics that aren't allowed: they take "
-                f"{held_bytes} bytes, expected at most {_MAX_SESSION_BYTES}"
-            )
+            text = "a fetch session with too many topics that aren't allowed: they take"
+            limit = f"{held_bytes} bytes, expected at most {_MAX_SESSION_BYTES}"
+            raise KafkaProtocolError(f"{text} {limit}")
         topics = [
             {"Topic": topic, "Partitions": [{"Partition": number} for number in sorted(numbers)]}
             for topic, numbers in self._session.items()
@@ -339,41 +309,31 @@ class ConnectionAccess:
     # --- answers ------------------------------------------------------------------------------
 
     def _without(
-        self,
-        api: Api,
-        head: RequestHead,
-        frame: Buffer,
-        kept: Values,
-        refused: Values,
-        never_creates: bool,
-        reason: str,
+        self, api: Api, head: RequestHead, frame: Buffer, kept: Values, refused: Values, reason: str
     ) -> Limited:
         """Ask the target for what is allowed, and add the errors to its response."""
         version = head.version
         lists_all = api.name in _LISTS and "Topics" in kept and not kept["Topics"]
         hides_all = lists_all and bool(refused)  # none was left of those that were named
-        if never_creates:
+        if self._access.is_read_only and api.key == ApiKey.METADATA:
             if version == 0 and lists_all:
                 kept = {**kept, "Topics": [] if refused else None}
             kept = {**kept, "AllowAutoTopicCreation": 0}
             version = max(version, _CREATES_NO_TOPICS)
-        request: list[Buffer] = [
-            struct.pack(">hh", head.key, version),
-            frame[4 : request_body_at(head, api, frame)],
-            *write_message(api, "request", version, kept),
-        ]
-        text = "the gateway doesn't allow it"
-        code = _CODES["topic"]
-        errors = error_answer(api, head.version, refused, code, text, _CODES) if refused else {}
+        changed = messages.message_of(api, "request", version)
+        kept_header = frame[4 : changed.body_at(frame, head.body_at)]
+        request = [struct.pack(">hh", head.key, version), kept_header, *changed.write(kept)]
 
         def respond(answer: memoryview) -> list[Buffer]:
-            response = read_response(api, version, answer)
-            layout = struct_of(api, "response", head.version)
+            values = messages.message_of(api, "response", version).read(answer)
+            response = messages.message_of(api, "response", head.version)
             if api.name in _LISTS:
-                self._hide(layout, response, everything=hides_all)
-            if errors:
-                _merge(layout, response, errors)
-            return changed_response(api, head.version, answer, response)
+                self._hide(response.struct, values, everything=hides_all)
+            if refused:
+                failed = (_NO_TOPIC, "the gateway doesn't allow it", _CODES)
+                made = answers.error_answer(api, head.version, refused, *failed)
+                _merge(response.struct, values, made)
+            return response.changed(answer, values)
 
         is_silent = api.key == ApiKey.PRODUCE and kept["Acks"] == 0
         return Limited(request, respond, not (is_silent and reason), reason)
@@ -385,13 +345,13 @@ class ConnectionAccess:
                 continue
             items = values[field.name]
             for role in ("topic", "group"):
-                if (key := field.struct.field_of(role)) is not None:
-                    items = [
-                        item
-                        for item in items
-                        if not (everything and role == "topic")
-                        and (item[key] is None or self._access.accepts(role, item[key]))
-                    ]
+                if (key := field.struct.field_of(role)) is None:
+                    continue
+                if everything and role == "topic":
+                    items = []
+                names = [item[key] for item in items]
+                are_shown = [name is None or self._access.accepts(role, name) for name in names]
+                items = list(itertools.compress(items, are_shown))
             for item in items:
                 self._hide(field.struct, item, everything=everything)
             values[field.name] = items
@@ -401,11 +361,11 @@ def _answered(
     api: Api, head: RequestHead, request: Values, code: int, text: str, refused: str = ""
 ) -> Limited:
     """Answer a request without the target; `refused` is for the log (default: `text`)."""
-    values = error_answer(api, head.version, request, code, text)
+    values = answers.error_answer(api, head.version, request, code, text)
     if api.key == ApiKey.FETCH:
         values["ErrorCode"] = 0  # the session has no error, but each partition
     is_silent = api.key == ApiKey.PRODUCE and request["Acks"] == 0
-    made = response_frame(api, head, values)
+    made = messages.response_frame(api, head, values)
     return Limited(None, lambda answer: made, not is_silent, refused or text)
 
 
@@ -417,22 +377,14 @@ def _lists_all(request: Values) -> bool:
 
 def _keys(layout: Struct, item: Values) -> Values:
     """Return the names of a struct."""
-    return {
-        field.name: item[field.name]
-        for field in layout.fields
-        if field.role in ITEM_ROLES and not field.is_array
-    }
+    return {one.name: item[one.name] for one in layout.single_fields if one.role in ITEM_ROLES}
 
 
-def _not_allowed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    shown = ", ".join(repr(name[:_SHOWN_CHARACTERS]) for name in names[:_NAMED])
-    return f"not allowed: {shown}{more}"
-
-
-def _names(layout: Struct, refused: Values) -> list[str]:
-    """Return the names of topics and groups in refused values."""
-    return sorted({name for _, name in layout.find(refused, _CODES)})
+def _not_allowed(layout: Struct, refused: Values) -> str:
+    """Return which topics and groups are in refused values, for the log; "" if there are none."""
+    names = sorted({name for _, name in layout.find(refused, _CODES)})
+    shown = some_of([repr(name[:_SHOWN_CHARACTERS]) for name in names], _NAMED)
+    return f"not allowed: {shown}" if names else ""
 
 
 def _merge(layout: Struct, values: Values, errors: Values) -> None:
@@ -443,7 +395,7 @@ def _merge(layout: Struct, values: Values, errors: Values) -> None:
             continue
         items = values.get(field.name)
         items = values[field.name] = [] if items is None else items
-        name = item_field(field.struct)
+        name = answers.item_field(field.struct)
         known = {} if name is None else {item[name.name]: item for item in items}
         for error in errors.get(field.name) or ():
             if name is not None and error[name.name] in known:

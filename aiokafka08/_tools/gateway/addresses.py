@@ -6,17 +6,12 @@ Invariant: only hosts, ports, the sizes of tagged fields around them, and a list
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
 from aiokafka08._tools.gateway.layouts import Api
-from aiokafka08._tools.gateway.messages import (
-    Struct,
-    Values,
-    changed_response,
-    read_response,
-    struct_of,
-)
+from aiokafka08._tools.gateway.messages import Struct, Values, message_of
+from aiokafka08._tools.gateway.peers import Peers
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 
@@ -35,7 +30,7 @@ AddressOf = Callable[[int, str, int], tuple[str, int]]
 @functools.cache
 def has_addresses(api: Api, version: int) -> bool:
     """Return whether the response has addresses of brokers."""
-    return struct_of(api, "response", version).has("host")
+    return message_of(api, "response", version).struct.has("host")
 
 
 def read_addresses(api: Api, version: int, frame: memoryview) -> Values | None:
@@ -44,18 +39,14 @@ def read_addresses(api: Api, version: int, frame: memoryview) -> Values | None:
     Raises:
         KafkaProtocolError: the frame isn't such a response, or has more than `MAX_ADDRESSES`.
     """
-    values = read_response(api, version, frame, MAX_ADDRESSES, _ROLES)
-    found = struct_of(api, "response", version, _ROLES).find(values, ("port",))
+    message = message_of(api, "response", version, _ROLES)
+    values = message.read(frame, max_items=MAX_ADDRESSES)
+    found = message.struct.find(values, ("port",))
     return None if next(found, None) is None else values
 
 
 def replace_addresses(
-    api: Api,
-    version: int,
-    frame: memoryview,
-    values: Values,
-    address_of: AddressOf,
-    added: Callable[[], Mapping[int, tuple[str, int]]] = dict,
+    api: Api, version: int, frame: Buffer, values: Values, address_of: AddressOf, more: Peers = dict
 ) -> list[Buffer]:
     """Return the frame of a response with the addresses that clients use, as buffers.
 
@@ -67,20 +58,20 @@ def replace_addresses(
         frame: the frame.
         values: what `read_addresses` has returned for it.
         address_of: called for each address.
-        added: called then: brokers that a response of `LISTS` names too, by their ids.
+        more: called then: brokers that a response of `LISTS` names too, by their ids.
 
     Raises:
         KafkaProtocolError: a host isn't text.
     """
-    struct = struct_of(api, "response", version, _ROLES)
-    _replace(struct, values, -1, address_of)
-    if api.name in LISTS and (others := added()):
-        (brokers,) = (field for field in struct.fields if field.name == "Brokers")
+    message = message_of(api, "response", version, _ROLES)
+    _replace(message.struct, values, -1, address_of)
+    if api.name in LISTS and (others := more()):
+        (brokers,) = (field for field in message.struct.fields if field.name == "Brokers")
         node = brokers.struct.field_of("node") if brokers.struct else None
         values["Brokers"] += [
             {node: node_id, "Host": host, "Port": port} for node_id, (host, port) in others.items()
         ]
-    return changed_response(api, version, frame, values, _ROLES)
+    return message.changed(frame, values)
 
 
 def _replace(struct: Struct, values: Values, node_id: int, address_of: AddressOf) -> None:

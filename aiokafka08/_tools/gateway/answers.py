@@ -12,14 +12,13 @@ from typing import Any, Final
 
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.layouts import Api
-from aiokafka08._tools.gateway.messages import Field, Struct, Values, struct_of
+from aiokafka08._tools.gateway.messages import Field, Struct, Values, message_of
 from aiokafka08.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
 
 ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id", "partition")
 """The roles of the fields that name an item of an array."""
 
 _TOPIC_APIS: Final = frozenset({"DeleteTopics", "DeleteRecords", "CreatePartitions"})
-_CREATE_TOPICS: Final = "CreateTopics"
 _FIRST_BY_TOPIC: Final = 3
 """Before this version of CreateTopics (Kafka 2.0) brokers answer that the cluster isn't authorized:
 Connect goes on without creating topics only if it gets that."""
@@ -29,21 +28,17 @@ _TOPIC_RESOURCE: Final = 2
 
 def refusal_code(api: Api, version: int) -> int:
     """Return the code for a request that changes the cluster."""
-    if api.name in _TOPIC_APIS or (api.name == _CREATE_TOPICS and version >= _FIRST_BY_TOPIC):
+    if api.name in _TOPIC_APIS or (api.name == "CreateTopics" and version >= _FIRST_BY_TOPIC):
         return TopicAuthorizationFailedError.errno
     return ClusterAuthorizationFailedError.errno
 
 
-NO_CODES: Final[Mapping[str, int]] = {}
+Codes = Mapping[str, int]
+NO_CODES: Final[Codes] = {}
 
 
 def error_answer(
-    api: Api,
-    version: int,
-    request: Values,
-    code: int,
-    text: str,
-    codes: Mapping[str, int] = NO_CODES,
+    api: Api, version: int, request: Values, code: int, text: str, codes: Codes = NO_CODES
 ) -> Values:
     """Return the response in which everything has failed.
 
@@ -56,28 +51,25 @@ def error_answer(
         codes: by the role of items: the code of these, and of the items inside them.
     """
     known = {role: old_code(api.key, version, one) for role, one in codes.items()}
-    return _Mirror(known, text).struct(
-        struct_of(api, "response", version),
-        struct_of(api, "request", version),
-        request,
-        old_code(api.key, version, code),
-    )
+    made, given = message_of(api, "response", version), message_of(api, "request", version)
+    code = old_code(api.key, version, code)
+    return _Mirror(known, text).struct(made.struct, given.struct, request, code)
 
 
 def has_answer(api: Api, version: int) -> bool:
     """Return whether a response of this version can state that the request has failed."""
-    return struct_of(api, "response", version).has("code")
+    return message_of(api, "response", version).struct.has("code")
 
 
 def item_field(struct: Struct) -> Field | None:
     """Return the field that names an item of an array of structs; None: there is none."""
-    return next((one for one in struct.fields if one.role in ITEM_ROLES and not one.is_array), None)
+    return next((one for one in struct.single_fields if one.role in ITEM_ROLES), None)
 
 
 class _Mirror:
     """Makes structs of a response out of those of a request."""
 
-    def __init__(self, codes: Mapping[str, int], text: str) -> None:
+    def __init__(self, codes: Codes, text: str) -> None:
         self._codes = codes
         self._text = text
 
@@ -92,9 +84,8 @@ class _Mirror:
             elif field.is_array:
                 made_values[field.name] = list(self._items(field, given, values, code))
             elif field.struct is not None:
-                made_values[field.name] = (
-                    None if field.is_nullable else self.struct(field.struct, None, None, code)
-                )
+                inner = None if field.is_nullable else self.struct(field.struct, None, None, code)
+                made_values[field.name] = inner
             else:
                 made_values[field.name] = self._value(field, given, values)
         if made_values.get("ResourceType") == _TOPIC_RESOURCE:
@@ -104,20 +95,17 @@ class _Mirror:
     def _value(self, field: Field, given: Struct | None, values: Any) -> Any:
         if given is None:  # the item is a string or a number
             return values if field.role in ITEM_ROLES and values is not None else field.zero
-        for other in given.fields:
+        for other in given.single_fields:
             has_role = field.role in ITEM_ROLES and other.role == field.role
-            is_same = has_role or other.name == field.name
-            if is_same and not other.is_array and other.kind == field.kind:
+            if (has_role or other.name == field.name) and other.kind == field.kind:
                 return values.get(other.name, field.zero)
         return field.zero
 
-    def _items(
-        self, field: Field, given: Struct | None, values: Any, code: int
-    ) -> Iterator[Values]:
+    def _items(self, made: Field, given: Struct | None, values: Any, code: int) -> Iterator[Values]:
         """Yield an item of the response's array for each item of the request's with its role."""
-        if field.struct is None or given is None or not field.struct.has("code"):
+        if made.struct is None or given is None or not made.struct.has("code"):
             return
-        name = item_field(field.struct)
+        name = item_field(made.struct)
         role = "" if name is None else name.role
         for other in given.fields:
             if not other.is_array:
@@ -125,4 +113,4 @@ class _Mirror:
             named = other if other.struct is None else item_field(other.struct)
             if role == ("" if named is None else named.role) and (role or other.struct is not None):
                 for item in values.get(other.name) or ():
-                    yield self.struct(field.struct, other.struct, item, self._codes.get(role, code))
+                    yield self.struct(made.struct, other.struct, item, self._codes.get(role, code))

@@ -16,14 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead, response_body_at
+from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import (
-    Values,
-    changed_response,
-    read_response,
-    response_frame,
-)
+from aiokafka08._tools.gateway.messages import Values, message_of, response_frame
 from aiokafka08.errors import UnsupportedVersionError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
@@ -37,17 +32,14 @@ TRANSLATED: Final[Mapping[int, tuple[range, int]]] = {
 }
 """By API: the versions that are translated, and the version that the target gets."""
 
-CHANGES: Final = frozenset(
-    {
-        "CreateTopics", "DeleteTopics", "DeleteRecords", "CreatePartitions", "AlterConfigs",
-        "IncrementalAlterConfigs", "AlterReplicaLogDirs", "AlterPartitionReassignments",
-        "ElectLeaders", "CreateAcls", "DeleteAcls", "AlterClientQuotas",
-        "AlterUserScramCredentials", "CreateDelegationToken", "RenewDelegationToken",
-        "ExpireDelegationToken", "UpdateFeatures", "UnregisterBroker", "AddRaftVoter",
-        "RemoveRaftVoter",
-        "StreamsGroupHeartbeat",  # it creates the topics of its topology
-    }
-)  # fmt: skip
+CHANGES: Final = frozenset({
+    "CreateTopics", "DeleteTopics", "DeleteRecords", "CreatePartitions", "AlterConfigs",
+    "IncrementalAlterConfigs", "AlterReplicaLogDirs", "AlterPartitionReassignments",
+    "ElectLeaders", "CreateAcls", "DeleteAcls", "AlterClientQuotas", "AlterUserScramCredentials",
+    "CreateDelegationToken", "RenewDelegationToken", "ExpireDelegationToken", "UpdateFeatures",
+    "UnregisterBroker", "AddRaftVoter", "RemoveRaftVoter",
+    "StreamsGroupHeartbeat",  # it creates the topics of its topology
+})  # fmt: skip
 """The APIs that change the cluster; they never reach the target."""
 
 _UNSUPPORTED_VERSION: Final = UnsupportedVersionError.errno
@@ -85,13 +77,13 @@ def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]
     Raises:
         KafkaProtocolError: the frame isn't such a response.
     """
-    api = apis()[API_VERSIONS]
-    body_at = response_body_at(api, version, frame)
-    if int.from_bytes(frame[body_at : body_at + 2], "big") == _UNSUPPORTED_VERSION:
+    code = frame[CORRELATION_BYTES : CORRELATION_BYTES + 2]
+    if int.from_bytes(code, "big") == _UNSUPPORTED_VERSION:
         version = 0  # a target that doesn't know the version says so in version 0
-    values = read_response(api, version, frame, wanted=_RANGES)
+    response = message_of(apis()[API_VERSIONS], "response", version, _RANGES)
+    values = response.read(frame)
     values["ApiKeys"] = list(_offered(values["ApiKeys"], versions))
-    return changed_response(api, version, frame, values, _RANGES)
+    return response.changed(frame, values)
 
 
 def _offered(ranges: Sequence[Values], versions: Versions) -> Iterator[Values]:

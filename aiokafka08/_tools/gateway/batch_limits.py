@@ -13,16 +13,10 @@ from typing import Final, NamedTuple
 
 from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.translation import ask_config, read_config
+from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.batch_format import HEADER
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
-from aiokafka08.protocol.record_batch import (
-    BatchCodec,
-    BatchHeader,
-    RecordBatchBuilder,
-    parts_of,
-    plain_records,
-    read_records,
-)
+from aiokafka08.protocol.record_batch import BatchCodec, BatchHeader, RecordBatchBuilder
 from aiokafka08.protocol.types import Buffer
 
 _TOPIC: Final = 2
@@ -46,11 +40,6 @@ class BatchLimit(NamedTuple):
 
     accepted: int = _SURE_BYTES
     refused: int = 1 << 31
-
-    @property
-    def part_bytes(self) -> int:
-        """The largest part of a batch that is split because the target doesn't take it."""
-        return max(self.accepted, self.refused // 2)
 
 
 _UNKNOWN: Final = BatchLimit()
@@ -96,8 +85,7 @@ def ask_limits(topics: list[str], header_end: bytes) -> list[Buffer]:
 
 def record_count(batch: Buffer) -> int:
     """Return how many records a batch of `RecordBatchBuilder` has."""
-    count: int = HEADER.unpack_from(batch)[-1]
-    return count
+    return int(HEADER.unpack_from(batch)[-1])
 
 
 def split_batch(batch: bytes, limit_bytes: int) -> list[bytes]:
@@ -105,18 +93,18 @@ def split_batch(batch: bytes, limit_bytes: int) -> list[bytes]:
 
     A part is larger than the limit only if it has a single record.
     """
-    (header,) = parts_of(batch)
+    (header,) = record_batch.parts_of(batch)
     assert isinstance(header, BatchHeader)
     # The limit is never reached: the messages that the batch was made from were plain ones of a
     # request, whose size is limited, and decompressed ones within the `Budget`.
-    plain = plain_records(batch, header, max_decompressed_bytes=2 * DEFAULT_MAX_DECOMPRESSED_BYTES)
+    most = 2 * DEFAULT_MAX_DECOMPRESSED_BYTES
+    plain = record_batch.plain_records(batch, header, max_decompressed_bytes=most)
     # Expect the parts to compress as well as the batch; if one doesn't, split again, smaller.
     room = max(limit_bytes, len(plain) * limit_bytes // len(batch)) if header.codec else limit_bytes
     while True:
         pieces = _pieces(header, plain, room)
-        if room <= _RECORD_BYTES or all(
-            len(one) <= limit_bytes or record_count(one) == 1 for one in pieces
-        ):
+        fit = all(len(one) <= limit_bytes or record_count(one) == 1 for one in pieces)
+        if fit or room <= _RECORD_BYTES:
             return pieces
         room //= 2
 
@@ -126,7 +114,7 @@ def _pieces(header: BatchHeader, plain: Buffer, room: int) -> list[bytes]:
     pieces = []
     codec = BatchCodec(header.codec)
     builder = RecordBatchBuilder(codec)
-    for _, timestamp_ms, key, value, _ in read_records(header, plain):
+    for _, timestamp_ms, key, value, _ in record_batch.read_records(header, plain):
         size = _RECORD_BYTES + len(key or b"") + len(value or b"")
         if len(builder) and builder.size_bytes + size > room:
             pieces.append(builder.build())

@@ -17,23 +17,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from aiokafka08 import errors
 from aiokafka08._core.config_file import named, read_file
-from aiokafka08._core.server.sasl import (
-    MECHANISMS,
-    AuthenticationFailed,
-    SaslSession,
-    SaslUsers,
-)
+from aiokafka08._core.server.sasl import MECHANISMS, AuthenticationFailed, SaslSession, SaslUsers
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.translation import read_body
 from aiokafka08._wording import shorten
-from aiokafka08.errors import (
-    IllegalArgumentError,
-    IllegalSaslStateError,
-    KafkaConfigurationError,
-    SaslAuthenticationFailed,
-    UnsupportedSaslMechanismError,
-)
+from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 from aiokafka08.protocol.api import ApiKey, encode_response
 from aiokafka08.protocol.requests.sasl_authenticate import (
     SaslAuthenticateRequest,
@@ -151,11 +141,9 @@ class ClientLogin:
         return encode_response(response(head, frame), head.version, head.correlation_id)
 
     def _handshake(self, head: RequestHead, frame: memoryview) -> SaslHandshakeResponse:
-        asked: SaslHandshakeRequest = read_body(
-            SaslHandshakeRequest, head.version, frame, head.body_at
-        )
+        asked = read_body(SaslHandshakeRequest, head.version, frame, head.body_at)
         if self._session is None or self.is_complete:
-            return SaslHandshakeResponse(IllegalSaslStateError.errno, [])
+            return SaslHandshakeResponse(errors.IllegalSaslStateError.errno, [])
         if self._version is not None:
             raise AuthenticationFailed("SaslHandshake comes twice")
         self._version = head.version
@@ -163,21 +151,19 @@ class ClientLogin:
             self.mechanism = asked.mechanism
             return SaslHandshakeResponse(0, list(MECHANISMS))
         self.failure = f"login failed: unknown mechanism {shorten(asked.mechanism)}"
-        return SaslHandshakeResponse(UnsupportedSaslMechanismError.errno, list(MECHANISMS))
+        return SaslHandshakeResponse(errors.UnsupportedSaslMechanismError.errno, list(MECHANISMS))
 
     def _authenticate(self, head: RequestHead, frame: memoryview) -> SaslAuthenticateResponse:
-        asked: SaslAuthenticateRequest = read_body(
-            SaslAuthenticateRequest, head.version, frame, head.body_at
-        )
+        asked = read_body(SaslAuthenticateRequest, head.version, frame, head.body_at)
         if self.is_complete:
             text = "SaslAuthenticate isn't expected"
-            return SaslAuthenticateResponse(IllegalSaslStateError.errno, text, b"")
+            return SaslAuthenticateResponse(errors.IllegalSaslStateError.errno, text, b"")
         if self._version != _TOKENS_IN_REQUESTS:
             raise AuthenticationFailed("SaslAuthenticate comes without SaslHandshake 1")
         token = self._receive(asked.auth_bytes)
         if self.failure:
             text = "Authentication failed: Invalid username or password"  # as brokers say it
-            return SaslAuthenticateResponse(SaslAuthenticationFailed.errno, text, b"")
+            return SaslAuthenticateResponse(errors.SaslAuthenticationFailed.errno, text, b"")
         return SaslAuthenticateResponse(0, None, token)
 
     def _receive(self, token: Buffer) -> bytes:

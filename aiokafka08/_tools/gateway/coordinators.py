@@ -17,35 +17,24 @@ from typing import Final
 
 from aiokafka08 import errors
 from aiokafka08._core.net.config import Address
+from aiokafka08._tools.gateway import translation
 from aiokafka08._tools.gateway.answers import error_answer
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.messages import Values
 from aiokafka08._tools.gateway.remembered import Remembered
-from aiokafka08._tools.gateway.translation import (
-    Budget,
-    Translation,
-    partitions,
-    read_answer,
-    request_end,
-    write_request,
-    write_response,
-)
+from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
 
-ELSEWHERE: Final = frozenset(
-    {
-        errors.GroupLoadInProgressError.errno,
-        errors.GroupCoordinatorNotAvailableError.errno,
-        errors.NotCoordinatorForGroupError.errno,
-    }
-)
+_NOT_YET: Final = errors.GroupCoordinatorNotAvailableError.errno
+ELSEWHERE: Final = frozenset({
+    _NOT_YET, errors.GroupLoadInProgressError.errno, errors.NotCoordinatorForGroupError.errno
+})  # fmt: skip
 """Codes after which another coordinator is looked up. A broker may already be named as the
 coordinator before it has read the groups: then it answers with one of these, too."""
 
-_NOT_YET: Final = errors.GroupCoordinatorNotAvailableError.errno
 _NAME_CHARACTERS: Final = 255  # a longer one is looked up each time
 _TRIES: Final = 20
 _RETRY_S: Final = 0.25
@@ -62,12 +51,12 @@ class Coordinators(Remembered[str, Address]):
             super().note(key, value)
 
 
+Respond = Callable[[Values, Budget], list[Buffer]]
+"""Makes the client's response from the values of the target's."""
+
+
 def ask_coordinator(
-    head: RequestHead,
-    frame: memoryview,
-    request: Values,
-    respond: Callable[[Values, Budget], list[Buffer]],
-    coordinators: Coordinators,
+    head: RequestHead, frame: Buffer, request: Values, respond: Respond, known: Coordinators
 ) -> Translation:
     """Return the steps of a request; a broker that can't be reached ends the connection.
 
@@ -75,38 +64,38 @@ def ask_coordinator(
         head: the header of the client's request.
         frame: its frame.
         request: its values.
-        respond: makes the client's response from the values of the target's.
-        coordinators: the known coordinators.
+        respond: see `Respond`.
+        known: the known coordinators.
     """
-    group, header_end = request["GroupId"], request_end(head, frame)
+    group, header_end = request["GroupId"], translation.request_end(head, frame)
     version = TRANSLATED[head.key][1]
-    asked = write_request(head.key, version, header_end, request)
+    asked = translation.write_request(head.key, version, header_end, request)
 
     def ask(broker: Address | None, tries: int, after_s: float) -> Translation:
         def answered(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
-            response = read_answer(head.key, version, answer)
-            codes = {one["ErrorCode"] for _, one in partitions(response["Topics"])}
+            response = translation.read_answer(head.key, version, answer)
+            codes = {one["ErrorCode"] for _, one in translation.partitions(response["Topics"])}
             if not codes & ELSEWHERE:
                 return respond(response, budget)
-            coordinators.forget(group)
+            known.forget(group)
             return look_up(tries, after_s) if tries else respond(response, budget)
 
         return Translation(asked, answered, is_exclusive=True, broker=broker)
 
     def look_up(tries: int, after_s: float) -> Translation:
         def answered(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
-            found = read_answer(ApiKey.GROUP_COORDINATOR, 0, answer)
+            found = translation.read_answer(ApiKey.GROUP_COORDINATOR, 0, answer)
             code, broker = found["ErrorCode"], (found["Host"], found["Port"])
             if code == _NOT_YET and tries > 1:
                 return look_up(tries - 1, _RETRY_S)
             if code:
                 budget.errors += 1
                 failed = error_answer(apis()[head.key], head.version, request, code, "")
-                return write_response(head, failed)
-            coordinators.note(group, broker)
+                return translation.write_response(head, failed)
+            known.note(group, broker)
             return ask(broker, tries - 1, _RETRY_S)
 
-        look_up_frame = write_request(ApiKey.GROUP_COORDINATOR, 0, header_end, {"Key": group})
-        return Translation(look_up_frame, answered, after_s=after_s)
+        asked = translation.write_request(ApiKey.GROUP_COORDINATOR, 0, header_end, {"Key": group})
+        return Translation(asked, answered, after_s=after_s)
 
-    return ask(coordinators.get(group), _TRIES, after_s=0.0)
+    return ask(known.get(group), _TRIES, after_s=0.0)

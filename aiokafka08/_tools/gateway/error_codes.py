@@ -8,38 +8,28 @@ which only the target gives, are here.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from typing import Final
 
 from aiokafka08 import errors
 from aiokafka08.protocol.api import ApiKey
 
-
-class _Later(enum.IntEnum):
-    """Codes that no line up to 0.10.2 has, and this package's clients never get."""
-
-    FENCED_LEADER_EPOCH = 74
-    UNKNOWN_LEADER_EPOCH = 75
-    OFFSET_NOT_AVAILABLE = 78
-    FENCED_INSTANCE_ID = 82
-    ELIGIBLE_LEADERS_NOT_AVAILABLE = 83
-    THROTTLING_QUOTA_EXCEEDED = 89
-    UNKNOWN_TOPIC_ID = 100
-    INCONSISTENT_TOPIC_ID = 103
-
+_FENCED_LEADER_EPOCH, _UNKNOWN_LEADER_EPOCH, _OFFSET_NOT_AVAILABLE = 74, 75, 78
+_FENCED_INSTANCE_ID, _ELIGIBLE_LEADERS_NOT_AVAILABLE, _THROTTLING_QUOTA_EXCEEDED = 82, 83, 89
+_UNKNOWN_TOPIC_ID, _INCONSISTENT_TOPIC_ID = 100, 103
+"""Codes that no line up to 0.10.2 has, and this package's clients never get."""
 
 _BEFORE: Final[Mapping[int, int]] = {
     errors.KafkaStorageError.errno: errors.NotLeaderForPartitionError.errno,
     errors.ListenerNotFound.errno: errors.LeaderNotAvailableError.errno,
-    _Later.FENCED_LEADER_EPOCH: errors.NotLeaderForPartitionError.errno,
-    _Later.UNKNOWN_LEADER_EPOCH: errors.NotLeaderForPartitionError.errno,
-    _Later.OFFSET_NOT_AVAILABLE: errors.LeaderNotAvailableError.errno,
-    _Later.FENCED_INSTANCE_ID: errors.UnknownMemberIdError.errno,
-    _Later.ELIGIBLE_LEADERS_NOT_AVAILABLE: errors.LeaderNotAvailableError.errno,
-    _Later.THROTTLING_QUOTA_EXCEEDED: errors.RequestTimedOutError.errno,
-    _Later.UNKNOWN_TOPIC_ID: errors.UnknownTopicOrPartitionError.errno,
-    _Later.INCONSISTENT_TOPIC_ID: errors.UnknownTopicOrPartitionError.errno,
+    _FENCED_LEADER_EPOCH: errors.NotLeaderForPartitionError.errno,
+    _UNKNOWN_LEADER_EPOCH: errors.NotLeaderForPartitionError.errno,
+    _OFFSET_NOT_AVAILABLE: errors.LeaderNotAvailableError.errno,
+    _FENCED_INSTANCE_ID: errors.UnknownMemberIdError.errno,
+    _ELIGIBLE_LEADERS_NOT_AVAILABLE: errors.LeaderNotAvailableError.errno,
+    _THROTTLING_QUOTA_EXCEEDED: errors.RequestTimedOutError.errno,
+    _UNKNOWN_TOPIC_ID: errors.UnknownTopicOrPartitionError.errno,
+    _INCONSISTENT_TOPIC_ID: errors.UnknownTopicOrPartitionError.errno,
     errors.InvalidRecordError.errno: errors.CorruptRecordException.errno,
     # 0.8 knows no authorization, and no generations.
     errors.TopicAuthorizationFailedError.errno: errors.UnknownTopicOrPartitionError.errno,
@@ -50,10 +40,7 @@ _BEFORE: Final[Mapping[int, int]] = {
 """The code that older lines gave in a similar situation; it may be too new for a line, too."""
 
 # The highest code that the clients of a line know, read from their jars
-_LINE_0_8: Final = 20
-_LINE_0_9: Final = 31
-_LINE_0_10_0: Final = 35
-_LINE_0_10_1: Final = 43
+_LINE_0_8, _LINE_0_9, _LINE_0_10_0, _LINE_0_10_1 = 20, 31, 35, 43
 
 _HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
     ApiKey.PRODUCE: (_LINE_0_8, _LINE_0_9, _LINE_0_10_0),

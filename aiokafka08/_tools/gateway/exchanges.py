@@ -14,6 +14,9 @@ from aiokafka08.protocol.types import Buffer
 
 T = TypeVar("T")
 
+Change = Callable[[memoryview], list[Buffer]]
+"""From the frame of a response to another one, both without sizes."""
+
 WALKED_BYTES: Final = 8 << 10
 """A larger frame is read and written in the worker thread, since it may have many fields."""
 
@@ -29,7 +32,7 @@ class GatewayExchange(Exchange):
     """See the module.
 
     Attributes:
-        answered: called when the client gets a response; None: the time isn't measured.
+        answered: called when the client gets a response (default: does nothing).
         change: makes another frame from that of the response, both without sizes; None: the
             response isn't changed.
         failed: called if `change` can't read the response.
@@ -39,15 +42,14 @@ class GatewayExchange(Exchange):
 
     def __init__(self, connection: ServerConnection, held_bytes: int) -> None:
         super().__init__(connection, held_bytes)
-        self.answered: Callable[[], None] | None = None
-        self.change: Callable[[memoryview], list[Buffer]] | None = None
+        self.answered: Callable[[], None] = lambda: None
+        self.change: Change | None = None
         self.failed: Callable[[KafkaProtocolError], None]
 
     def respond(self, response: list[Buffer]) -> None:
         """See `Exchange.respond`."""
         if (change := self.change) is None:
-            if self.answered is not None:
-                self.answered()
+            self.answered()
             super().respond(response)
             return
         self.change = None
@@ -59,9 +61,7 @@ class GatewayExchange(Exchange):
         else:
             next(work, None)  # it has one step
 
-    def _respond_changed(
-        self, frame: memoryview, change: Callable[[memoryview], list[Buffer]]
-    ) -> Work[None]:
+    def _respond_changed(self, frame: memoryview, change: Change) -> Work[None]:
         try:
             changed = yield from apart(len(frame), lambda: change(frame))
         except KafkaProtocolError as error:

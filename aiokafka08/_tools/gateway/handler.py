@@ -30,27 +30,13 @@ from aiokafka08._core.net.config import Address
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed
 from aiokafka08._core.server.work import Work, finish
-from aiokafka08._tools.gateway import api_versions
-from aiokafka08._tools.gateway.access import (
-    BETWEEN_BROKERS_TEXT,
-    CHANGE_TEXT,
-    ConnectionAccess,
-    Limited,
-)
-from aiokafka08._tools.gateway.addresses import (
-    has_addresses,
-    read_addresses,
-    replace_addresses,
-)
+from aiokafka08._tools.gateway import access, api_versions, headers
+from aiokafka08._tools.gateway.access import ConnectionAccess, Limited
+from aiokafka08._tools.gateway.addresses import has_addresses, read_addresses, replace_addresses
 from aiokafka08._tools.gateway.client_security import SASL_VERSIONS, ClientLogin, certificate_name
 from aiokafka08._tools.gateway.clients import Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
-from aiokafka08._tools.gateway.headers import (
-    API_VERSIONS,
-    CORRELATION_BYTES,
-    RequestHead,
-    read_head,
-)
+from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
 from aiokafka08._tools.gateway.peers import has_no_own
@@ -125,7 +111,10 @@ class GatewayHandler(ConnectionHandler):
         route: the broker to which the client has connected.
         is_entry: whether the client has connected to the entry (`peers`), and not to that broker.
 
-    Attributes: see `ClientHandler`.
+    Attributes:
+        connection: the client's.
+        shared: what it shares with others.
+        upstream: the connection to the broker that it has chosen.
     """
 
     exchange_class = GatewayExchange
@@ -215,7 +204,7 @@ class GatewayHandler(ConnectionHandler):
             if self._login.awaits_token:
                 self._answer_login(None, self._login.take_token(frame), exchange)
                 return
-            head = read_head(frame)
+            head = headers.read_head(frame)
             if head.key in SASL_VERSIONS:
                 self._log_in(head, frame, exchange)
             elif self._login.is_complete or head.key == API_VERSIONS:
@@ -321,7 +310,7 @@ class GatewayHandler(ConnectionHandler):
                 return
             frame = memoryview(b"".join(limited.request))
             exchange.change, exchange.failed = limited.respond, self._unreadable
-        changed = read_head(frame)
+        changed = headers.read_head(frame)
         is_old = head.version not in api.versions
         if is_old and not self._options.is_observing:
             self.count(head, Fate.TRANSLATED)
@@ -487,13 +476,13 @@ class GatewayHandler(ConnectionHandler):
 def _why_unknown(api: Api, version: int) -> str:
     """Return why a request has no answer."""
     if api.is_between_brokers:
-        return BETWEEN_BROKERS_TEXT
+        return access.BETWEEN_BROKERS_TEXT
     if version not in api.versions:
         return (
             f"expected version {api.versions[0]} to {api.versions[-1]}, or one that is translated"
         )
     if api.name in api_versions.CHANGES:
-        return CHANGE_TEXT
+        return access.CHANGE_TEXT
     return "it could name topics that aren't allowed in ways not looked at"
 
 

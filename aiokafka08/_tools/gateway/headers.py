@@ -1,4 +1,4 @@
-"""The headers of requests and responses: which API, version and client, and where the body begins.
+"""The header of a request: which API, version and client it is of, and where it ends.
 
 Invariant: a header is read without trust in any length of it; what isn't a header raises
 `KafkaProtocolError`.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from aiokafka08._tools.gateway.layouts import Api, behind_tags
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 
@@ -51,37 +50,7 @@ def read_head(frame: Buffer) -> RequestHead:
     key, version, correlation_id, length = _unpack_header(frame)
     end = _MIN_BYTES + max(length, 0)
     if length < -1 or end > len(frame):
-        raise KafkaProtocolError(
-            f"a client id of {length} bytes; expected -1 to {len(frame) - _MIN_BYTES}"
-        )
+        text = f"a client id of {length} bytes"
+        raise KafkaProtocolError(f"{text}; expected -1 to {len(frame) - _MIN_BYTES}")
     client_id = str(frame[_MIN_BYTES:end], "utf-8", "replace") if length >= 0 else None
     return RequestHead(key, version, correlation_id, client_id, end)
-
-
-def request_body_at(head: RequestHead, api: Api, frame: Buffer) -> int:
-    """Return where the body of a request begins.
-
-    Raises:
-        KafkaProtocolError: the tagged fields of its header aren't whole.
-    """
-    is_flexible = head.version >= api.flexible
-    return behind_tags(frame, head.body_at) if is_flexible else head.body_at
-
-
-def response_body_at(api: Api, version: int, frame: Buffer) -> int:
-    """Return where the body of a response begins.
-
-    Raises:
-        KafkaProtocolError: the header isn't whole.
-    """
-    if len(frame) < CORRELATION_BYTES:
-        raise KafkaProtocolError(
-            f"a response of {len(frame)} bytes; expected at least {CORRELATION_BYTES}"
-        )
-    has_tags = has_response_tags(api, version)
-    return behind_tags(frame, CORRELATION_BYTES) if has_tags else CORRELATION_BYTES
-
-
-def has_response_tags(api: Api, version: int) -> bool:
-    """Return whether the header of a response has tagged fields."""
-    return version >= api.flexible and api.key != API_VERSIONS

@@ -24,6 +24,7 @@ PRIMITIVES: Final[Mapping[str, str]] = {
 }  # fmt: skip
 """The types of fields, and how `struct` reads them; "": a length stands before the value."""
 
+_VARINT_BYTES: Final = 5
 NO_VERSION: Final = 0x7FFF
 
 
@@ -36,15 +37,13 @@ def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
     if pos < len(data) and data[pos] < 0x80:
         return data[pos], pos + 1
     value = 0
-    for shift in range(0, 35, 7):
-        if pos >= len(data):
-            raise KafkaProtocolError(f"a varint ends at {pos}, with the data")
-        byte = data[pos]
-        value |= (byte & 0x7F) << shift
-        pos += 1
+    for count, byte in enumerate(bytes(data[pos : pos + _VARINT_BYTES])):
+        value |= (byte & 0x7F) << 7 * count
         if byte < 0x80:
-            return value, pos
-    raise KafkaProtocolError(f"a varint before {pos} of more than 5 bytes")
+            return value, pos + count + 1
+    if len(data) - pos < _VARINT_BYTES:
+        raise KafkaProtocolError(f"a varint ends at {len(data)}, with the data")
+    raise KafkaProtocolError(f"a varint before {pos + 5} of more than 5 bytes")
 
 
 def behind_tags(data: Buffer, pos: int) -> int:
@@ -58,9 +57,8 @@ def behind_tags(data: Buffer, pos: int) -> int:
         _tag, pos = read_varint(data, pos)
         size, pos = read_varint(data, pos)
         if size > len(data) - pos:
-            raise KafkaProtocolError(
-                f"a tagged field of {size} bytes at {pos}; expected at most {len(data) - pos}"
-            )
+            text = f"a tagged field of {size} bytes at {pos}"
+            raise KafkaProtocolError(f"{text}; expected at most {len(data) - pos}")
         pos += size
     return pos
 
@@ -115,14 +113,9 @@ def apis() -> Mapping[int, Api]:
     text = resources.files(__package__).joinpath("layouts.json").read_text()
     found = {}
     for number, entry in json.loads(text)["apis"].items():
-        first, last = entry.get("versions", (0, -1))
-        found[int(number)] = Api(
-            int(number),
-            entry["name"],
-            range(first, last + 1),
-            NO_VERSION if entry.get("flexible") is None else entry["flexible"],
-            entry.get("request", ()),
-            entry.get("response", ()),
-            entry.get("between_brokers", False),
-        )
+        key, (first, last) = int(number), entry.get("versions", (0, -1))
+        flexible = NO_VERSION if entry.get("flexible") is None else entry["flexible"]
+        fields = entry.get("request", ()), entry.get("response", ())
+        of_brokers = entry.get("between_brokers", False)
+        found[key] = Api(key, entry["name"], range(first, last + 1), flexible, *fields, of_brokers)
     return found

@@ -16,32 +16,24 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, NamedTuple
 
-from aiokafka08._tools.gateway.headers import (
-    CORRELATION_BYTES,
-    RequestHead,
-    has_response_tags,
-    request_body_at,
-    response_body_at,
-)
-from aiokafka08._tools.gateway.layouts import (
-    PRIMITIVES,
-    Api,
-    behind_tags,
-    encode_varint,
-    has_version,
-    read_varint,
-)
+from aiokafka08._tools.gateway import layouts
+from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
+from aiokafka08._tools.gateway.layouts import PRIMITIVES, Api
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 
 Values = dict[str, Any]
 Side = Literal["request", "response"]
+Wanted = frozenset[str]
+"""The names and roles of fields."""
+Found = Iterator[tuple[str, Any]]
+"""The roles and values of fields."""
 
 MAX_ITEMS: Final = 1_000_000
 """How many items the arrays of a message may have: in memory an item takes much more than in the
 frame."""
 
-ALL: Final[frozenset[str]] = frozenset()
+ALL: Final[Wanted] = frozenset()
 """The value of `wanted` for all fields."""
 
 _UNKNOWN: Final = "tagged fields that aren't known"
@@ -130,25 +122,25 @@ class Struct:
     has_rest: bool = False
 
     @property
+    def single_fields(self) -> Iterator[Field]:
+        """The fields without a tag that are wanted, and aren't arrays."""
+        return (field for field in self.fields if not field.is_array)
+
+    @property
     def all_fields(self) -> tuple[Field, ...]:
         """The fields that are wanted, those with a tag too."""
         return *self.fields, *(one.fields[0] for one in self.tagged.values())
 
     def field_of(self, role: str) -> str | None:
         """Return the name of the field that has a role and isn't an array; None: there is none."""
-        for field in self.fields:
-            if field.role == role and not field.is_array:
-                return field.name
-        return None
+        return next((one.name for one in self.single_fields if one.role == role), None)
 
     def has(self, role: str) -> bool:
         """Return whether a field of it, or of a struct inside it, has a role."""
-        return any(
-            field.role == role or (field.struct is not None and field.struct.has(role))
-            for field in self.all_fields
-        )
+        fields = self.all_fields
+        return any(one.role == role or (one.struct and one.struct.has(role)) for one in fields)
 
-    def find(self, values: Values, roles: Collection[str]) -> Iterator[tuple[str, Any]]:
+    def find(self, values: Values, roles: Collection[str]) -> Found:
         """Yield the roles and values of all fields with one of these roles, but null."""
         for field in self.all_fields:
             for item in field.items(values):
@@ -158,8 +150,54 @@ class Struct:
                     yield field.role, item
 
 
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A request or a response in one version, whole or in part.
+
+    Attributes:
+        name: what it is, for errors.
+        struct: its body.
+        has_tags: whether its header ends with tagged fields.
+    """
+
+    name: str
+    struct: Struct
+    has_tags: bool
+
+    def body_at(self, frame: Buffer, header_end: int = CORRELATION_BYTES) -> int:
+        """Return where the body begins; the header without its tagged fields ends at `header_end`.
+
+        Raises:
+            KafkaProtocolError: the tagged fields aren't whole.
+        """
+        return layouts.behind_tags(frame, header_end) if self.has_tags else header_end
+
+    def read(
+        self, frame: Buffer, header_end: int = CORRELATION_BYTES, max_items: int = MAX_ITEMS
+    ) -> Values:
+        """Return the values in a frame.
+
+        Raises:
+            KafkaProtocolError: the bytes haven't its layout, or its arrays too many items.
+        """
+        reader = _Reader(memoryview(frame), self.body_at(frame, header_end), max_items)
+        try:
+            return reader.struct(self.struct)
+        except (KafkaProtocolError, struct.error) as error:
+            text = error.text if isinstance(error, KafkaProtocolError) else "it is cut off"
+            raise KafkaProtocolError(f"{self.name}: {text}") from None
+
+    def write(self, values: Values) -> list[Buffer]:
+        """Return the bytes of its body; missing fields have their `zero`."""
+        return _Writer().written(self.struct, values)
+
+    def changed(self, frame: Buffer, values: Values) -> list[Buffer]:
+        """Return the frame of a response with other values than it had."""
+        return [frame[: self.body_at(frame)], *self.write(values)]
+
+
 @functools.lru_cache(1000)
-def struct_of(api: Api, side: Side, version: int, wanted: frozenset[str] = ALL) -> Struct:
+def message_of(api: Api, side: Side, version: int, wanted: Wanted = ALL) -> Message:
     """Return a request or a response in one version.
 
     Args:
@@ -169,83 +207,28 @@ def struct_of(api: Api, side: Side, version: int, wanted: frozenset[str] = ALL) 
         wanted: the names and roles of fields that become values; the others stay bytes.
     """
     fields = api.request_fields if side == "request" else api.response_fields
-    return _Builder(version, version >= api.flexible).struct(fields, wanted, is_message=True)
+    is_flexible = version >= api.flexible
+    body = _Builder(version, is_flexible).struct(fields, wanted, is_message=True)
+    has_tags = is_flexible and (side == "request" or api.key != API_VERSIONS)
+    return Message(f"{api.name}{side.capitalize()} version {version}", body, has_tags)
 
 
-def read_message(
-    api: Api,
-    side: Side,
-    version: int,
-    data: Buffer,
-    pos: int,
-    max_items: int = MAX_ITEMS,
-    wanted: frozenset[str] = ALL,
-) -> Values:
-    """Return the values of a message whose body begins at `pos`.
-
-    Raises:
-        KafkaProtocolError: the bytes haven't its layout, or its arrays too many items.
-    """
-    reader = _Reader(memoryview(data), pos, max_items)
-    try:
-        return reader.struct(struct_of(api, side, version, wanted))
-    except (KafkaProtocolError, struct.error) as error:
-        text = error.text if isinstance(error, KafkaProtocolError) else "it is cut off"
-        raise KafkaProtocolError(
-            f"{api.name}{side.capitalize()} version {version}: {text}"
-        ) from None
+def read_request(api: Api, head: RequestHead, frame: Buffer, *, wanted: Wanted = ALL) -> Values:
+    """Return the values of a request; see `Message.read`."""
+    return message_of(api, "request", head.version, wanted).read(frame, head.body_at)
 
 
-def read_request(
-    api: Api,
-    head: RequestHead,
-    frame: Buffer,
-    max_items: int = MAX_ITEMS,
-    wanted: frozenset[str] = ALL,
-) -> Values:
-    """Return the values of a request; see `read_message`."""
-    body_at = request_body_at(head, api, frame)
-    return read_message(api, "request", head.version, frame, body_at, max_items, wanted)
-
-
-def read_response(
-    api: Api, version: int, frame: Buffer, max_items: int = MAX_ITEMS, wanted: frozenset[str] = ALL
-) -> Values:
-    """Return the values of a response; see `read_message`."""
-    body_at = response_body_at(api, version, frame)
-    return read_message(api, "response", version, frame, body_at, max_items, wanted)
-
-
-def find_in_request(
-    api: Api, head: RequestHead, frame: Buffer, roles: frozenset[str]
-) -> Iterator[tuple[str, Any]]:
-    """Return the roles and values of the fields with these roles, but null; see `read_message`."""
+def find_in_request(api: Api, head: RequestHead, frame: Buffer, roles: Wanted) -> Found:
+    """Return the roles and values of the fields with these roles, but null; see `Message.read`."""
     values = read_request(api, head, frame, wanted=roles)
-    return struct_of(api, "request", head.version, roles).find(values, roles)
-
-
-def write_message(
-    api: Api, side: Side, version: int, values: Values, wanted: frozenset[str] = ALL
-) -> list[Buffer]:
-    """Return the bytes of a message; missing fields have their `zero`."""
-    writer = _Writer()
-    writer.struct(struct_of(api, side, version, wanted), values)
-    return writer.buffers()
+    return message_of(api, "request", head.version, roles).struct.find(values, roles)
 
 
 def response_frame(api: Api, head: RequestHead, values: Values) -> list[Buffer]:
-    """Return the frame of a response that the gateway gives itself; see `write_message`."""
+    """Return the frame of a response that the gateway gives itself."""
+    message = message_of(api, "response", head.version)
     header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
-    tags = b"\0" if has_response_tags(api, head.version) else b""
-    return [header, tags, *write_message(api, "response", head.version, values)]
-
-
-def changed_response(
-    api: Api, version: int, frame: memoryview, values: Values, wanted: frozenset[str] = ALL
-) -> list[Buffer]:
-    """Return the frame of a response with other values than it had; see `write_message`."""
-    header = frame[: response_body_at(api, version, frame)]
-    return [header, *write_message(api, "response", version, values, wanted)]
+    return [header + b"\0" * message.has_tags, *message.write(values)]
 
 
 class _Reader:
@@ -308,7 +291,7 @@ class _Reader:
         for part in struct_.parts:
             self._skip(part)
         if struct_.has_tags:
-            self._pos = behind_tags(self._data, self._pos)
+            self._pos = layouts.behind_tags(self._data, self._pos)
 
     def _tagged(self, struct_: Struct, values: Values) -> None:
         count = self._varint()
@@ -324,9 +307,8 @@ class _Reader:
                 continue
             values |= self.struct(known)
             if self._pos != end:
-                raise KafkaProtocolError(
-                    f"tagged field {tag} ends at {self._pos}; expected {end}, by its size"
-                )
+                at = f"tagged field {tag} ends at {self._pos}"
+                raise KafkaProtocolError(f"{at}; expected {end}, by its size")
 
     def _field(self, field: Field, length: int) -> Any:
         """Return the value of a field behind its length, which is -1 if it is null."""
@@ -338,16 +320,13 @@ class _Reader:
                 raise KafkaProtocolError(f"null instead of {field.name}")
             return None
         if field.item is not None:
-            return self._items_of(field, field.item, length)
+            self._take_items(length)
+            items = [self.struct(field.item) for _ in range(length)]
+            return items if field.struct is not None else [one[_ITEM] for one in items]
         start = self._pos
         self._pos = start + length
         value = self._data[start : self._pos]
         return str(value, "utf-8", "surrogateescape") if field.kind == "string" else value
-
-    def _items_of(self, field: Field, item: Struct, count: int) -> list[Any]:
-        self._take_items(count)
-        items = [self.struct(item) for _ in range(count)]
-        return items if field.struct is not None else [one[_ITEM] for one in items]
 
     def _take_items(self, count: int) -> None:
         self._items -= count
@@ -357,12 +336,11 @@ class _Reader:
     def _check_length(self, length: int) -> None:
         left = len(self._data) - self._pos
         if not -1 <= length <= left:
-            raise KafkaProtocolError(
-                f"a length of {length} before {self._pos}; expected -1 to {left}"
-            )
+            at = f"a length of {length} before {self._pos}"
+            raise KafkaProtocolError(f"{at}; expected -1 to {left}")
 
     def _varint(self) -> int:
-        value, self._pos = read_varint(self._data, self._pos)
+        value, self._pos = layouts.read_varint(self._data, self._pos)
         return value
 
 
@@ -373,7 +351,9 @@ class _Writer:
         self._done: list[Buffer] = []
         self._last = bytearray()
 
-    def buffers(self) -> list[Buffer]:
+    def written(self, struct_: Struct, values: Values) -> list[Buffer]:
+        """Return the bytes of a struct; call it once."""
+        self.struct(struct_, values)
         return [*self._done, self._last]
 
     def struct(self, struct_: Struct, values: Values) -> None:
@@ -392,7 +372,7 @@ class _Writer:
             length = -1 if value is None else len(value) if has_size else 1
             self._last += head.pack(*numbers, length) if has_length else head.pack(*numbers)
             if has_varint:
-                self._last += encode_varint(length + 1)
+                self._last += layouts.encode_varint(length + 1)
             if value is not None:
                 self._field(field, value)
         if struct_.has_rest:
@@ -404,12 +384,11 @@ class _Writer:
         tags = {tag: [value] for tag, value in values.get(_UNKNOWN, {}).items()}
         for tag, known in struct_.tagged.items():
             if known.fields[0].name in values:
-                inner = _Writer()
-                inner.struct(known, values)
-                tags[tag] = inner.buffers()
-        self._last += encode_varint(len(tags))
+                tags[tag] = _Writer().written(known, values)
+        self._last += layouts.encode_varint(len(tags))
         for tag in sorted(tags):
-            self._last += encode_varint(tag) + encode_varint(sum(map(len, tags[tag])))
+            size = layouts.encode_varint(sum(map(len, tags[tag])))
+            self._last += layouts.encode_varint(tag) + size
             for buffer in tags[tag]:
                 self._bytes(buffer)
 
@@ -433,6 +412,11 @@ class _Writer:
 
 # --- from the description to structs --------------------------------------------------------------
 
+_ZEROS: Final[Mapping[str, Any]] = {
+    "bytes": b"", "records": b"", "uuid": bytes(16), "float64": bytes(8),
+    "bool": 0, "uint16": 0, "uint32": 0,
+}  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class _Builder:
@@ -441,16 +425,14 @@ class _Builder:
     version: int
     is_flexible: bool
 
-    def struct(
-        self, described: Sequence[Any], wanted: frozenset[str], *, is_message: bool = False
-    ) -> Struct:
+    def struct(self, given: Sequence[Any], wanted: Wanted, *, is_message: bool = False) -> Struct:
         """Return a struct, or a message, which may have a rest that isn't looked at."""
         fields: list[Field] = []
         parts: list[_Part] = []
         tagged: dict[int, Struct] = {}
-        for one in described:
+        for one in given:
             name, _, versions, role, tag = one[:5]
-            if not has_version(versions, self.version):
+            if not layouts.has_version(versions, self.version):
                 continue
             field = self._field(one, ALL if name in wanted else wanted)
             is_wanted = not wanted or not wanted.isdisjoint((name, role))
@@ -467,10 +449,10 @@ class _Builder:
         is_skipped = bool(wanted) and not (fields or tagged)
         return Struct(tuple(fields), tuple(parts), tagged, self.is_flexible, is_skipped, has_rest)
 
-    def _field(self, described: Sequence[Any], wanted: frozenset[str]) -> Field:
+    def _field(self, described: Sequence[Any], wanted: Wanted) -> Field:
         name, text, _, role, _, *inner = described
         kind, _, nullable = text.removeprefix("[]").partition("?")
-        is_nullable = bool(nullable) and has_version(nullable, self.version)
+        is_nullable = bool(nullable) and layouts.has_version(nullable, self.version)
         struct_ = self.struct(inner[0], wanted) if inner else None
         zero = _zero(name, kind, is_nullable)
         if not text.startswith("[]"):
@@ -491,39 +473,28 @@ class _Builder:
             before = parts.pop()
         letter = "" if field.is_array else PRIMITIVES.get(field.kind, "")
         if letter:
-            part = before._replace(
-                names=(*before.names, field.name), zeros=(*before.zeros, field.zero)
-            )
+            names, zeros = (*before.names, field.name), (*before.zeros, field.zero)
+            part = before._replace(names=names, zeros=zeros)
         else:
             has_size = field.is_array or field.struct is None
-            letter = self._length_letter(field) if has_size else "b" if field.is_nullable else ""
-            part = before._replace(
-                name=field.name,
-                field=field,
-                has_length=bool(letter),
-                has_varint=has_size and self.is_flexible,
-            )
+            has_varint = has_size and self.is_flexible
+            if has_size:
+                letter = "h" if field.kind == "string" and not field.is_array else "i"
+            elif field.is_nullable:
+                letter = "b"
+            letter = "" if has_varint else letter
+            part = before._replace(name=field.name, field=field, has_varint=has_varint)
+            part = part._replace(has_length=bool(letter))
         parts.append(part._replace(head=struct.Struct(before.head.format + letter)))
-
-    def _length_letter(self, field: Field) -> str:
-        """Return how `struct` reads the length of a field; "" if that is a varint."""
-        if self.is_flexible:
-            return ""
-        return "h" if field.kind == "string" and not field.is_array else "i"
 
 
 def _zero(name: str, kind: str, is_nullable: bool) -> Any:
-    match kind:
-        case "struct":
-            return None if is_nullable else {}
-        case "string":
-            return None if is_nullable and name.endswith(("Message", "Rack")) else ""
-        case "bytes" | "records":
-            return b""
-        case "uuid" | "float64":
-            return bytes(struct.calcsize(PRIMITIVES[kind]))
-        case "bool" | "uint16" | "uint32":
-            return 0
+    if kind == "struct":
+        return None if is_nullable else {}
+    if kind == "string":
+        return None if is_nullable and name.endswith(("Message", "Rack")) else ""
+    if kind in _ZEROS:
+        return _ZEROS[kind]
     if name.endswith("AuthorizedOperations"):
         return -(1 << 31)  # the response doesn't have them
     return 0 if name in ("ThrottleTimeMs", "ErrorCode") else -1

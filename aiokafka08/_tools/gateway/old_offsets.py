@@ -14,21 +14,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from aiokafka08._tools.gateway import translation
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.coordinators import Coordinators, ask_coordinator
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import API_VERSIONS, RequestHead
 from aiokafka08._tools.gateway.messages import Values
-from aiokafka08._tools.gateway.translation import (
-    Budget,
-    Translation,
-    partitions,
-    read_answer,
-    read_old_request,
-    request_end,
-    write_request,
-    write_response,
-)
+from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.errors import UnknownTopicOrPartitionError
 from aiokafka08.protocol.types import Buffer
 
@@ -42,9 +34,7 @@ class ListedVersions:
         self.has_0: bool | None = None
 
 
-def translate_list_offsets(
-    head: RequestHead, frame: memoryview, target: ListedVersions
-) -> Translation:
+def translate_list_offsets(head: RequestHead, frame: Buffer, target: ListedVersions) -> Translation:
     """Translate ListOffsets 0 to version 1, unless the target takes it.
 
     Args:
@@ -56,64 +46,59 @@ def translate_list_offsets(
         KafkaProtocolError: the request isn't whole. `Translation.respond` also raises it, if the
             response isn't.
     """
-    request = read_old_request(head, frame)
-    if target.has_0 is not None:
-        return _list_offsets(head, frame, request, target)
+    request = translation.read_old_request(head, frame)
 
-    def respond(answer: memoryview, budget: Budget) -> Translation:
-        target.has_0 = any(
-            one["ApiKey"] == head.key and one["MinVersion"] <= 0 <= one["MaxVersion"]
-            for one in read_answer(API_VERSIONS, 0, answer)["ApiKeys"]
-        )
-        return _list_offsets(head, frame, request, target)
-
-    asked = write_request(API_VERSIONS, 0, request_end(head, frame), {})
-    return Translation(asked, respond, is_exclusive=True)
-
-
-def _list_offsets(
-    head: RequestHead, frame: memoryview, request: Values, target: ListedVersions
-) -> Translation:
-    if target.has_0:
-        return Translation([frame], lambda answer, budget: [answer])
-    wanted = {
-        (topic, one["PartitionIndex"]): one["MaxNumOffsets"]
-        for topic, one in partitions(request["Topics"])
-    }
+    def ask() -> Translation:
+        if target.has_0:
+            return Translation([frame], lambda answer, budget: [answer])
+        header_end = translation.request_end(head, frame)
+        asked = translation.write_request(head.key, 1, header_end, request)
+        return Translation(asked, respond)
 
     def respond(answer: memoryview, budget: Budget) -> list[Buffer]:
-        response = read_answer(head.key, 1, answer)
-        for topic, one in partitions(response["Topics"]):
+        wanted = {
+            (topic, one["PartitionIndex"]): one["MaxNumOffsets"]
+            for topic, one in translation.partitions(request["Topics"])
+        }
+        response = translation.read_answer(head.key, 1, answer)
+        for topic, one in translation.partitions(response["Topics"]):
             one["ErrorCode"] = old_code(head.key, head.version, one["ErrorCode"])
             budget.errors += bool(one["ErrorCode"])
             is_wanted = wanted.get((topic, one["PartitionIndex"]), 0) > 0
             is_there = not one["ErrorCode"] and one["Offset"] >= 0 and is_wanted
             one["OldStyleOffsets"] = [one["Offset"]] if is_there else []
-        return write_response(head, response)
+        return translation.write_response(head, response)
 
-    return Translation(write_request(head.key, 1, request_end(head, frame), request), respond)
+    def note_versions(answer: memoryview, budget: Budget) -> Translation:
+        found = translation.read_answer(API_VERSIONS, 0, answer)["ApiKeys"]
+        taken = {one["ApiKey"] for one in found if one["MinVersion"] <= 0 <= one["MaxVersion"]}
+        target.has_0 = head.key in taken
+        return ask()
+
+    if target.has_0 is not None:
+        return ask()
+    asked = translation.write_request(API_VERSIONS, 0, translation.request_end(head, frame), {})
+    return Translation(asked, note_versions, is_exclusive=True)
 
 
-def translate_offsets(
-    head: RequestHead, frame: memoryview, coordinators: Coordinators
-) -> Translation:
+def translate_offsets(head: RequestHead, frame: Buffer, coordinators: Coordinators) -> Translation:
     """Translate OffsetCommit 0 and 1 to version 2, which has no time of a commit, and OffsetFetch 0
     to version 1."""
-    request = read_old_request(head, frame)
+    request = translation.read_old_request(head, frame)
 
     def respond(response: Values, budget: Budget) -> list[Buffer]:
-        for _, one in partitions(response["Topics"]):
+        for _, one in translation.partitions(response["Topics"]):
             code = old_code(head.key, head.version, one["ErrorCode"])
             if not code and one.get("CommittedOffset") == _NOTHING_COMMITTED:
                 code = UnknownTopicOrPartitionError.errno
             one["ErrorCode"] = code
             budget.errors += bool(code)
-        return write_response(head, response)
+        return translation.write_response(head, response)
 
     if not head.version:
         return ask_coordinator(head, frame, request, respond, coordinators)
     version = TRANSLATED[head.key][1]
     return Translation(
-        write_request(head.key, version, request_end(head, frame), request),
-        lambda answer, budget: respond(read_answer(head.key, version, answer), budget),
+        translation.write_request(head.key, version, translation.request_end(head, frame), request),
+        lambda answer, budget: respond(translation.read_answer(head.key, version, answer), budget),
     )

@@ -17,38 +17,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08 import errors
-from aiokafka08._tools.gateway.batch_limits import (
-    BatchLimits,
-    ask_limits,
-    record_count,
-    split_batch,
-)
+from aiokafka08._tools.gateway import batch_limits, translation
+from aiokafka08._tools.gateway.batch_limits import BatchLimits, record_count
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
-from aiokafka08._tools.gateway.translation import (
-    Budget,
-    Translation,
-    read_body,
-    request_end,
-    write_request,
-    write_response,
-)
+from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08._wording import shorten
 from aiokafka08.errors import CorruptRecordException
-from aiokafka08.protocol.api import Topic, by_topic
+from aiokafka08.protocol.api import by_partition, by_topic
 from aiokafka08.protocol.message_format import LOG_APPEND_TIME
 from aiokafka08.protocol.record_batch import BatchCodec, RecordBatchBuilder, Stop, open_wrapper
-from aiokafka08.protocol.requests.produce import (
-    ProducedPartition,
-    ProducePartition,
-    ProduceRequest,
-    ProduceResponse,
-)
-from aiokafka08.protocol.types import Buffer, Int16, Int32, NullableString
+from aiokafka08.protocol.requests.produce import ProducedPartition, ProduceRequest, ProduceResponse
+from aiokafka08.protocol.types import Buffer
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
@@ -57,16 +40,9 @@ _TOO_LARGE: Final = errors.MessageSizeTooLargeError.errno
 _MAX_PARTS: Final = 1000
 _Key = tuple[str, int]
 """A topic and a partition."""
+_Stored = Mapping[_Key, ProducedPartition]
 _SAME_RESPONSE: Final = 2
 """The response of version 3 has the layout of this version."""
-
-
-@dataclass(slots=True)
-class _ProduceRequest3:
-    transactional_id: NullableString
-    required_acks: Int16
-    timeout_ms: Int32
-    topics: list[Topic[ProducePartition]]
 
 
 def translate_produce(
@@ -79,7 +55,7 @@ def translate_produce(
             response isn't.
         TakesLongError: see `Budget`.
     """
-    request: ProduceRequest = read_body(ProduceRequest, head.version, frame, head.body_at)
+    request = translation.read_body(ProduceRequest, head.version, frame, head.body_at)
     produce = _Produce(head, frame, request, limits)
     for topic in request.topics:
         for part in topic.partitions:
@@ -101,7 +77,7 @@ class _Produce:
         self, head: RequestHead, frame: memoryview, request: ProduceRequest, limits: BatchLimits
     ) -> None:
         self._head = head
-        self._header_end = request_end(head, frame)
+        self._header_end = translation.request_end(head, frame)
         self._acks, self._timeout_ms = request.required_acks, request.timeout_ms
         self._in_order: list[_Key] = []
         self._limits = limits
@@ -116,7 +92,6 @@ class _Produce:
         self._stored: dict[_Key, tuple[ProducedPartition, int]] = {}
         self._results: dict[_Key, ProducedPartition] = {}  # of the partitions that are done
         self._throttle_ms = 0
-        self._messages = 0  # how many are stored
 
     def add(self, key: _Key, message_set: Buffer, budget: Budget) -> None:
         """Add the set of a partition.
@@ -153,14 +128,10 @@ class _Produce:
                     batches[:] = [one for some in parts for one in some]
                 else:
                     self._end(key, _TOO_LARGE, ProducedPartition(key[1], _TOO_LARGE, -1))
+        failure = self._failure()
         if not self._waiting:
-            return Translation(
-                None,
-                lambda answer, budget: self._response(budget),
-                expects_response=self._acks != 0,
-                failure=self._failure(),
-            )
-        step = self._next_step(self._failure())
+            return self._own_answer(failure)
+        step = self._next_step(failure)
         if not step.is_answered:
             # No response will say how many are stored, so count all that are sent.
             budget.messages += sum(count for _, count in self._sent.values())
@@ -178,19 +149,16 @@ class _Produce:
         """Return the step that sends the next batch of each partition."""
         # Only a response from the target shows whether the next batch may be sent.
         acks = 1 if self._is_exclusive and not self._acks else self._acks
-        self._sent = {
-            key: (len(batches[0]), record_count(batches[0]))
-            for key, batches in self._waiting.items()
-        }
-        sent = [
-            (topic, ProducePartition(number, batches[0]))
-            for (topic, number), batches in self._waiting.items()
-        ]
-        upgraded = _ProduceRequest3(None, acks, self._timeout_ms, by_topic(sent))
+        first = {key: batches[0] for key, batches in self._waiting.items()}
+        self._sent = {key: (len(batch), record_count(batch)) for key, batch in first.items()}
+        sent = by_topic((key[0], {"Index": key[1], "Records": one}) for key, one in first.items())
+        topics = [{"Name": one.topic, "PartitionData": one.partitions} for one in sent]
+        values = {"TransactionalId": None, "Acks": acks, "TimeoutMs": self._timeout_ms}
+        upgraded = {**values, "TopicData": topics}
         if not self._is_exclusive:
             self._waiting = {key: [] for key in self._waiting}  # they needn't stay in memory
         return Translation(
-            write_request(self._head.key, TARGET_VERSION, self._header_end, upgraded),
+            translation.write_request(self._head.key, TARGET_VERSION, self._header_end, upgraded),
             self._respond,
             expects_response=self._acks != 0,
             is_answered=acks != 0,
@@ -199,14 +167,8 @@ class _Produce:
         )
 
     def _respond(self, answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
-        response: ProduceResponse = read_body(
-            ProduceResponse, _SAME_RESPONSE, answer, CORRELATION_BYTES
-        )
-        stored = {
-            (topic.topic, one.partition): one
-            for topic in response.topics
-            for one in topic.partitions
-        }
+        response = translation.read_body(ProduceResponse, _SAME_RESPONSE, answer, CORRELATION_BYTES)
+        stored = by_partition(response.topics)
         if self._is_exclusive and any(one.error_code == _TOO_LARGE for one in stored.values()):
             if not self._knows_limits:
                 return self._look_up_limits(stored)
@@ -214,7 +176,7 @@ class _Produce:
         self._throttle_ms = max(self._throttle_ms, response.throttle_time_ms)
         return self._noted(stored, budget)
 
-    def _look_up_limits(self, stored: Mapping[_Key, ProducedPartition]) -> Translation:
+    def _look_up_limits(self, stored: _Stored) -> Translation:
         """Return the step that asks for the limits of the topics that were refused."""
 
         def respond(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
@@ -224,11 +186,10 @@ class _Produce:
 
         self._knows_limits = True
         topics = {topic for (topic, _), one in stored.items() if one.error_code == _TOO_LARGE}
-        return Translation(ask_limits(sorted(topics), self._header_end), respond, self._acks != 0)
+        asked = batch_limits.ask_limits(sorted(topics), self._header_end)
+        return Translation(asked, respond, self._acks != 0)
 
-    def _noted(
-        self, stored: Mapping[_Key, ProducedPartition], budget: Budget
-    ) -> list[Buffer] | Translation:
+    def _noted(self, stored: _Stored, budget: Budget) -> list[Buffer] | Translation:
         """Apply the target's results for a batch of each partition; return the next step."""
         for key, batches in list(self._waiting.items()):
             result = stored.get(key)
@@ -236,7 +197,7 @@ class _Produce:
                 self._waiting.pop(key)
             elif not batches:
                 size, count = self._sent[key]
-                self._messages += 0 if result.error_code else count
+                budget.messages += 0 if result.error_code else count
                 if result.error_code == _TOO_LARGE and count > 1:
                     self._limits.note_refused(key[0], size)
                 self._end(key, result.error_code, result)
@@ -245,12 +206,10 @@ class _Produce:
                 first, count = self._stored.get(key, (result, 0))
                 added = record_count(batches.pop(0))
                 self._stored[key] = first, count + added
-                self._messages += added
+                budget.messages += added
                 if not batches:
                     self._end(key, errors.NoError.errno, first)
-            elif result.error_code == _TOO_LARGE and self._split(key, batches):
-                pass
-            else:
+            elif result.error_code != _TOO_LARGE or not self._split(key, batches):
                 self._end(key, result.error_code, result)
         if self._waiting:
             return self._next_step()
@@ -272,7 +231,8 @@ class _Produce:
         limit = self._limits.of(topic)
         if len(batch) < limit.refused:
             return [batch]
-        parts = split_batch(batch, limit.part_bytes)
+        # To this size a batch is split that the target doesn't take.
+        parts = batch_limits.split_batch(batch, max(limit.accepted, limit.refused // 2))
         too_large = any(len(one) >= limit.refused for one in parts)
         return [] if too_large or len(parts) > _MAX_PARTS else parts
 
@@ -286,17 +246,12 @@ class _Produce:
         if known is not None and known.error_code:
             return
         if code and key in self._stored:
-            first, count = self._stored[key]
+            (first, count), lost = self._stored[key], sum(map(record_count, left or ()))
             _log.warning(
                 "client id %s: topic %r, partition %d: error %d in the middle of a set that the "
                 "target takes in parts: %d messages are stored, from offset %d on; %d aren't",
-                shorten(self._head.client_id),
-                *key,
-                code,
-                count,
-                first.offset,
-                sum(map(record_count, left or ())),
-            )
+                shorten(self._head.client_id), *key, code, count, first.offset, lost,
+            )  # fmt: skip
         code = old_code(self._head.key, self._head.version, code)
         offset, timestamp = (-1, -1) if result is None else (result.offset, result.timestamp)
         if self._head.version < _SAME_RESPONSE:
@@ -304,21 +259,22 @@ class _Produce:
         self._results[key] = ProducedPartition(key[1], code, offset, timestamp)
 
     def _response(self, budget: Budget) -> list[Buffer]:
-        self._count(budget)
+        budget.errors += sum(bool(one.error_code) for one in self._results.values())
         in_order = [(key[0], self._results[key]) for key in self._in_order if key in self._results]
         throttle_ms = self._throttle_ms if self._head.version else 0
-        return write_response(self._head, ProduceResponse(by_topic(in_order), throttle_ms))
-
-    def _count(self, budget: Budget) -> None:
-        budget.messages += self._messages
-        budget.errors += sum(bool(one.error_code) for one in self._results.values())
+        response = ProduceResponse(by_topic(in_order), throttle_ms)
+        return translation.write_response(self._head, response)
 
     def _ended(self, budget: Budget) -> Translation:
         """Return the last step of a request with acks=0 that the target got with acks=1."""
-        self._count(budget)
         failed = {key: one.error_code for key, one in self._results.items() if one.error_code}
-        failure = f"acks=0, and errors {failed}" if failed else None
-        return Translation(None, lambda answer, budget: [], expects_response=False, failure=failure)
+        budget.errors += len(failed)
+        return self._own_answer(f"acks=0, and errors {failed}" if failed else None)
+
+    def _own_answer(self, failure: str | None) -> Translation:
+        """Return the step that asks no broker."""
+        expects = self._acks != 0
+        return Translation(None, lambda _, budget: self._response(budget), expects, failure=failure)
 
 
 def batch_of(message_set: Buffer, budget: Budget) -> bytes:
@@ -340,6 +296,7 @@ def batch_of(message_set: Buffer, budget: Budget) -> bytes:
             budget.exceeds(error)
             raise
         budget.use(len(wrapper.messages))
+        corrupt = f"corrupt wrapper, offset {wrapper.offset}"
         if wrapper.magic:
             attributes |= wrapper.attributes
         if not builder.codec:  # the first wrapper: all that is before it is compressed like it
@@ -348,11 +305,9 @@ def batch_of(message_set: Buffer, budget: Budget) -> bytes:
         before = len(builder)
         inner_pos, inner_stop = builder.extend_from_messages(wrapper.messages)
         if inner_stop is not Stop.END or inner_pos < len(wrapper.messages):
-            raise CorruptRecordException(
-                f"corrupt wrapper, offset {wrapper.offset}: expected whole messages, no wrapper"
-            )
+            raise CorruptRecordException(f"{corrupt}: expected whole messages, no wrapper")
         if len(builder) == before:
-            raise CorruptRecordException(f"corrupt wrapper, offset {wrapper.offset}: it is empty")
+            raise CorruptRecordException(f"{corrupt}: it is empty")
         pos, stop = builder.extend_from_messages(data, wrapper.stop)
     if (attributes | builder.seen_attributes) & LOG_APPEND_TIME:
         raise errors.InvalidTimestampError

@@ -12,12 +12,15 @@ brokers' own listeners list everything once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.layouts import Api
 from aiokafka08._tools.gateway.options import GatewayOptions
+
+Peers = Callable[[], Mapping[int, Address]]
+"""Returns the brokers that stand for other gateways, by their ids."""
 
 FIRST_ID: Final = 1_000_000_001
 """The first id of a peer, far from those of brokers. Otherwise gateways that have seen different

@@ -6,20 +6,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.limited_log import LimitedLog
-from aiokafka08._core.net.config import Address
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._tools.gateway.addresses import AddressOf
 from aiokafka08._tools.gateway.batch_limits import BatchLimits
 from aiokafka08._tools.gateway.coordinators import Coordinators
 from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions
+from aiokafka08._tools.gateway.peers import Peers
 from aiokafka08._tools.gateway.remembered import Remembered
-from aiokafka08._tools.gateway.topic_creation import remembered_creation
+from aiokafka08._tools.gateway.topic_creation import KNOWN_S
 from aiokafka08._tools.gateway.upstream import Upstreams
 
 
@@ -49,10 +49,10 @@ class SharedState:
     resources: ServerResources
     address_of: AddressOf
     known_address_of: AddressOf
-    peers: Callable[[], Mapping[int, Address]]
+    peers: Peers
     count: Callable[..., None]
     tasks: TaskSet = field(default_factory=TaskSet)
     upstreams: Upstreams = field(default_factory=Upstreams)
     limits: BatchLimits = field(default_factory=BatchLimits)
     coordinators: Coordinators = field(default_factory=Coordinators)
-    creation: Remembered[int, bool] = field(default_factory=remembered_creation)
+    creation: Remembered[int, bool] = field(default_factory=lambda: Remembered(KNOWN_S))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from aiokafka08 import environment
@@ -15,7 +17,7 @@ from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._core.net.raw_stream import RawStream
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import Values, read_response, write_message
+from aiokafka08._tools.gateway.messages import Values, message_of
 from aiokafka08._tools.gateway.target_connection import CLIENT_ID, failure_text, open_target
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 
@@ -58,24 +60,17 @@ class TargetClient:
             KafkaError: the broker can't be reached, refuses the gateway, or is older than 0.10.
         """
         client = await cls.open(address, network)
-        try:
-            found = await client.call("ApiVersions", 0)
-        except BaseException:
-            await client.close()
-            raise
-        client.ranges = {
-            one["ApiKey"]: (one["MinVersion"], one["MaxVersion"]) for one in found["ApiKeys"]
-        }
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(client)
+            ranges = (await client.call("ApiVersions", 0))["ApiKeys"]
+            stack.pop_all()
+        client.ranges = {one["ApiKey"]: (one["MinVersion"], one["MaxVersion"]) for one in ranges}
         return client
 
     async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close the connection."""
         await self._stream.close()
 
     def version_of(self, name: str, most: int = 0x7FFF) -> int | None:
@@ -96,22 +91,18 @@ class TargetClient:
         Raises:
             KafkaError: the connection is lost, or the response can't be read.
         """
-        api = _api(name)
-        client_id = CLIENT_ID.encode()
+        api, client_id = _api(name), CLIENT_ID.encode()
         header = struct.pack(">hhih", api.key, version, 0, len(client_id)) + client_id
-        tags = b"\0" if version >= api.flexible else b""
-        frame = b"".join([header, tags, *write_message(api, "request", version, values)])
+        header += b"\0" if version >= api.flexible else b""
+        frame = b"".join([header, *message_of(api, "request", version).write(values)])
         self._stream.write(len(frame).to_bytes(4, "big") + frame)
         answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
         if answer is None:
-            raise KafkaConnectionError(
-                "it has closed the connection without an answer. The port may be one for SASL, or "
-                "the broker too old"
-            )
+            text = "it has closed the connection without an answer. The port may be one for SASL, "
+            raise KafkaConnectionError(f"{text}or the broker too old")
+        response = message_of(api, "response", version)
         # In a thread: reading the list of many topics would hold the event loop.
-        return await environment.run_in_thread(
-            lambda: read_response(api, version, memoryview(answer))
-        )
+        return await environment.run_in_thread(partial(response.read, answer))
 
     async def metadata(
         self, *, of_topics: bool = True, with_rights: bool = False, least: int = 0
@@ -129,12 +120,9 @@ class TargetClient:
         version = self.version_of("Metadata", _BY_NAME)
         if version is None or version < least:
             raise KafkaProtocolError("it knows no version of Metadata that the gateway knows")
-        return await self.call(
-            "Metadata",
-            version,
-            Topics=None if of_topics and version else [],
-            IncludeTopicAuthorizedOperations=with_rights,
-        )
+        topics: list[str] | None = None if of_topics and version else []
+        rights = {"IncludeTopicAuthorizedOperations": with_rights}
+        return await self.call("Metadata", version, Topics=topics, **rights)
 
 
 async def ask_first(

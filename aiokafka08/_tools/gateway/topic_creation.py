@@ -14,8 +14,7 @@ from typing import Final
 
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import Api
-from aiokafka08._tools.gateway.messages import changed_response, read_response
-from aiokafka08._tools.gateway.remembered import Remembered
+from aiokafka08._tools.gateway.messages import message_of
 from aiokafka08._tools.gateway.translation import ask_config, read_config
 from aiokafka08.errors import LeaderNotAvailableError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.api import ApiKey
@@ -26,14 +25,9 @@ _OLD_VERSIONS: Final = range(3)
 
 _BROKER: Final = 4
 _SETTING: Final = "auto.create.topics.enable"
-_KNOWN_S: Final = 300.0
+KNOWN_S: Final = 300.0
 """How long the setting is believed; the broker may be restarted with another one."""
 _CODES: Final = frozenset({"ErrorCode"})
-
-
-def remembered_creation() -> Remembered[int, bool]:
-    """Return an empty memory: by the id of a broker, whether it creates topics."""
-    return Remembered(_KNOWN_S)
 
 
 def may_create(head: RequestHead, frame: Buffer) -> bool:
@@ -63,11 +57,12 @@ def with_topics_to_come(api: Api, version: int, answer: memoryview) -> memoryvie
     Raises:
         KafkaProtocolError: the frame isn't such a response.
     """
-    values = read_response(api, version, answer, wanted=_CODES)
+    response = message_of(api, "response", version, _CODES)
+    values = response.read(answer)
     unknown = UnknownTopicOrPartitionError.errno
     created = [one for one in values["Topics"] if one["ErrorCode"] == unknown]
     if not created:
         return None
     for topic in created:
         topic["ErrorCode"] = LeaderNotAvailableError.errno
-    return memoryview(b"".join(changed_response(api, version, answer, values, _CODES)))
+    return memoryview(b"".join(response.changed(answer, values)))

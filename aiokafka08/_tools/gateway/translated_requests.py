@@ -16,27 +16,27 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
-from typing import Final, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from aiokafka08._core.net.config import Address, address_text
-from aiokafka08._core.server.connection import Exchange, ServerConnection
+from aiokafka08._core.server.connection import Exchange
 from aiokafka08._core.server.work import Work, offload
+from aiokafka08._tools.gateway import old_offsets
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
-from aiokafka08._tools.gateway.old_offsets import (
-    ListedVersions,
-    translate_list_offsets,
-    translate_offsets,
-)
 from aiokafka08._tools.gateway.old_produce import translate_produce
-from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
 from aiokafka08._tools.gateway.upstream import Upstream, connect, respond
 from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
+
+if TYPE_CHECKING:
+    from aiokafka08._tools.gateway.handler import GatewayHandler
 
 T = TypeVar("T")
 
@@ -45,45 +45,13 @@ QUICK_BYTES: Final = 32 << 10
 """A larger frame is translated in the worker thread, since it may have many items."""
 
 
-class ClientHandler(Protocol):
-    """The handler of a client's connection, as `TranslatedRequests` sees it.
-
-    Attributes:
-        connection: the client's connection.
-        shared: the state that the handlers of all clients share.
-        upstream: the connection to the broker that the client has chosen.
-    """
-
-    connection: ServerConnection
-    shared: SharedState
-    upstream: Upstream
-
-    def new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
-        """Return a connection to another broker, not yet opened; for `lost` see `Upstream`."""
-
-    def hold(self, reason: str, holds: bool) -> None:
-        """Begin no more requests of the client while at least one reason holds (`holds=True`)."""
-
-    def refuse(self, head: RequestHead, reason: str) -> None:
-        """End the connection because of a request."""
-
-    def warn(self, text: str) -> None:
-        """Log a problem with the target."""
-
-    def count(self, head: RequestHead, fate: None, *, messages: int, errors: int) -> None:
-        """Count the messages that a request stores or returns, and its partitions with an error.
-
-        `fate` is None: the request itself was counted when it came.
-        """
-
-
 class TranslatedRequests:
     """See the module."""
 
-    def __init__(self, client: ClientHandler) -> None:
+    def __init__(self, client: GatewayHandler) -> None:
         self._client = client
         self._positions = FetchPositions()
-        self._listed_versions = ListedVersions()
+        self._listed_versions = old_offsets.ListedVersions()
         self._others: dict[Address, Upstream] = {}
         self._exclusive: Exchange | None = None
         self._asked: Upstream | None = None  # the one of `_others` that works for `_exclusive`
@@ -98,9 +66,8 @@ class TranslatedRequests:
         """
         acks = bytes(frame[head.body_at : head.body_at + 2])
         expects_response = head.key != ApiKey.PRODUCE or acks != _ACKS_0
-        step = yield from self._quick_or_apart(
-            head, len(frame), lambda budget: self._translate(head, frame, budget), expects_response
-        )
+        translate = partial(self._translate, head, frame)
+        step = yield from self._quick_or_apart(head, len(frame), translate, expects_response)
         if step is None:
             self._leave_out(exchange)
             return
@@ -118,21 +85,18 @@ class TranslatedRequests:
             case ApiKey.PRODUCE:
                 return translate_produce(head, frame, shared.limits, budget)
             case ApiKey.FETCH:
-                is_read_committed = shared.options.is_read_committed
-                return translate_fetch(
-                    head, frame, self._positions, is_read_committed=is_read_committed
-                )
+                committed = shared.options.is_read_committed
+                return translate_fetch(head, frame, self._positions, is_read_committed=committed)
             case ApiKey.LIST_OFFSETS:
-                return translate_list_offsets(head, frame, self._listed_versions)
+                return old_offsets.translate_list_offsets(head, frame, self._listed_versions)
             case _:
-                return translate_offsets(head, frame, shared.coordinators)
+                return old_offsets.translate_offsets(head, frame, shared.coordinators)
 
     def close(self) -> None:
         """End: the client's connection is lost."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-        if self._waiting is not None:
-            self._waiting.cancel()
+        for begun in (self._connecting, self._waiting):
+            if begun is not None:
+                begun.cancel()
         for other in list(self._others.values()):
             other.close()
 
@@ -149,9 +113,8 @@ class TranslatedRequests:
         if broker is not None:
             self._send(broker, head, step, exchange)
         elif step.broker is not None:
-            self._connecting = asyncio.create_task(
-                self._connect_and_send(step.broker, head, step, exchange)
-            )
+            connecting = self._connect_and_send(step.broker, head, step, exchange)
+            self._connecting = asyncio.create_task(connecting)
 
     def _send(
         self, upstream: Upstream, head: RequestHead, step: Translation, exchange: Exchange
@@ -164,9 +127,8 @@ class TranslatedRequests:
             self._asked = upstream
 
         def answer(frame: memoryview) -> Work[list[Buffer] | None]:
-            made = yield from self._quick_or_apart(
-                head, len(frame), lambda budget: respond_to(frame, budget), expects_response
-            )
+            call = partial(respond_to, frame)
+            made = yield from self._quick_or_apart(head, len(frame), call, expects_response)
             if made is None:
                 self._leave_out(exchange)
                 return None
@@ -178,14 +140,9 @@ class TranslatedRequests:
             self._done(exchange)
             return made
 
-        if step.request is not None:
-            upstream.send(
-                head.correlation_id,
-                step.request,
-                exchange,
-                answer,
-                expects_response=step.is_answered,
-            )
+        if (request := step.request) is not None:
+            correlation_id, is_answered = head.correlation_id, step.is_answered
+            upstream.send(correlation_id, request, exchange, answer, expects_response=is_answered)
         else:
             if step.expects_response:
                 budget = Budget()
@@ -223,6 +180,9 @@ class TranslatedRequests:
             is_needed = other is self._asked
             if error is not None or is_needed:
                 self._client.warn(f"connection to {name} lost: {error or 'closed'}")
+            forget(is_needed=is_needed)
+
+        def forget(*, is_needed: bool) -> None:
             if self._others.get(broker) is other:
                 del self._others[broker]
             if is_needed:
@@ -235,18 +195,12 @@ class TranslatedRequests:
             await connect(other, broker, self._client.shared.options.network)
         except KafkaError as error:
             self._client.warn(f"no connection to broker {error.text}")
-            del self._others[broker]
-            self._client.shared.coordinators.forget_value(broker)
-            self._client.connection.close_unanswered()
-            return
-        self._send(other, head, step, exchange)
+            forget(is_needed=True)
+        else:
+            self._send(other, head, step, exchange)
 
     def _quick_or_apart(
-        self,
-        head: RequestHead,
-        size_bytes: int,
-        function: Callable[[Budget], T],
-        expects_response: bool,
+        self, head: RequestHead, size: int, function: Callable[[Budget], T], expects_response: bool
     ) -> Work[T | None]:
         """Return the result of a pure function, run in place if it is quick, else in a thread.
 
@@ -255,16 +209,14 @@ class TranslatedRequests:
         """
 
         def measured(budget: Budget) -> T:
-            with self._client.shared.measurements.converting(apis()[head.key].name, size_bytes):
+            with self._client.shared.measurements.converting(apis()[head.key].name, size):
                 made = function(budget)
             self._count_results(head, budget)
             return made
 
-        if size_bytes <= QUICK_BYTES:
-            try:
+        if size <= QUICK_BYTES:
+            with contextlib.suppress(TakesLongError):
                 return measured(Budget(is_quick=True))
-            except TakesLongError:
-                pass
 
         def run() -> T | None:
             has_gone = expects_response and self._client.connection.is_half_closed

@@ -9,22 +9,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.layouts import apis
-from aiokafka08._tools.gateway.messages import (
-    Side,
-    Values,
-    read_request,
-    read_response,
-    write_message,
-)
+from aiokafka08._tools.gateway.messages import Values, message_of, response_frame
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol.compression import DecompressedTooLarge
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
 from aiokafka08.protocol.types import Buffer, compiled, read_limited
+
+T = TypeVar("T")
 
 MAX_ITEMS: Final = 100_000
 """How many topics and partitions a translated request may have: in memory an item takes much more
@@ -115,7 +111,7 @@ class Translation:
     after_s: float = 0.0
 
 
-def read_body(struct_class: Any, version: int, frame: Buffer, pos: int) -> Any:
+def read_body(kind: type[T], version: int, frame: Buffer, pos: int) -> T:
     """Read a request or response as `protocol.requests` declares it; bytes after it are ignored.
 
     Raises:
@@ -123,11 +119,9 @@ def read_body(struct_class: Any, version: int, frame: Buffer, pos: int) -> Any:
             `MAX_ITEMS` items.
     """
     try:
-        return read_limited(struct_class, version, frame, pos, MAX_ITEMS)[0]
+        return read_limited(kind, version, frame, pos, MAX_ITEMS)[0]
     except KafkaProtocolError as error:
-        raise KafkaProtocolError(
-            f"{struct_class.__name__} version {version}: {error.text}"
-        ) from None
+        raise KafkaProtocolError(f"{kind.__name__} version {version}: {error.text}") from None
 
 
 def read_old_request(head: RequestHead, frame: Buffer) -> Values:
@@ -137,7 +131,8 @@ def read_old_request(head: RequestHead, frame: Buffer) -> Values:
         KafkaProtocolError: the layout of the frame is wrong, or its arrays have more than
             `MAX_ITEMS` items.
     """
-    return read_request(apis()[head.key], head, frame, MAX_ITEMS)
+    request = message_of(apis()[head.key], "request", head.version)
+    return request.read(frame, head.body_at, MAX_ITEMS)
 
 
 def request_end(head: RequestHead, frame: Buffer) -> bytes:
@@ -151,34 +146,44 @@ def read_answer(key: int, version: int, answer: Buffer) -> Values:
     Raises:
         KafkaProtocolError: see `read_old_request`.
     """
-    return read_response(apis()[key], version, answer, MAX_ITEMS)
+    return message_of(apis()[key], "response", version).read(answer, max_items=MAX_ITEMS)
 
 
-def write_request(key: int, version: int, header_end: bytes, request: Any) -> list[Buffer]:
+def write_request(key: int, version: int, header_end: bytes, request: Values) -> list[Buffer]:
     """Return the frame of a request, with the client's correlation id and client id.
 
     Args:
         key: the API.
         version: the version for the target.
         header_end: the result of `request_end` for the client's request.
-        request: a dict of values, or a struct of `protocol.requests`.
+        request: its values.
     """
-    head = struct.pack(">hh", key, version)
-    return [head, header_end, *_body(key, "request", version, request)]
+    body = message_of(apis()[key], "request", version).write(request)
+    return [struct.pack(">hh", key, version), header_end, *body]
 
 
 def write_response(head: RequestHead, response: Any) -> list[Buffer]:
-    """Return the frame of the client's response; `response` is as `request` in `write_request`."""
-    header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
-    return [header, *_body(head.key, "response", head.version, response)]
+    """Return the frame of the client's response.
+
+    Args:
+        head: the header of the client's request.
+        response: a dict of values, or a struct of `protocol.requests`.
+    """
+    if isinstance(response, dict):
+        return response_frame(apis()[head.key], head, response)
+    out: list[Buffer] = [head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)]
+    compiled(type(response), head.version).write(response, out)
+    return out
+
+
+def config_resource(kind: int, name: str, settings: Sequence[str]) -> Values:
+    """Return an item of the request for settings."""
+    return {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": list(settings)}
 
 
 def ask_config(header_end: bytes, kind: int, names: Sequence[str], setting: str) -> list[Buffer]:
     """Return the frame of a request for one setting of resources of a kind."""
-    resources = [
-        {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": [setting]}
-        for name in names
-    ]
+    resources = [config_resource(kind, name, [setting]) for name in names]
     return write_request(_DESCRIBE_CONFIGS, _CONFIGS_VERSION, header_end, {"Resources": resources})
 
 
@@ -194,14 +199,6 @@ def read_config(answer: Buffer, setting: str) -> dict[str, str]:
         for config in one["Configs"]
         if config["Name"] == setting and config["Value"] is not None
     }
-
-
-def _body(key: int, side: Side, version: int, message: Any) -> list[Buffer]:
-    if isinstance(message, dict):
-        return write_message(apis()[key], side, version, message)
-    out: list[Buffer] = []
-    compiled(type(message), version).write(message, out)
-    return out
 
 
 def partitions(topics: Sequence[Values]) -> Iterator[tuple[str, Any]]:

@@ -24,6 +24,7 @@ import asyncio
 import math
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 from aiokafka08._core.net.authentication import FrameStream, authenticate_again
@@ -59,6 +60,10 @@ Answer = Callable[[memoryview], Work[list[Buffer] | None]]
 exchange isn't complete yet."""
 
 
+Authenticate = Callable[[FrameStream], Awaitable[float]]
+"""Authenticates again, and returns the next lifetime of the session."""
+
+
 class _Pending(NamedTuple):
     """A request that the broker hasn't answered."""
 
@@ -71,18 +76,15 @@ class Upstreams:
     """The upstreams of a gateway whose connections aren't lost."""
 
     def __init__(self) -> None:
-        self._open: dict[Upstream, None] = {}
-        self._all_lost = asyncio.Event()
+        self._open: dict[Upstream, asyncio.Future[None]] = {}
 
     def add(self, upstream: Upstream) -> None:
         """Note that its connection is open."""
-        self._open[upstream] = None
+        self._open[upstream] = asyncio.get_running_loop().create_future()
 
     def remove(self, upstream: Upstream) -> None:
         """Note that its connection is lost."""
-        self._open.pop(upstream, None)
-        if not self._open:
-            self._all_lost.set()
+        self._open.pop(upstream).set_result(None)
 
     def abort(self) -> None:
         """Close all connections at once; what the brokers haven't read is lost."""
@@ -92,8 +94,7 @@ class Upstreams:
     async def wait_lost(self) -> None:
         """Wait until no connection is left; call it when all clients have gone."""
         while self._open:
-            self._all_lost.clear()
-            await self._all_lost.wait()
+            await asyncio.wait(self._open.values())
 
 
 class Upstream(FrameProtocol):
@@ -141,7 +142,6 @@ class Upstream(FrameProtocol):
         self._prolonging: asyncio.Task[None] | None = None
         self._prolonged_at: asyncio.TimerHandle | None = None
         self._waiting: list[tuple[list[Buffer], _Pending, bool]] = []  # couldn't be sent yet
-        self._waiting_bytes = 0
         self._own: asyncio.Future[bytes | None] | None = None  # the response to an own request
 
     # --- what the handler calls -------------------------------------------------------------------
@@ -171,7 +171,6 @@ class Upstream(FrameProtocol):
         pending = _Pending(correlation_id, exchange, answer)
         if transport is None or self._prolonging is not None:
             self._waiting.append((frame, pending, expects_response))
-            self._waiting_bytes += sum(map(len, frame))
             self._report()
             return
         self._send(frame, pending, expects_response)
@@ -209,7 +208,9 @@ class Upstream(FrameProtocol):
         if self._transport is not None and self._giving_up is None:
             if not self._waiting:
                 self._close_if_read()
-            self._giving_up = asyncio.get_running_loop().call_later(CLOSE_S, self._give_up)
+            text = f"it hasn't read or answered within {CLOSE_S:g} s what the client had sent"
+            loop = asyncio.get_running_loop()
+            self._giving_up = loop.call_later(CLOSE_S, self._fail, TimeoutError(text))
 
     def _close_if_read(self) -> None:
         """Close the output, unless due responses have to be read before (see the invariants)."""
@@ -224,26 +225,24 @@ class Upstream(FrameProtocol):
 
     # --- the session ------------------------------------------------------------------------------
 
-    def keep_session(
-        self, lifetime_s: float, authenticate: Callable[[FrameStream], Awaitable[float]]
-    ) -> None:
+    def keep_session(self, lifetime_s: float, authenticate: Authenticate) -> None:
         """Authenticate again each time before the broker would end the session.
 
         Args:
             lifetime_s: the seconds after which the broker would end the session.
-            authenticate: authenticates again, and returns the next lifetime.
+            authenticate: see `Authenticate`.
         """
         if lifetime_s < math.inf and not self._closed:
             loop = asyncio.get_running_loop()
             due_s = max(lifetime_s * _PROLONG_AT, _SHORTEST_SESSION_S)
             self._prolonged_at = loop.call_later(due_s, self._prolong, authenticate)
 
-    def _prolong(self, authenticate: Callable[[FrameStream], Awaitable[float]]) -> None:
+    def _prolong(self, authenticate: Authenticate) -> None:
         if not self._closed:
             self._prolonging = asyncio.create_task(self._authenticate(authenticate))
             self._tell_writable()
 
-    async def _authenticate(self, authenticate: Callable[[FrameStream], Awaitable[float]]) -> None:
+    async def _authenticate(self, authenticate: Authenticate) -> None:
         try:
             lifetime_s = await authenticate(self)
         except Exception as error:
@@ -260,7 +259,7 @@ class Upstream(FrameProtocol):
         self._tell_writable()
 
     def _send_waiting(self) -> None:
-        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        waiting, self._waiting = self._waiting, []
         for one in waiting:
             self._send(*one)
 
@@ -349,17 +348,11 @@ class Upstream(FrameProtocol):
 
     def _received(self, frame: memoryview) -> None:
         correlation_id = decode_correlation_id(frame)
-        if not self._pending:
-            raise KafkaProtocolError(
-                f"{self._name}: a response with correlation id {correlation_id}; expected none"
-            )
-        first = self._pending[0]
-        if correlation_id != first.correlation_id:
-            raise KafkaProtocolError(
-                f"{self._name}: a response with correlation id {correlation_id}; expected "
-                f"{first.correlation_id}"
-            )
-        self._pending.popleft()
+        expected = self._pending[0].correlation_id if self._pending else "none"
+        if correlation_id != expected:
+            text = f"{self._name}: a response with correlation id {correlation_id}"
+            raise KafkaProtocolError(f"{text}; expected {expected}")
+        first = self._pending.popleft()
         if first.exchange is None:
             assert self._own is not None
             self._own.set_result(bytes(frame))
@@ -406,17 +399,11 @@ class Upstream(FrameProtocol):
         if self._transport is None:
             return
         held_bytes = self._output.unsent_bytes + self._working_bytes
-        held_bytes += self._waiting_bytes + self._frames.memory_bytes - SCRATCH_BYTES
+        held_bytes += sum(len(part) for frame, *_ in self._waiting for part in frame)
+        held_bytes += self._frames.memory_bytes - SCRATCH_BYTES
         if max(held_bytes, self._held_bytes) > _FEW_BYTES:
             self._held_bytes = held_bytes
             self._memory.holds(self, held_bytes)
-
-    def _give_up(self) -> None:
-        self._fail(
-            TimeoutError(
-                f"it hasn't read or answered within {CLOSE_S:g} s what the client had sent"
-            )
-        )
 
     def _fail(self, error: Exception) -> None:
         self._failure = self._failure or error
@@ -446,12 +433,9 @@ async def connect(upstream: Upstream, address: Address, network: NetConfig) -> N
         upstream.abort()
         raise
     session.stream.hand_over(upstream)
-    mechanism = network.sasl
-    if mechanism is not None:
-        upstream.keep_session(
-            session.lifetime_s,
-            lambda stream: authenticate_again(stream, address, network, mechanism),
-        )
+    if (mechanism := network.sasl) is not None:
+        again = partial(authenticate_again, address=address, config=network, mechanism=mechanism)
+        upstream.keep_session(session.lifetime_s, again)
 
 
 def respond(exchange: Exchange, frame: list[Buffer]) -> None:

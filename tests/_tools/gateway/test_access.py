@@ -19,13 +19,7 @@ from aiokafka08._tools.gateway.answers import error_answer
 from aiokafka08._tools.gateway.api_versions import CHANGES, TRANSLATED
 from aiokafka08._tools.gateway.headers import read_head
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import (
-    Struct,
-    Values,
-    read_message,
-    struct_of,
-    write_message,
-)
+from aiokafka08._tools.gateway.messages import Struct, Values, message_of
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.message_set import encode_entry
@@ -71,8 +65,8 @@ class StubTarget(ScriptedBroker):
     def _respond(self, frame: bytes) -> bytes:
         api, version = apis()[int.from_bytes(frame[:2], "big")], int.from_bytes(frame[2:4], "big")
         is_flexible = version >= api.flexible
-        body_at = 10 + max(int.from_bytes(frame[8:10], "big", signed=True), 0) + is_flexible
-        request = read_message(api, "request", version, frame, body_at)
+        header_end = 10 + max(int.from_bytes(frame[8:10], "big", signed=True), 0)
+        request = message_of(api, "request", version).read(frame, header_end)
         self.asked.append((api.name, version, request))
         if api.name == "Produce" and request["Acks"] == 0:
             return b""
@@ -86,7 +80,7 @@ class StubTarget(ScriptedBroker):
             values["Brokers"] = [{"NodeId": 0, "Host": "127.0.0.1", "Port": self.port}]
         elif api.name == "ListGroups":
             values["Groups"] = [{"GroupId": "g"}, {"GroupId": "other"}]
-        body = b"".join(write_message(api, "response", version, values))
+        body = b"".join(message_of(api, "response", version).write(values))
         return frame[4:8] + (b"\0" if is_flexible else b"") + body
 
 
@@ -103,15 +97,14 @@ class Caller:
                 b"\0" if version >= api.flexible else b"",
             )
         )  # fmt: skip
-        self.client.send(header + b"".join(write_message(api, "request", version, values)))
+        self.client.send(header + b"".join(message_of(api, "request", version).write(values)))
 
     async def call(self, name: str, version: int, **values: Any) -> Values:
         api = KEYS[name]
         self.send(api, version, values)
         frame = await self.client.frame()
         assert frame[:4] == b"\0\0\0\x07"
-        body_at = 5 if version >= api.flexible else 4
-        return read_message(api, "response", version, frame, body_at)
+        return message_of(api, "response", version).read(frame)
 
 
 @asynccontextmanager
@@ -572,8 +565,8 @@ def test_no_other_name_reaches_the_target(seed: int) -> None:
                 sent = data if limited is None else b"".join(limited.request or ())
                 limits += limited is not None
                 if data == frame and sent:
-                    values = read_message(api, "request", version, sent, len(frame) - len(body))
-                    names = set(names_of(struct_of(api, "request", version), values))
+                    request = message_of(api, "request", version)
+                    names = set(names_of(request.struct, request.read(sent, head.body_at)))
                     assert all(len(name) <= 2 for name in names), f"{api.name} {version}"
                     looked += len(names)
     assert looked > 20

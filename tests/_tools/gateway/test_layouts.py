@@ -10,7 +10,7 @@ import pytest
 from aiokafka08._tools.gateway import addresses
 from aiokafka08._tools.gateway.addresses import AddressOf, has_addresses, read_addresses
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import read_message, struct_of
+from aiokafka08._tools.gateway.messages import message_of
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 from tests._tools.gateway.message_writer import MessageWriter, Values
@@ -142,13 +142,9 @@ def test_each_request_is_walked_to_its_roles(
             writer = MessageWriter(definitions[f"{api.name}Request"], version)
             values = writer.random_values(chance)
             frame = writer.write(values)
-            read = read_message(api, "request", version, frame, 0, wanted=ROLES)
-            found = [
-                text.encode()
-                for _, text in struct_of(api, "request", version, ROLES).find(
-                    read, ENTITIES.values()
-                )
-            ]
+            message = message_of(api, "request", version, ROLES)
+            read = message.read(b"\0" * message.has_tags + frame, header_end=0)
+            found = [text.encode() for _, text in message.struct.find(read, ENTITIES.values())]
             wanted = writer.strings(values, set(ENTITIES))
             assert sorted(found) == sorted(wanted), f"{api.name} version {version}"
 

@@ -10,7 +10,7 @@ import pytest
 from aiokafka08._tools.gateway.answers import error_answer, has_answer, refusal_code
 from aiokafka08._tools.gateway.api_versions import CHANGES, TRANSLATED
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import Side, Values, read_message, write_message
+from aiokafka08._tools.gateway.messages import Side, Values, message_of
 from aiokafka08.errors import KafkaProtocolError
 from tests._tools.gateway.message_writer import MessageWriter
 from tests.brokers.fixtures import require_real_brokers
@@ -44,6 +44,12 @@ def messages(release: str, *, old: bool) -> Iterator[tuple[Api, int, Side, Messa
                 )
 
 
+def read_body(api: Api, side: Side, version: int, body: bytes | bytearray) -> Values:
+    """Return the values of a message without its header."""
+    message = message_of(api, side, version)
+    return message.read(b"\0" * message.has_tags + body, header_end=0)
+
+
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("release", "old"), [(message_layouts.RELEASE, False), (OLD_RELEASE, True)]
@@ -51,11 +57,10 @@ def messages(release: str, *, old: bool) -> Iterator[tuple[Api, int, Side, Messa
 def test_written_message_is_the_one_that_was_read(release: str, old: bool) -> None:
     chance = random.Random(2)
     for api, version, side, writer in messages(release, old=old):
-        frame = b"head" + writer.write(writer.random_values(chance))
-        values = read_message(api, side, version, frame, 4)
-        assert b"".join(write_message(api, side, version, values)) == frame[4:], (
-            f"{api.name} {side} {version}"
-        )
+        body = writer.write(writer.random_values(chance))
+        values = read_body(api, side, version, body)
+        written = b"".join(message_of(api, side, version).write(values))
+        assert written == body, f"{api.name} {side} {version}"
 
 
 @pytest.mark.real
@@ -70,7 +75,7 @@ def test_damaged_messages_raise_typed_errors() -> None:
                 if damaged:
                     damaged[chance.randrange(len(damaged))] = chance.choice((0, 1, 0x7F, 0x80, 255))
             try:
-                read_message(api, side, version, damaged, 0)
+                read_body(api, side, version, damaged)
             except KafkaProtocolError:
                 refused += 1
     assert refused > 100
@@ -80,7 +85,7 @@ def test_damaged_messages_raise_typed_errors() -> None:
 def test_message_with_more_items_than_allowed_is_refused() -> None:
     frame = (1000).to_bytes(4, "big") + bytes(2000)
     with pytest.raises(KafkaProtocolError, match="MetadataRequest version 0: more than 999 items"):
-        read_message(apis()[3], "request", 0, frame, 0, 999)
+        message_of(apis()[3], "request", 0).read(frame, header_end=0, max_items=999)
 
 
 @pytest.mark.fast
@@ -97,7 +102,7 @@ def test_null_where_there_has_to_be_a_value_is_refused(
     key: int, side: Side, version: int, frame: bytes
 ) -> None:
     with pytest.raises(KafkaProtocolError, match="null instead of"):
-        read_message(apis()[key], side, version, frame, 0)
+        read_body(apis()[key], side, version, frame)
 
 
 def codes(values: object) -> Iterator[int]:
@@ -116,12 +121,10 @@ def test_answer_to_each_refused_request_is_a_response_with_errors() -> None:
     chance = random.Random(4)
     for api, version, side, writer in messages(message_layouts.RELEASE, old=False):
         if side == "request" and api.name in CHANGES and has_answer(api, version):
-            request = read_message(
-                api, "request", version, writer.write(writer.random_values(chance)), 0
-            )
+            request = read_body(api, "request", version, writer.write(writer.random_values(chance)))
             answer = error_answer(api, version, request, refusal_code(api, version), "no")
-            frame = b"".join(write_message(api, "response", version, answer))
-            read = read_message(api, "response", version, frame, 0)
+            body = b"".join(message_of(api, "response", version).write(answer))
+            read = read_body(api, "response", version, body)
             found = list(codes(read))
             assert all(code in (29, 31) for code in found), f"{api.name} {version}: {read}"
             for name, items in request.items():

@@ -12,7 +12,7 @@ import pytest
 from aiokafka08._tools.gateway.addresses import read_addresses, replace_addresses
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.layouts import apis
-from aiokafka08._tools.gateway.messages import write_message
+from aiokafka08._tools.gateway.messages import message_of
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.peers import FIRST_ID, peer_brokers
 from aiokafka08._tools.gateway.port_table import PortTable
@@ -55,7 +55,7 @@ def test_peers_stand_in_lists_of_brokers_in_each_version(key: int) -> None:
         topic = {"ErrorCode": 0, "Name": "t", "Partitions": [{"ReplicaNodes": [1, 2]}]}
         values = {"Brokers": made, "ClusterId": "x", "ControllerId": 1, "Topics": [topic]}
         tags = b"\0" if version >= api.flexible else b""
-        return b"\0\0\0\x07" + tags + b"".join(write_message(api, "response", version, values))
+        return b"\0\0\0\x07" + tags + b"".join(message_of(api, "response", version).write(values))
 
     for version in api.versions:
         for count in (1, 2, 125, 126, 127):  # a varint grows
@@ -176,7 +176,7 @@ async def test_entry_has_nothing_of_what_is_asked_of_all_brokers(key: int, versi
             client.send(struct.pack(">hhih", key, version, 5, -1) + bytes(8))
         api = apis()[key]
         tags = b"\0" if version >= api.flexible else b""
-        nothing = b"".join(write_message(api, "response", version, {}))
+        nothing = b"".join(message_of(api, "response", version).write({}))
         assert await at_entry.frame() == b"\0\0\0\5" + tags + nothing
         assert await at_broker.frame() == b"\0\0\0\5answer"
 
