@@ -26,9 +26,8 @@ def fetch_clients(base: str, timeout_s: float) -> list[dict[str, Any]]:
     try:
         return [_row(one) for one in json.loads(fetch(f"{base}/clients", SERVED, timeout_s))]
     except (ValueError, TypeError, LookupError, AttributeError) as error:
-        raise KafkaConfigurationError(
-            f"{base}/clients: {error}; expected the address that {SERVED}"
-        ) from None
+        text = f"{error}; expected the address that {SERVED}"
+        raise KafkaConfigurationError(f"{base}/clients: {text}") from None
 
 
 def _row(client: Mapping[str, Any]) -> dict[str, Any]:

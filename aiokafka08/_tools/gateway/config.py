@@ -22,14 +22,9 @@ from typing import Any
 
 from aiokafka08._core.config_file import Key, check_document, named, read_file
 from aiokafka08._core.net.config import Address
+from aiokafka08._tools.gateway import options
 from aiokafka08._tools.gateway.option_table import OPTIONS
-from aiokafka08._tools.gateway.options import (
-    DEFAULTS,
-    MAX_HELD_BYTES,
-    GatewayOptions,
-    OptionNames,
-    gateway_options,
-)
+from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames, gateway_options
 from aiokafka08.errors import IllegalArgumentError
 
 
@@ -38,14 +33,12 @@ class GivenOptions:
     """The options as a file and flags have them, without those files that they name.
 
     Attributes:
-        path: the file; None: there is none.
-        flags: the keys of options that were given by flags.
+        names: the file, and which options were given by flags.
         values: all options by their keys.
         listeners: the own options of listeners with a name, by the name.
     """
 
-    path: Path | None
-    flags: frozenset[str]
+    names: OptionNames
     values: Mapping[str, Any]
     listeners: Mapping[str, Mapping[str, Any]]
 
@@ -86,7 +79,7 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
     Raises:
         IllegalArgumentError: the file can't be read, or an option is wrong.
     """
-    values: dict[str, Any] = dict(DEFAULTS)
+    values: dict[str, Any] = dict(options.DEFAULTS)
     listeners: dict[str, dict[str, Any]] = {}
     if path is not None:
         text = read_file(path, "the TOML file of a gateway")
@@ -94,17 +87,15 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
             document = tomllib.loads(text)
             tables = document.pop("listeners", {})
             values |= _checked(document, of_all=True)
-            if not isinstance(tables, dict) or not all(map(_is_table, tables.values())):
+            sections = tables.values() if isinstance(tables, dict) else [tables]
+            if not all(isinstance(one, dict) for one in sections):
                 raise IllegalArgumentError("listeners: expected sections [listeners.NAME]")
             for name, table in tables.items():
                 with named(f"listeners.{name}"):
                     listeners[name] = _checked(table, of_all=False)
     flags = {key: value for key, value in given.items() if value not in (None, False, ())}
-    return check_given(GivenOptions(path, frozenset(flags), values | flags, listeners))
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict)
+    names = OptionNames(path, frozenset(flags))
+    return check_given(GivenOptions(names, values | flags, listeners))
 
 
 def _checked(document: Mapping[str, Any], *, of_all: bool) -> dict[str, Any]:
@@ -128,12 +119,12 @@ def check_given(given: GivenOptions) -> GatewaySettings:
     Raises:
         IllegalArgumentError: see `read_settings`.
     """
-    values, names = given.values, OptionNames(given.path, given.flags)
+    values, names = given.values, given.names
     listeners = [gateway_options(**values, names=names)]
     for name, own in given.listeners.items():
         section = f"listeners.{name}."
         if "listen" not in own:
-            raise IllegalArgumentError(f"{given.path}: {section}listen: missing; expected a port")
+            raise IllegalArgumentError(f"{names.path}: {section}listen: missing; expected a port")
         # Peers and ZooKeeper aren't inherited: its peers would be other listeners. Some of its own
         # options also replace related ones.
         inherited = {**values, "peers": (), "zookeeper": None}
@@ -141,23 +132,15 @@ def check_given(given: GivenOptions) -> GatewaySettings:
             inherited |= {"allow": (), "open": False}
         if "tls_cert" in own:
             inherited["tls_key"] = None
-        own_names = OptionNames(given.path, given.flags - own.keys(), section)
+        own_names = OptionNames(names.path, names.flags - own.keys(), section)
         listeners.append(gateway_options(**{**inherited, **own}, names=own_names))
     by_address: dict[Address, GatewayOptions] = {}
-    for one in listeners:
-        if by_address.setdefault(one.listen, one) is not one:
-            raise IllegalArgumentError(
-                f"{one.names.name_in_error('listen')}: another listener has this port too"
-            )
-    share = MAX_HELD_BYTES // (len(listeners) * values["workers"])
-    return GatewaySettings(
-        given,
-        tuple(
-            replace(one, name=name, max_held_bytes=share)
-            for name, one in zip(("", *given.listeners), listeners, strict=True)
-        ),
-        names.file("state", values),
-        values["workers"],
-        values["metrics"],
-        values["log_level"],
-    )
+    share = options.MAX_HELD_BYTES // (len(listeners) * values["workers"])
+    for name, one in zip(("", *given.listeners), listeners, strict=True):
+        if one.listen in by_address:
+            where = one.names.name_in_error("listen")
+            raise IllegalArgumentError(f"{where}: another listener has this port too")
+        by_address[one.listen] = replace(one, name=name, max_held_bytes=share)
+    checked, state = tuple(by_address.values()), names.file("state", values)
+    others = values["workers"], values["metrics"], values["log_level"]
+    return GatewaySettings(given, checked, state, *others)

@@ -29,13 +29,11 @@ from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.server.connection import (
     ConnectionHandler,
     ConnectionOptions,
-    Exchange,
     ServerConnection,
 )
 from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.listening import ServerTls
 from aiokafka08._core.server.resources import ServerResources
-from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway.clients import ClientTable
 from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
@@ -80,22 +78,16 @@ class ListenerState(NamedTuple):
 
 def state_families(states: Iterable[ListenerState]) -> list[MetricFamily]:
     """Return the metrics of ports, which processes may share."""
-    connections = MetricFamily(
-        "aiokafka08_gateway_connections",
-        "Open connections of clients, by broker and listener.",
-        ("node", "listener"),
-    )
-    listening = MetricFamily(
-        "aiokafka08_gateway_listening",
-        "Whether the listener of a broker is open: 0 while the broker can't be reached.",
-        ("node", "listener"),
-    )
+    text, labels = "Open connections of clients, by broker and listener.", ("node", "listener")
+    connections = MetricFamily("aiokafka08_gateway_connections", text, labels)
+    text = "Whether the listener of a broker is open: 0 while the broker can't be reached."
+    listening = MetricFamily("aiokafka08_gateway_listening", text, labels)
     ports: dict[tuple[str, str], list[ListenerState]] = {}
     for one in states:
         ports.setdefault((one.node, one.listener), []).append(one)
-    for labels, same in ports.items():
-        connections.add(sum(one.connections for one in same), *labels)
-        listening.add(int(any(one.is_open for one in same)), *labels)
+    for port, same in ports.items():
+        connections.add(sum(one.connections for one in same), *port)
+        listening.add(int(any(one.is_open for one in same)), *port)
     return [connections, listening]
 
 
@@ -125,20 +117,15 @@ class Gateway:
     ) -> None:
         self.clients = ClientTable() if clients is None else clients
         self.shares_ports = shares_ports
-        self.shared = SharedState(
-            options,
-            measurements,
-            LimitedLog(_log, later_in_loop),
-            ServerResources(options.max_held_bytes, "max_held_bytes", lambda: None),
-            self.address_of,
-            self.known_address_of,
-            self.peers,
-            partial(self.clients.count, listener=options.name),
-        )
+        log = LimitedLog(_log, later_in_loop)
+        resources = ServerResources(options.max_held_bytes, "max_held_bytes", lambda: None)
+        addresses = self.address_of, self.known_address_of, self.peers
+        count = partial(self.clients.count, listener=options.name)
+        self.shared = SharedState(options, measurements, log, resources, *addresses, count)
         self._options = options
         self._table = table
         self._brokers: dict[int, _BrokerListener] = {}
-        self._entry = _EntryListener(self, options.listen) if options.peers else None
+        self._entry = _GatewayListener(self, options.listen) if options.peers else None
         self._is_stopping = False  # `stop` was called: no listener is added any more
         self._switch_s = sys.getswitchinterval()
         self._problem = ""  # why the last new broker got no listener; logged once
@@ -174,11 +161,9 @@ class Gateway:
             self.shared.tasks.start(renew_credentials(self._options.network.sasl))
         try:
             for node_id, address in found.items():
-                broker = _BrokerListener(self, node_id, address)
-                broker.listen()
-                self._brokers[node_id] = broker
-            if self._entry is not None:
-                self._entry.listen()
+                self._brokers[node_id] = _BrokerListener(self, node_id, address)
+            for listener in self._listeners():
+                listener.listen()
         except BaseException:
             await self.stop(0)
             raise
@@ -191,18 +176,18 @@ class Gateway:
                 flight aren't answered, and what a broker hasn't read is lost.
         """
         self._is_stopping = True
-        shared = self.shared
+        shared, listeners = self.shared, self._listeners()
         sys.setswitchinterval(self._switch_s)
-        for listener in self._listeners():
+        for listener in listeners:
             listener.end()
         try:
             async with asyncio.timeout(within_s):
-                for listener in self._listeners():
+                for listener in listeners:
                     await listener.wait_closed()
                 await shared.upstreams.wait_lost()
         except TimeoutError:
             _log.warning("connections closed after %g s with requests in flight", within_s)
-        for listener in self._listeners():
+        for listener in listeners:
             listener.close()
             await listener.wait_closed()
         await shared.tasks.cancel()
@@ -218,24 +203,22 @@ class Gateway:
         0, which refuses clients: they can use the others.
         """
         broker = self._brokers.get(node_id)
-        if broker is None:
-            if self._is_stopping:
-                return self._options.advertise, 0
+        if broker is None and not self._is_stopping:
             try:
                 self._table.add([node_id])
                 broker = _BrokerListener(self, node_id, (host, port))
             except KafkaError as error:
                 if error.text != self._problem:
-                    self._problem = error.text
                     _log.error("no listener for node %d: %s", node_id, error.text)
-                return self._options.advertise, 0
-            self._problem = ""
-            self._brokers[node_id] = broker
-            broker.listen_or_retry()
-        elif (host, port) != broker.route.address and host:
+                self._problem = error.text
+            else:
+                self._problem = ""
+                self._brokers[node_id] = broker
+                broker.listen_or_retry()
+        elif broker is not None and (host, port) != broker.route.address and host:
             _log.info("node %d is at %s now", node_id, address_text((host, port)))
             broker.route.address = (host, port)
-        return self._options.advertise, broker.client_port
+        return self._options.advertise, 0 if broker is None else broker.client_port
 
     def known_address_of(self, node_id: int, host: str, port: int) -> Address:
         """Return the address that clients use for a node; none for one that is no known broker."""
@@ -260,17 +243,6 @@ class Gateway:
         if self._entry is not None and not self.is_listening:
             self._entry.leave()
 
-    def new_handler(
-        self, connection: ServerConnection, route: BrokerRoute | None, *, is_entry: bool
-    ) -> ConnectionHandler:
-        """Return the handler of a connection; without a route it is closed."""
-        # With TLS, `ServerTls` has called `is_allowed` before the handshake.
-        is_allowed = self._options.tls is not None or self.is_allowed(connection.host)
-        if route is None or not is_allowed:
-            connection.reset()
-            return _NoHandler()
-        return GatewayHandler(connection, self.shared, route, is_entry=is_entry)
-
     def is_allowed(self, host: str) -> bool:
         """Return whether a client at this address is served; log it if not."""
         is_allowed = self._options.is_allowed(host)
@@ -286,30 +258,28 @@ class Gateway:
 
     def listen_address(self, node_id: int) -> Address:
         """Return where the listener of a broker is."""
-        port = listener_port(self._options, self._table.index(node_id))
+        port = listener_port(self._options, self._table.indices[node_id])
         return self._options.listen[0], port
 
 
 class _GatewayListener(Listener):
     """A listener that is closed while its broker can't be reached (for the entry: no broker can).
 
+    This one is the entry for clients that come from other gateways: it leads to any broker.
+
     Attributes:
         label: its name in metrics.
-        name: where it leads, for the log.
         is_away: whether it is closed for that reason.
     """
 
-    def __init__(self, gateway: Gateway, label: str, name: str, address: Address) -> None:
-        options, is_entry = gateway.shared.options, label == ENTRY
-        super().__init__(
-            name,
-            gateway.shared.resources,
-            ConnectionOptions(options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT),
-            lambda connection: gateway.new_handler(connection, self._route(), is_entry=is_entry),
-            ServerTls(options.tls, gateway.not_tls, gateway.is_allowed) if options.tls else None,
-        )
-        self.label = label
-        self.name = name
+    def __init__(self, gateway: Gateway, address: Address, node_id: int | None = None) -> None:
+        shared, options = gateway.shared, gateway.shared.options
+        is_entry = node_id is None
+        name = "the entry for clients of other gateways" if is_entry else f"node {node_id}"
+        limits = ConnectionOptions(options.max_request_bytes, max_in_flight=_MAX_IN_FLIGHT)
+        tls = ServerTls(options.tls, gateway.not_tls, gateway.is_allowed) if options.tls else None
+        super().__init__(name, shared.resources, limits, self._new_gateway_handler, tls)
+        self.label = ENTRY if is_entry else str(node_id)
         self.port = address[1]  # whether it is open or not
         self.is_away = self._is_ending = False
         self._is_port_missing = False  # the port couldn't be opened: another program may have it
@@ -342,19 +312,28 @@ class _GatewayListener(Listener):
             return
         self.is_away = True
         self.stop_listening()
-        _log.warning("%s: not listening until it can be reached", self.name)
+        _log.warning("%s: not listening until it can be reached", self._name)
         self._gateway.shared.tasks.start(self._return())
         self._gateway.listener_left()
 
+    def _new_gateway_handler(self, connection: ServerConnection) -> ConnectionHandler:
+        """Return the handler of a connection, which is closed if it leads nowhere."""
+        gateway, route, is_entry = self._gateway, self._route(), self.label == ENTRY
+        # With TLS, `ServerTls` has called `is_allowed` before the handshake.
+        if route and (gateway.shared.options.tls or gateway.is_allowed(connection.host)):
+            return GatewayHandler(connection, gateway.shared, route, is_entry=is_entry)
+        connection.reset()
+        return ConnectionHandler()  # it isn't called
+
     def _whereabouts(self) -> str:
-        return self.name
+        return self._name
 
     def _route(self) -> BrokerRoute | None:
         """Return where a connection leads; None: nowhere."""
-        raise NotImplementedError
+        return self._gateway.any_route()
 
     async def _is_reachable(self) -> bool:
-        raise NotImplementedError
+        return self._gateway.is_listening
 
     async def _return(self) -> None:
         while not self._is_ending:
@@ -388,12 +367,11 @@ class _BrokerListener(_GatewayListener):
     """The listener of one broker."""
 
     def __init__(self, gateway: Gateway, node_id: int, address: Address) -> None:
-        listen_address = gateway.listen_address(node_id)
-        super().__init__(gateway, str(node_id), f"node {node_id}", listen_address)
+        super().__init__(gateway, gateway.listen_address(node_id), node_id)
         self.route = BrokerRoute(node_id, address, self.leave)
 
     def _whereabouts(self) -> str:
-        return f"{self.name} at {address_text(self.route.address)}"
+        return f"{self._name} at {address_text(self.route.address)}"
 
     def _route(self) -> BrokerRoute:
         return self.route
@@ -401,27 +379,6 @@ class _BrokerListener(_GatewayListener):
     async def _is_reachable(self) -> bool:
         network = self._gateway.shared.options.network
         return await why_unreachable(self.route.address, network) is None
-
-
-class _EntryListener(_GatewayListener):
-    """The listener for clients that come from other gateways: it leads to any broker (`peers`)."""
-
-    def __init__(self, gateway: Gateway, address: Address) -> None:
-        super().__init__(gateway, ENTRY, "the entry for clients of other gateways", address)
-
-    def _route(self) -> BrokerRoute | None:
-        return self._gateway.any_route()
-
-    async def _is_reachable(self) -> bool:
-        return self._gateway.is_listening
-
-
-class _NoHandler(ConnectionHandler):
-    """The handler of a connection that is closed before its first request."""
-
-    def handle(self, frame: memoryview, exchange: Exchange) -> Work[None]:
-        exchange.end()
-        return finish(None)
 
 
 async def find_brokers(network: NetConfig) -> dict[int, Address]:
@@ -432,10 +389,9 @@ async def find_brokers(network: NetConfig) -> dict[int, Address]:
     """
 
     async def ask(client: TargetClient) -> dict[int, Address]:
-        metadata = await client.call("Metadata", _METADATA_VERSION, Topics=[])
-        if not metadata["Brokers"]:
-            raise KafkaProtocolError("names no brokers")
-        return brokers_of(metadata)
+        if brokers := brokers_of(await client.call("Metadata", _METADATA_VERSION, Topics=[])):
+            return brokers
+        raise KafkaProtocolError("names no brokers")
 
     failure = "the target can't be reached"
     return await ask_first(network.bootstrap, network, failure, ask, TargetClient.open)

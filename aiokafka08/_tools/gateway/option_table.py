@@ -14,10 +14,11 @@ from typing import Any, Final
 
 from aiokafka08._core.config_file import a_boolean, a_text, an_integer, one_of, texts
 
+Check = Callable[[object], Any]
+"""See `config_file.Key`."""
+
 DEFAULT_LISTEN: Final = "127.0.0.1:9092"
-_CHECKS: Final[Mapping[type, Callable[[object], Any]]] = {
-    str: a_text, bool: a_boolean, list: texts,
-}  # fmt: skip
+_CHECKS: Final[Mapping[type, Check]] = {str: a_text, bool: a_boolean, list: texts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,8 @@ class Option:
         return self.key.replace(".", "_")
 
     @property
-    def check(self) -> Callable[[object], Any]:
-        """The check of its value in the file; see `config_file.Key`."""
+    def check(self) -> Check:
+        """The check of its value in the file."""
         if isinstance(self.kind, range):
             return an_integer(self.kind[0], self.kind[-1])
         return one_of(*self.kind) if isinstance(self.kind, tuple) else _CHECKS[self.kind]
@@ -55,9 +56,8 @@ class Option:
 
 # fmt: off
 OPTIONS: Final = (
-    Option("to", str, None, "HOST:PORT,...",
-        "Brokers of the target, of Kafka 2.1 to 4.x; the gateway finds the others.",
-        is_of_all=True),
+    Option("to", str, None, "HOST:PORT,...", is_of_all=True,
+        help="Brokers of the target, of Kafka 2.1 to 4.x; the gateway finds the others."),
     Option("target_config", str, None, "FILE",
         "Properties for TLS and SASL to the target, as a .conf of kcat, a .properties of Java, or "
         "a .toml of profiles (default: neither)."),
@@ -98,23 +98,19 @@ OPTIONS: Final = (
         "others when one ends. The brokers have the ports behind --listen then. May be repeated."),
     Option("zookeeper", str, None, "HOST:PORT,.../CHROOT",
         "Keep brokers and topics of this ZooKeeper current, for Scala consumers and tools of 0.8 "
-        "to 0.10.",
-        is_of_all=True),
+        "to 0.10.", is_of_all=True),
     Option("state", str, None, "FILE",
         "Keep there which broker has which port, so that a restart doesn't change it (default: "
-        "the ports follow the brokers' ids at each start).",
-        is_of_all=True),
+        "the ports follow the brokers' ids at each start).", is_of_all=True),
     Option("workers", range(1, 65), 1, "COUNT",
         "How many processes share the ports, for more clients than one core can serve; Linux "
-        "(default: 1).",
-        is_of_all=True),
+        "(default: 1).", is_of_all=True),
     Option("isolation", ("read_uncommitted", "read_committed"), "read_uncommitted", "",
         "With read_committed old clients get no records of aborted and open transactions "
         "(default: all, as from Kafka up to 3.9)."),
     Option("metrics", str, None, "[HOST]:PORT",
         "Serve /metrics, /clients and /healthz there, on 127.0.0.1 without HOST (default: not at "
-        "all).",
-        is_of_all=True),
+        "all).", is_of_all=True),
     Option("log_level", ("debug", "info", "warning", "error"), "info", "",
         "What to log on stderr (default: info).", is_of_all=True),
 )

@@ -39,10 +39,10 @@ _HOST_CHARACTERS: Final = 255
 DEFAULTS: Final[Mapping[str, Any]] = {option.key: option.default for option in OPTIONS}
 
 _NOT_OBSERVING: Final = (
-    "topics.include", "topics.exclude", "groups.include", "groups.exclude", "read_only",
-    "isolation",
+    "topics.include", "topics.exclude", "groups.include", "groups.exclude", "read_only", "isolation"
 )  # fmt: skip
 """Options of translated and limited requests."""
+_TLS_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,19 @@ class OptionNames:
     flags: frozenset[str] = frozenset()
     section: str = ""
 
-    def shown(self, key: str, value: object) -> str:
-        """Return an option with the value that is wrong."""
-        if self.path is None or key in self.flags:
-            return f"{flag(key)} {value}"
-        return f"{self.path}: {self.section}{key}={shorten(value)}"
+    def wrong(self, key: str, value: object, text: str) -> IllegalArgumentError:
+        """Return the error for the value of an option."""
+        shown = f" {value}" if self._is_flag(key) else f"={shorten(value)}"
+        return IllegalArgumentError(f"{self.name_in_error(key)}{shown}: {text}")
+
+    def conflict(self, key: str, other: str, why: str) -> IllegalArgumentError:
+        """Return the error for an option that doesn't go together with another one."""
+        text = f"{self.name_in_error(key)} and {other}: the first {why}. Leave one out"
+        return IllegalArgumentError(text)
 
     def name_in_error(self, key: str) -> str:
         """Return an option without its value, at the beginning of an error."""
-        if self.path is None or key in self.flags:
-            return flag(key)
-        return f"{self.path}: {self.section}{key}"
+        return flag(key) if self._is_flag(key) else f"{self.path}: {self.section}{key}"
 
     def name(self, key: str) -> str:
         """Return what to change, in the rest of an error."""
@@ -77,10 +79,12 @@ class OptionNames:
 
     def file(self, key: str, values: Mapping[str, Any]) -> Path | None:
         """Return the path of an option; None if it isn't given. In a file it is relative to it."""
-        path: str | None = values[key]
-        if path is None or self.path is None or key in self.flags:
-            return None if path is None else Path(path)
-        return self.path.parent / path
+        folder = Path() if self.path is None or key in self.flags else self.path.parent
+        name: str | None = values[key]
+        return None if name is None else folder / name
+
+    def _is_flag(self, key: str) -> bool:
+        return self.path is None or key in self.flags
 
 
 FLAG_NAMES: Final = OptionNames()
@@ -131,11 +135,6 @@ class GatewayOptions:
     names: OptionNames = FLAG_NAMES
 
     @property
-    def targets(self) -> tuple[Address, ...]:
-        """Addresses of brokers of the target."""
-        return self.network.bootstrap
-
-    @property
     def own_address(self) -> Address:
         """The address by which other gateways name this one."""
         return self.advertise, self.listen[1]
@@ -146,17 +145,12 @@ class GatewayOptions:
             address = ipaddress.ip_address(host.partition("%")[0])
         except ValueError:
             return False
-        if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-            address = address.ipv4_mapped
+        address = getattr(address, "ipv4_mapped", None) or address
         return any(address in network for network in self.allowed)
 
 
 def gateway_options(
-    to: str | None,
-    listen: str = DEFAULT_LISTEN,
-    *,
-    names: OptionNames = FLAG_NAMES,
-    **others: Any,
+    to: str | None, listen: str = DEFAULT_LISTEN, names: OptionNames = FLAG_NAMES, **others: Any
 ) -> GatewayOptions:
     """Return the checked options of a listener; files of certificates and users are read.
 
@@ -171,68 +165,52 @@ def gateway_options(
     """
     values = {**DEFAULTS, **others}
     if to is None:
-        where = flag("to") if names.path is None else f"{names.path}: to"
-        raise IllegalArgumentError(
-            f"{where}: missing; expected brokers of the target, such as kafka4-1:9092"
-        )
+        text = "missing; expected brokers of the target, such as kafka4-1:9092"
+        raise IllegalArgumentError(f"{names.name_in_error('to')}: {text}")
     for key in _NOT_OBSERVING if values["observe"] else ():
         if values[key] != DEFAULTS[key]:
-            raise IllegalArgumentError(
-                f"{names.name_in_error('observe')} and {names.name(key)}: the first passes all "
-                "requests as they are. Leave one out"
-            )
-    shown = names.shown("listen", listen)
+            raise names.conflict("observe", names.name(key), "passes all requests as they are")
     try:
         ((host, port),) = parse_bootstrap_servers(listen)
         address = ipaddress.ip_address(host)
     except ValueError:
-        raise IllegalArgumentError(
-            f"{shown}: expected ADDRESS:PORT with one IP address, such as 127.0.0.1:9092"
-        ) from None
+        text = "expected ADDRESS:PORT with one IP address, such as 127.0.0.1:9092"
+        raise names.wrong("listen", listen, text) from None
     tls, users = _tls(values, names), names.file("users", values)
-    is_authenticated = tls is not None and (
-        users is not None or tls.verify_mode is ssl.CERT_REQUIRED
-    )
+    needs_certificates = tls is not None and tls.verify_mode is ssl.CERT_REQUIRED
+    is_authenticated = needs_certificates or (tls is not None and users is not None)
     networks = tuple(_networks(values, names))
     if address.is_loopback:
         networks += (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
     elif values["open"] or (is_authenticated and not networks):
         networks = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
     elif not networks:
-        raise IllegalArgumentError(
-            f"{shown}: without TLS and a login each client that reaches "
-            "this address can use the target. Name the clients' networks by "
-            f"{names.name('allow')}, or say {names.name('open')}"
-        )
-    advertise = str(address) if values["advertise"] is None else values["advertise"]
-    if values["advertise"] is not None and not _is_host(advertise):
-        raise IllegalArgumentError(
-            f"{names.shown('advertise', advertise)}: expected a host name or an IP address, "
-            "without a port"
-        )
-    if values["advertise"] is None and address.is_unspecified:
-        raise IllegalArgumentError(
-            f"{shown}: clients can't connect to this address. Name the host by which they reach "
-            f"the gateway by {names.name('advertise')}"
-        )
-    peers, zookeeper = values["peers"], values["zookeeper"]
+        text = "without TLS and a login each client that reaches this address can use the target. "
+        text += f"Name the clients' networks by {names.name('allow')}, or say {names.name('open')}"
+        raise names.wrong("listen", listen, text)
+    advertise = values["advertise"]
+    if advertise is None and address.is_unspecified:
+        text = "clients can't connect to this address. Name the host by which they reach the "
+        text += f"gateway by {names.name('advertise')}"
+        raise names.wrong("listen", listen, text)
+    if advertise is not None and not _is_host(advertise):
+        text = "expected a host name or an IP address, without a port"
+        raise names.wrong("advertise", advertise, text)
+    peers, zookeeper = ",".join(values["peers"]), values["zookeeper"]
     if zookeeper is not None:  # a wrong chroot is found when it is used
         _servers("zookeeper", zookeeper.partition("/")[0], names)
+    topics, groups = _patterns("topics", values, names), _patterns("groups", values, names)
     return GatewayOptions(
         target_network(_servers("to", to, names)),
         (str(address), port),
-        advertise,
+        str(address) if advertise is None else advertise,
         networks,
         values["isolation"] == "read_committed",
         values["observe"],
-        Access(
-            _patterns("topics", values, names),
-            _patterns("groups", values, names),
-            values["read_only"],
-        ),
+        Access(topics, groups, values["read_only"]),
         tls,
         None if users is None else read_users(users),
-        _servers("peers", ",".join(peers), names) if peers else (),
+        _servers("peers", peers, names) if peers else (),
         zookeeper,
         target_config=names.file("target_config", values),
         names=names,
@@ -252,46 +230,37 @@ def _servers(key: str, text: str, names: OptionNames) -> tuple[Address, ...]:
         return parse_bootstrap_servers(text)
     except IllegalArgumentError as error:
         detail = error.text.removeprefix("bootstrap_servers").removeprefix(": ")
-        raise IllegalArgumentError(f"{names.shown(key, text)}: {detail}") from None
+        raise names.wrong(key, text, detail) from None
 
 
 def _networks(values: Mapping[str, Any], names: OptionNames) -> Iterator[Network]:
     """Yield the networks that `allow` names."""
-    if values["open"] and values["allow"]:
-        raise IllegalArgumentError(
-            f"{names.name_in_error('open')} and {names.name('allow')} {values['allow'][0]}: the "
-            "first serves everybody, whatever the second says. Leave one out"
-        )
-    for text in values["allow"]:
+    for network in values["allow"]:
+        if values["open"]:
+            other = f"{names.name('allow')} {network}"
+            raise names.conflict("open", other, "serves everybody, whatever the second says")
         try:
-            yield ipaddress.ip_network(text)
+            yield ipaddress.ip_network(network)
         except ValueError as error:
-            raise IllegalArgumentError(
-                f"{names.shown('allow', text)}: {error}; expected a network such as 10.0.0.0/24, "
-                "or an address"
-            ) from None
+            text = f"{error}; expected a network such as 10.0.0.0/24, or an address"
+            raise names.wrong("allow", network, text) from None
 
 
 def _tls(values: Mapping[str, Any], names: OptionNames) -> ssl.SSLContext | None:
     """Return the TLS of the listeners; None: none."""
-    cert, key, client_ca = (
-        names.file(option, values) for option in ("tls_cert", "tls_key", "tls_client_ca")
-    )
+    cert, key, client_ca = (names.file(option, values) for option in _TLS_FILES)
     if cert is None:
-        for option in ("tls_key", "tls_client_ca"):
+        for option in _TLS_FILES[1:]:
             if values[option] is not None:
-                raise IllegalArgumentError(
-                    f"{names.shown(option, values[option])}: expected {names.name('tls_cert')} too"
-                )
+                raise names.wrong(option, values[option], f"expected {names.name('tls_cert')} too")
         return None
     try:
         return server_context(cert, key, client_ca)
     except OSError as error:
         files = ", ".join(str(file) for file in (cert, key, client_ca) if file is not None)
-        raise IllegalArgumentError(
-            f"{names.name_in_error('tls_cert')}: {files}: {error.strerror or error}; expected "
-            "readable PEM files, and a private key without a password"
-        ) from None
+        text = f"{names.name_in_error('tls_cert')}: {files}: {error.strerror or error}; expected "
+        text += "readable PEM files, and a private key without a password"
+        raise IllegalArgumentError(text) from None
 
 
 def _patterns(section: str, values: Mapping[str, Any], names: OptionNames) -> NamePatterns | None:
@@ -312,8 +281,6 @@ def listener_port(options: GatewayOptions, index: int) -> int:
     """
     port = options.listen[1] + index + bool(options.peers)
     if port > HIGHEST_PORT:
-        raise IllegalArgumentError(
-            f"--listen: port {options.listen[1]} leaves none for broker number {index + 1}; "
-            "expected a lower one"
-        )
+        text = f"port {options.listen[1]} leaves none for broker number {index + 1}"
+        raise IllegalArgumentError(f"--listen: {text}; expected a lower one")
     return port

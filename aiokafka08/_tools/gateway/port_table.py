@@ -42,9 +42,7 @@ class PortTable:
         self._path = path
         self._taken = taken
         self._room = room
-        self._indices: dict[int, int] = {}
-        if path is not None and path.exists():
-            self._indices = _read(path)
+        self._indices = {} if path is None or not path.exists() else _read(path)
 
     @property
     def indices(self) -> Mapping[int, int]:
@@ -69,10 +67,9 @@ class PortTable:
                 lock = stack.enter_context(path.open("ab"))
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise KafkaConfigurationError(
-                    f"{self._path}: another gateway uses it, which has locked {path.name}; "
-                    "expected a file for each gateway"
-                ) from None
+                text = f"{self._path}: another gateway uses it, which has locked {path.name}; "
+                text += "expected a file for each gateway"
+                raise KafkaConfigurationError(text) from None
             except OSError as error:
                 raise _not_written(path, error) from error
             return stack.pop_all()
@@ -98,48 +95,37 @@ class PortTable:
             IllegalStateError: see `add`.
         """
         new = sorted(set(node_ids) - self._indices.keys())
-        if len(self._indices) + len(new) > MAX_BROKERS:
-            raise IllegalStateError(
-                f"the target names {len(self._indices) + len(new)} different brokers; expected at "
-                f"most {MAX_BROKERS}"
-            )
+        if (count := len(self._indices) + len(new)) > MAX_BROKERS:
+            text = f"the target names {count} different brokers; expected at most {MAX_BROKERS}"
+            raise IllegalStateError(text)
         first = 1 + max(self._indices.values(), default=-1)
         free = (index for index in itertools.count(first) if index not in self._taken)
         indices = self._indices | dict(zip(new, free, strict=False))
         if max(indices.values(), default=-1) >= self._room:
-            raise IllegalStateError(
-                f"the listeners' first ports leave {self._room} ports for {len(indices)} brokers, "
-                "those that have gone included; expected ports that are further apart"
-            )
+            text = f"the listeners' first ports leave {self._room} ports for {count} brokers, "
+            text += "those that have gone included; expected ports that are further apart"
+            raise IllegalStateError(text)
         return indices
-
-    def index(self, node_id: int) -> int:
-        """Return the index of a broker that was added."""
-        return self._indices[node_id]
 
 
 def _read(path: Path) -> dict[int, int]:
     try:
         indices = {int(node): index for node, index in json.loads(path.read_bytes())[_KEY].items()}
-        if not all(
-            isinstance(index, int) and 0 <= index < HIGHEST_PORT for index in indices.values()
-        ):
+        if any(type(one) is not int or one not in range(HIGHEST_PORT) for one in indices.values()):
             raise ValueError("an index isn't a number from 0 to 65534")
         if len(set(indices.values())) < len(indices):
             raise ValueError("two brokers have the same index")
     except OSError as error:
         raise KafkaConfigurationError(f"{path}: can't be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise KafkaConfigurationError(
-            f"{path}: not a table of listeners ({error!r}); expected "
-            f'{{"{_KEY}": {{"NODE ID": INDEX}}}}. Restore it, or remove it '
-            "to number the brokers anew"
-        ) from None
+        text = f'{path}: not a table of listeners ({error!r}); expected {{"{_KEY}": {{"NODE ID": '
+        text += "INDEX}}. Restore it, or remove it to number the brokers anew"
+        raise KafkaConfigurationError(text) from None
     return indices
 
 
 def _write(path: Path, indices: dict[int, int]) -> None:
-    text = json.dumps({_KEY: {str(node): index for node, index in indices.items()}}) + "\n"
+    text = json.dumps({_KEY: indices}) + "\n"
     new = path.with_name(f"{path.name}.new")
     try:
         with new.open("w") as file:

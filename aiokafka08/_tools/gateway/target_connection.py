@@ -13,15 +13,9 @@ import math
 from functools import partial
 from typing import Any, Final
 
+from aiokafka08._core.net import config
 from aiokafka08._core.net.authentication import AuthenticatedStream, open_authenticated
-from aiokafka08._core.net.config import (
-    NETWORK_DEFAULTS,
-    Address,
-    BootstrapServers,
-    NetConfig,
-    address_text,
-    net_config,
-)
+from aiokafka08._core.net.config import Address, BootstrapServers, NetConfig, address_text
 from aiokafka08._core.net.connect import PendingStep, connect_to_any_ip, ip_addresses, timeout_text
 from aiokafka08._core.net.raw_stream import connect_raw
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
@@ -46,9 +40,8 @@ def target_network(targets: BootstrapServers, **options: Any) -> NetConfig:
     Raises:
         KafkaError: an option is wrong, or an extra isn't installed.
     """
-    return net_config(
-        **{**NETWORK_DEFAULTS, **options, "bootstrap_servers": targets, "client_id": CLIENT_ID}
-    )
+    values = {**config.NETWORK_DEFAULTS, **options, "bootstrap_servers": targets}
+    return config.net_config(**{**values, "client_id": CLIENT_ID})
 
 
 async def open_target(address: Address, network: NetConfig) -> AuthenticatedStream:
@@ -61,24 +54,20 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
 
     async def connect(ip: str) -> AuthenticatedStream:
         new_stream = partial(connect_raw, ip, address, network)
-        if network.sasl is None:
+        if (sasl := network.sasl) is None:
             return AuthenticatedStream(await new_stream(), math.inf)
-        return await open_authenticated(
-            new_stream, address, network, network.sasl, _VERSION, waits.append
-        )
+        return await open_authenticated(new_stream, address, network, sasl, _VERSION, waits.append)
 
+    def abort(session: AuthenticatedStream) -> None:
+        session.stream.abort()
+
+    within_s = CONNECT_TIMEOUT_S
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S):
-            return await connect_to_any_ip(
-                address,
-                network,
-                await ip_addresses(address, network, CONNECT_TIMEOUT_S),
-                connect,
-                CONNECT_TIMEOUT_S,
-                lambda session: session.stream.abort(),
-            )
+        async with asyncio.timeout(within_s):
+            ips = await ip_addresses(address, network, within_s)
+            return await connect_to_any_ip(address, network, ips, connect, within_s, abort)
     except TimeoutError:
-        text = timeout_text(address, network, CONNECT_TIMEOUT_S)
+        text = timeout_text(address, network, within_s)
         raise (waits[-1].timeout_error(f"{text}: ") if waits else KafkaTimeoutError(text)) from None
 
 

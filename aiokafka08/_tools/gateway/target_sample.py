@@ -7,20 +7,23 @@ that can't be reached at all is an error.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._core.net.config import Address, NetConfig
 from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08._tools.gateway.target_client import TargetClient, ask_first, brokers_of
 from aiokafka08._tools.gateway.target_connection import target_network, why_unreachable
+from aiokafka08._tools.gateway.translation import config_resource
 from aiokafka08.errors import KafkaConnectionError
 
 _TOPIC, _BROKER = 2, 4  # types of resources
 _TOPICS_AT_ONCE: Final = 500
-_NO_LEADER: Final = -1
+_NOT_SAID: Final = -(1 << 31)
 
 TOPIC_SETTINGS: Final = (
     "compression.type", "max.message.bytes", "message.timestamp.type",
@@ -97,16 +100,10 @@ async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
     Raises:
         KafkaConnectionError: see `ask_first`.
     """
-    sample = await ask_first(
-        network.bootstrap,
-        network,
-        "the target can't be reached",
-        lambda client: _sample(client, is_quick=is_quick),
-    )
-    problems = await asyncio.gather(
-        *(why_unreachable(address, network) for address in sample.brokers.values())
-    )
-    found = zip(sample.brokers, problems, strict=True)
+    ask, failure = partial(_sample, is_quick=is_quick), "the target can't be reached"
+    sample = await ask_first(network.bootstrap, network, failure, ask)
+    asked = (why_unreachable(address, network) for address in sample.brokers.values())
+    found = zip(sample.brokers, await asyncio.gather(*asked), strict=True)
     sample.unreachable = {node: problem for node, problem in found if problem is not None}
     return sample
 
@@ -145,11 +142,9 @@ async def _sample(client: TargetClient, *, is_quick: bool) -> TargetSample:
 
 
 def _topic(values: Mapping[str, Any]) -> TargetTopic:
-    leaderless = [
-        one["PartitionIndex"] for one in values["Partitions"] if one["LeaderId"] == _NO_LEADER
-    ]
-    operations = values.get("TopicAuthorizedOperations", -(1 << 31))
-    return TargetTopic(leaderless, None if operations == -(1 << 31) else operations)
+    parts = [one["PartitionIndex"] for one in values["Partitions"] if one["LeaderId"] < 0]
+    operations = values.get("TopicAuthorizedOperations", _NOT_SAID)
+    return TargetTopic(parts, None if operations == _NOT_SAID else operations)
 
 
 async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
@@ -157,27 +152,23 @@ async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
     if version is None:
         sample.problems.append("settings: the target doesn't know DescribeConfigs")
         return
-    node = next((node for node, one in sample.brokers.items() if one == sample.address), None)
-    if node is None:
-        node = min(sample.brokers, default=-1)
-    wanted: list[tuple[int, str, Sequence[str]]] = [(_BROKER, str(node), BROKER_SETTINGS)]
-    wanted += [(_TOPIC, topic, TOPIC_SETTINGS) for topic in sorted(sample.topics or ())]
+    nodes = [node for node, one in sample.brokers.items() if one == sample.address]
+    node = nodes[0] if nodes else min(sample.brokers, default=-1)
+    topics = sample.topics or {}
+    resources = [config_resource(_BROKER, str(node), BROKER_SETTINGS)]
+    resources += [config_resource(_TOPIC, topic, TOPIC_SETTINGS) for topic in sorted(topics)]
     refused: list[str] = []
-    for at in range(0, len(wanted), _TOPICS_AT_ONCE):
-        resources = [
-            {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": list(keys)}
-            for kind, name, keys in wanted[at : at + _TOPICS_AT_ONCE]
-        ]
-        answer = await client.call("DescribeConfigs", version, Resources=resources)
-        for one in answer["Results"]:
-            found = {each["Name"]: each["Value"] for each in one["Configs"] or ()}
-            found = {name: value for name, value in found.items() if value is not None}
+    for at in range(0, len(resources), _TOPICS_AT_ONCE):
+        some = resources[at : at + _TOPICS_AT_ONCE]
+        for one in (await client.call("DescribeConfigs", version, Resources=some))["Results"]:
+            configs = ((each["Name"], each["Value"]) for each in one["Configs"] or ())
+            found = {name: value for name, value in configs if value is not None}
             if one["ErrorCode"]:
                 refused.append(f"{one['ResourceName']} (error {one['ErrorCode']})")
             elif one["ResourceType"] == _BROKER:
                 sample.settings = found
-            elif sample.topics is not None and one["ResourceName"] in sample.topics:
-                sample.topics[one["ResourceName"]].settings = found
+            elif one["ResourceName"] in topics:
+                topics[one["ResourceName"]].settings = found
     if refused:
         sample.problems.append(f"settings of {', '.join(refused[:3])}, {len(refused)} in all")
 
@@ -187,12 +178,9 @@ def try_ports(addresses: Iterable[Address]) -> dict[Address, str | None]:
     found: dict[Address, str | None] = {}
     for address in addresses:
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        with socket.socket(family) as tried:
-            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                tried.bind(address)
-                tried.listen(1)
-                found[address] = None
-            except OSError as error:
-                found[address] = error.strerror or str(error)
+        try:
+            socket.create_server(address, family=family).close()
+            found[address] = None
+        except OSError as error:
+            found[address] = os.strerror(error.errno) if error.errno else str(error)
     return found

@@ -13,34 +13,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from aiokafka08 import environment
+from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address, address_text
-from aiokafka08._core.zookeeper.cluster_writer import (
-    ClusterWriter,
-    Plan,
-    WrittenCluster,
-    WrittenPartition,
-)
+from aiokafka08._core.zookeeper import cluster_writer
+from aiokafka08._core.zookeeper.cluster_writer import ClusterWriter, Plan, WrittenCluster
 from aiokafka08._core.zookeeper.session import require_kazoo
 from aiokafka08._tools.gateway.addresses import AddressOf
+from aiokafka08._tools.gateway.messages import Values
 from aiokafka08._tools.gateway.options import GatewayOptions
+from aiokafka08._tools.gateway.peers import Peers
 from aiokafka08._tools.gateway.target_client import TargetClient, ask_first, brokers_of
+from aiokafka08._wording import some_of
 from aiokafka08.errors import KafkaError, KafkaProtocolError
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
-INTERVAL_S: Final = 5.0
 _NAMED: Final = 5
 _MAX_ERRORS: Final = 20
 _COMPARED_EACH: Final = 12
 """One in this many passes reads all nodes, because tools may have changed them."""
-
-Topics = Mapping[str, Mapping[int, WrittenPartition]]
 
 
 class ZookeeperMirror:
@@ -57,18 +55,15 @@ class ZookeeperMirror:
     """
 
     def __init__(
-        self,
-        options: GatewayOptions,
-        address_of: AddressOf,
-        peers: Callable[[], Mapping[int, Address]],
-        interval_s: float = INTERVAL_S,
+        self, options: GatewayOptions, address_of: AddressOf, peers: Peers, interval_s: float = 5.0
     ) -> None:
         require_kazoo()
         self._options = options
         self._address_of = address_of
         self._peers = peers
         self._interval_s = interval_s
-        self._topics: Topics = {}  # the topics as they were written last
+        # The topics as they were written last
+        self._topics: Mapping[str, Mapping[int, cluster_writer.WrittenPartition]] = {}
         self._missing: dict[str, float] = {}  # by topic: when the target's list first lacked it
         self._too_many: set[str] = set()  # the missing topics that the last warning has named
         self._began: float | None = None  # when the first pass began
@@ -79,18 +74,15 @@ class ZookeeperMirror:
         self._loop = asyncio.get_running_loop()
         self._is_due = asyncio.Event()
         self._writer = new_writer(options, self._wake)
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = TaskSet()
 
     def start(self) -> None:
         """Begin; `stop` ends it."""
-        self._task = asyncio.create_task(self._run())
+        self._tasks.start(self._run())
 
     async def stop(self) -> None:
         """End it, and remove the brokers' nodes."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._tasks.cancel()
         await environment.run_in_thread(self._writer.close)
 
     def _wake(self) -> None:
@@ -128,11 +120,8 @@ class ZookeeperMirror:
         compares = self._passes % _COMPARED_EACH == 0
         self._passes += 1
         # A thread can't be cancelled: `stop` waits until it has ended.
-        writing = asyncio.ensure_future(
-            environment.run_in_thread(
-                lambda: self._writer.write(state, removes=removes, compares=compares)
-            )
-        )
+        write = partial(self._writer.write, state, removes=removes, compares=compares)
+        writing = asyncio.ensure_future(environment.run_in_thread(write))
         try:
             plan = await asyncio.shield(writing)
         except asyncio.CancelledError:
@@ -148,29 +137,23 @@ class ZookeeperMirror:
             _log.error(
                 "ZooKeeper %s: topics stay that the target doesn't list any more, more than half "
                 "of all: %s. The gateway may have lost the right to describe them. If they were "
-                "deleted, restart it",
-                self._options.zookeeper,
-                _listed(sorted(gone)),
-            )
+                "deleted, restart it", self._options.zookeeper, some_of(sorted(gone), _NAMED),
+            )  # fmt: skip
         self._too_many = gone if stays else set()
 
     def _failed(self, text: str, error: Exception | None = None) -> None:
         """Log each error once until a pass succeeds."""
         if text not in self._errors and len(self._errors) < _MAX_ERRORS:
             self._errors.add(text)
-            again = f"{one_line(text)}. Trying again every {self._interval_s:g} s"
-            _log.error("%s", again, exc_info=error)
+            text, every_s = one_line(text), self._interval_s
+            _log.error("%s. Trying again every %g s", text, every_s, exc_info=error)
 
 
-def new_writer(
-    options: GatewayOptions, changed: Callable[[], object] = lambda: None
-) -> ClusterWriter:
+def new_writer(options: GatewayOptions, wake: Callable[[], object] = lambda: None) -> ClusterWriter:
     """Return the writer of a gateway."""
     assert options.zookeeper is not None
-    others = map(address_text, options.peers)
-    return ClusterWriter(
-        options.zookeeper, address_text(options.own_address), list(others), changed
-    )
+    own, others = address_text(options.own_address), list(map(address_text, options.peers))
+    return ClusterWriter(options.zookeeper, own, others, wake)
 
 
 async def why_unusable(options: GatewayOptions) -> str | None:
@@ -190,16 +173,14 @@ async def why_unusable(options: GatewayOptions) -> str | None:
     return None
 
 
-async def ask_metadata(
-    options: GatewayOptions, others: Iterable[Address] = ()
-) -> Mapping[str, Any]:
+async def ask_metadata(options: GatewayOptions, others: Iterable[Address] = ()) -> Values:
     """Return the response to Metadata of all topics, from the first broker that knows the cluster.
 
     Raises:
         KafkaConnectionError: see `ask_first`.
     """
 
-    async def ask(client: TargetClient) -> Mapping[str, Any]:
+    async def ask(client: TargetClient) -> Values:
         # Version 0 doesn't say which topics are internal.
         answer = await client.metadata(least=1)
         # A broker that has just started names none: it doesn't know the topics either.
@@ -207,42 +188,32 @@ async def ask_metadata(
             raise KafkaProtocolError("knows no controller")
         return answer
 
-    addresses = dict.fromkeys([*options.targets, *others])
+    addresses = dict.fromkeys([*options.network.bootstrap, *others])
     return await ask_first(addresses, options.network, "ZooKeeper isn't kept current", ask)
 
 
 def written_cluster(
-    options: GatewayOptions,
-    metadata: Mapping[str, Any],
-    address_of: AddressOf,
-    peers: Callable[[], Mapping[int, Address]],
+    options: GatewayOptions, metadata: Values, address_of: AddressOf, peers: Peers
 ) -> WrittenCluster:
     """Return the contents of ZooKeeper's nodes: the cluster as clients of the gateway see it.
 
     Internal topics are left out: consumers of 0.8.0 and 0.8.1 would read them with a pattern.
     """
-    brokers = {
-        one["NodeId"]: address_of(one["NodeId"], one["Host"], one["Port"])
-        for one in metadata["Brokers"]
-    }
-    brokers = {node_id: address for node_id, address in brokers.items() if address[1]}
+    found = {node: address_of(node, *where) for node, where in brokers_of(metadata).items()}
+    brokers = {node: address for node, address in found.items() if address[1]}
     brokers = {**peers(), **brokers}  # behind `address_of`, which makes brokers known
     topics = {
-        one["Name"]: {
-            part["PartitionIndex"]: WrittenPartition(
-                part["LeaderId"],
-                max(part.get("LeaderEpoch", 0), 0),
-                part["ReplicaNodes"],
-                part["IsrNodes"],
-            )
-            for part in one["Partitions"]
-        }
+        one["Name"]: {part["PartitionIndex"]: _partition(part) for part in one["Partitions"]}
         for one in metadata["Topics"]
-        if one["Partitions"]
-        and not one["IsInternal"]
-        and options.access.accepts("topic", one["Name"])
+        if one["Partitions"] and not one["IsInternal"]
+        if options.access.accepts("topic", one["Name"])
     }
     return WrittenCluster(brokers, topics, metadata.get("ClusterId"))
+
+
+def _partition(part: Values) -> cluster_writer.WrittenPartition:
+    epoch, replicas = max(part.get("LeaderEpoch", 0), 0), part["ReplicaNodes"]
+    return cluster_writer.WrittenPartition(part["LeaderId"], epoch, replicas, part["IsrNodes"])
 
 
 def _summary(options: GatewayOptions, state: WrittenCluster, plan: Plan) -> str:
@@ -251,12 +222,8 @@ def _summary(options: GatewayOptions, state: WrittenCluster, plan: Plan) -> str:
         return f"{text}an earlier session of this gateway hasn't ended; waiting for its end"
     if plan.owner is not None:
         return f"{text}gateway {plan.owner} writes there; this one waits until it has gone"
-    text += f"keeping brokers {_listed(sorted(state.brokers))} and {len(state.topics)} topics"
+    brokers = some_of(sorted(state.brokers), _NAMED)
+    text += f"keeping brokers {brokers} and {len(state.topics)} topics"
     if left := [name for name in plan.left if not name.startswith("__")]:
-        text += f"; topics that the target doesn't have stay: {_listed(left)}"
+        text += f"; topics that the target doesn't have stay: {some_of(left, _NAMED)}"
     return text
-
-
-def _listed(items: Sequence[object]) -> str:
-    more = f" and {len(items) - _NAMED} more" if len(items) > _NAMED else ""
-    return f"{', '.join(map(str, items[:_NAMED]))}{more}"

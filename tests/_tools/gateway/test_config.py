@@ -35,7 +35,7 @@ def test_file_has_all_options(tmp_path: Path) -> None:
     path.write_text(TEXT)
     settings = read_settings(path, {})
     options, access = settings.options, settings.options.access
-    assert options.targets == (("kafka", 9092),)
+    assert options.network.bootstrap == (("kafka", 9092),)
     assert options.listen == ("10.0.0.5", 9092)
     assert options.is_allowed("10.0.0.9")
     assert options.is_read_committed

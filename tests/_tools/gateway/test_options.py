@@ -97,7 +97,7 @@ def test_new_broker_never_renumbers_others(tmp_path: Path) -> None:
     table.add([1, 3])
     again = PortTable(path)
     again.add([5, 4])
-    assert [again.index(node_id) for node_id in (3, 5, 1, 4)] == [0, 1, 2, 3]
+    assert [again.indices[node_id] for node_id in (3, 5, 1, 4)] == [0, 1, 2, 3]
     assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
@@ -117,7 +117,7 @@ def test_port_of_something_else_is_no_brokers() -> None:
     table = PortTable(taken={2})
     table.add([5, 6])
     table.add([7, 8])
-    assert [table.index(node_id) for node_id in (5, 6, 7, 8)] == [0, 1, 3, 4]
+    assert [table.indices[node_id] for node_id in (5, 6, 7, 8)] == [0, 1, 3, 4]
 
 
 def test_no_broker_gets_the_port_of_another_listener(tmp_path: Path) -> None:

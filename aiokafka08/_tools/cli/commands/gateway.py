@@ -423,7 +423,7 @@ def _connected(given: GatewaySettings) -> GatewaySettings:
     listeners = []
     for one in given.listeners:
         config = one.target_config
-        servers = ",".join(map(address_text, one.targets))
+        servers = ",".join(map(address_text, one.network.bootstrap))
         found = settings.settings(
             [
                 *(file_sources(str(config), None) if config is not None else ()),
@@ -521,10 +521,8 @@ def _port_table(settings: GatewaySettings) -> PortTable:
             if meet(metrics, one.listen):
                 taken.add(metrics[1] - first)
                 if metrics[1] == one.listen[1]:
-                    raise IllegalArgumentError(
-                        f"{names.shown('metrics', settings.metrics)}: a listener has this "
-                        "port; choose another one"
-                    )
+                    text = "a listener has this port; choose another one"
+                    raise names.wrong("metrics", settings.metrics, text)
     return PortTable(settings.state, taken, room)
 
 
