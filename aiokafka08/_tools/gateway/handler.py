@@ -30,7 +30,7 @@ from aiokafka08._core.net.config import Address
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed
 from aiokafka08._core.server.work import Work, finish
-from aiokafka08._tools.gateway import access, api_versions, headers
+from aiokafka08._tools.gateway import access, api_versions, headers, topic_creation
 from aiokafka08._tools.gateway.access import ConnectionAccess, Limited
 from aiokafka08._tools.gateway.addresses import has_addresses, read_addresses, replace_addresses
 from aiokafka08._tools.gateway.client_security import SASL_VERSIONS, ClientLogin, certificate_name
@@ -42,12 +42,6 @@ from aiokafka08._tools.gateway.messages import find_in_request, read_request, re
 from aiokafka08._tools.gateway.peers import has_no_own
 from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.shared_state import SharedState
-from aiokafka08._tools.gateway.topic_creation import (
-    ask_creation,
-    may_create,
-    reads_creation,
-    with_topics_to_come,
-)
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import request_end
 from aiokafka08._tools.gateway.upstream import Answer, Upstream, connect, respond
@@ -111,10 +105,7 @@ class GatewayHandler(ConnectionHandler):
         route: the broker to which the client has connected.
         is_entry: whether the client has connected to the entry (`peers`), and not to that broker.
 
-    Attributes:
-        connection: the client's.
-        shared: what it shares with others.
-        upstream: the connection to the broker that it has chosen.
+    Attributes: see `ClientHandler`.
     """
 
     exchange_class = GatewayExchange
@@ -168,7 +159,7 @@ class GatewayHandler(ConnectionHandler):
         self.hold("connecting", False)
 
     def new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
-        """Return a connection to a broker that isn't open yet."""
+        """Return a connection to a broker, not yet opened; for `lost` see `Upstream`."""
         return Upstream(
             name,
             self.shared.upstreams,
@@ -318,7 +309,7 @@ class GatewayHandler(ConnectionHandler):
         else:
             self.count(head, Fate.STRANDED if is_old else Fate.PASSED)
             passes = self._pass
-            if not self._options.is_observing and may_create(changed, frame):
+            if not self._options.is_observing and topic_creation.may_create(changed, frame):
                 passes = self._pass_creating
             passes(api, changed, frame, exchange)
         if limited is not None and limited.refused:
@@ -378,7 +369,10 @@ class GatewayHandler(ConnectionHandler):
         return SASL_VERSIONS.get(api.key) or self._options.access.versions(api)
 
     def count(self, head: RequestHead, fate: Fate | None, **more: Any) -> None:
-        """Count a request, or its messages and errors; `more` is as in `ClientTable.count`."""
+        """Count a request; `more` is as in `ClientTable.count`.
+
+        With `fate=None` only its messages and errors: the request was counted when it came.
+        """
         counted = None
         if fate is not None:
             api = apis().get(head.key)
@@ -413,17 +407,17 @@ class GatewayHandler(ConnectionHandler):
 
         def answered(answer: memoryview) -> Work[list[Buffer] | None]:
             to_come = yield from apart(
-                len(answer), lambda: with_topics_to_come(api, head.version, answer)
+                len(answer), lambda: topic_creation.with_topics_to_come(api, head.version, answer)
             )
             if to_come is not None and creates is None:
-                asked = ask_creation(node_id, request_end(head, kept))
+                asked = topic_creation.ask_creation(node_id, request_end(head, kept))
                 self.upstream.send(head.correlation_id, asked, exchange, noted)
                 return None
             return (yield from replaced(to_come if to_come is not None and creates else answer))
 
         def noted(configs: memoryview) -> Work[list[Buffer] | None]:
             nonlocal creates
-            creates = reads_creation(node_id, configs)
+            creates = topic_creation.reads_creation(node_id, configs)
             known.note(node_id, creates)
             self.upstream.send(head.correlation_id, [kept], exchange, answered)
             return finish(None)

@@ -151,7 +151,7 @@ class Struct:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MessageLayout:
     """A request or a response in one version, whole or in part.
 
     Attributes:
@@ -197,7 +197,7 @@ class Message:
 
 
 @functools.lru_cache(1000)
-def message_of(api: Api, side: Side, version: int, wanted: Wanted = ALL) -> Message:
+def message_of(api: Api, side: Side, version: int, wanted: Wanted = ALL) -> MessageLayout:
     """Return a request or a response in one version.
 
     Args:
@@ -210,16 +210,16 @@ def message_of(api: Api, side: Side, version: int, wanted: Wanted = ALL) -> Mess
     is_flexible = version >= api.flexible
     body = _Builder(version, is_flexible).struct(fields, wanted, is_message=True)
     has_tags = is_flexible and (side == "request" or api.key != API_VERSIONS)
-    return Message(f"{api.name}{side.capitalize()} version {version}", body, has_tags)
+    return MessageLayout(f"{api.name}{side.capitalize()} version {version}", body, has_tags)
 
 
 def read_request(api: Api, head: RequestHead, frame: Buffer, *, wanted: Wanted = ALL) -> Values:
-    """Return the values of a request; see `Message.read`."""
+    """Return the values of a request; see `MessageLayout.read`."""
     return message_of(api, "request", head.version, wanted).read(frame, head.body_at)
 
 
 def find_in_request(api: Api, head: RequestHead, frame: Buffer, roles: Wanted) -> Found:
-    """Return the roles and values of the fields with these roles, but null; see `Message.read`."""
+    """Return the roles and values of the fields with these roles, but null."""
     values = read_request(api, head, frame, wanted=roles)
     return message_of(api, "request", head.version, roles).struct.find(values, roles)
 

@@ -31,7 +31,7 @@ from aiokafka08._tools.gateway.translation import (
     write_response,
 )
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
-from aiokafka08.protocol.api import Topic, by_topic
+from aiokafka08.protocol.api import Topic, by_partition, by_topic
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry, summarize_set
 from aiokafka08.protocol.record_batch import (
     MAX_BATCH_BYTES,
@@ -140,44 +140,30 @@ def translate_fetch(
         KafkaProtocolError: the request isn't whole. `Translation.respond` also raises it, if the
             response isn't.
     """
-    request: FetchRequest = read_body(FetchRequest, head.version, frame, head.body_at)
-    wanted: dict[tuple[str, int], FetchPartition] = {
-        (topic.topic, part.partition): part for topic in request.topics for part in topic.partitions
-    }
-    asked_from = {
-        key: positions.next_offset(*key, part.fetch_offset) for key, part in wanted.items()
-    }
+    request = read_body(FetchRequest, head.version, frame, head.body_at)
+    wanted = by_partition(request.topics)
+    asked_from = {key: positions.next_offset(*key, one.fetch_offset) for key, one in wanted.items()}
     max_bytes = min(request.max_bytes, MAX_FETCH_BYTES)
-    is_much = (
-        head.version < _MAX_BYTES_SINCE
-        and sum(part.max_bytes for part in wanted.values()) > MAX_FETCH_BYTES
-    )
-    asked_partitions = [
-        (
-            topic,
-            {
-                "Partition": number,
-                "FetchOffset": asked_from[topic, number],
-                "PartitionMaxBytes": wanted[topic, number].max_bytes,
-            },
-        )
-        for topic, number in (positions.in_turn(list(wanted)) if is_much else wanted)
-    ]
+    is_limited = head.version >= _MAX_BYTES_SINCE
+    is_much = sum(part.max_bytes for part in wanted.values()) > MAX_FETCH_BYTES
+    order = positions.in_turn(list(wanted)) if is_much and not is_limited else wanted
+
+    def asked_partition(key: tuple[str, int]) -> dict[str, int]:
+        limit = wanted[key].max_bytes
+        return {"Partition": key[1], "FetchOffset": asked_from[key], "PartitionMaxBytes": limit}
+
+    topics = by_topic((key[0], asked_partition(key)) for key in order)
     asked = {
         "MaxWaitMs": request.max_wait_ms,
         "MinBytes": request.min_bytes,
         "MaxBytes": max_bytes,
         "IsolationLevel": is_read_committed,
         "SessionId": 0,
-        "Topics": [
-            {"Topic": one.topic, "Partitions": one.partitions} for one in by_topic(asked_partitions)
-        ],
+        "Topics": [{"Topic": one.topic, "Partitions": one.partitions} for one in topics],
     }
 
     def respond(answer: memoryview, budget: Budget) -> list[Buffer]:
-        response: _FetchResponse10 = read_body(
-            _FetchResponse10, TARGET_VERSION, answer, CORRELATION_BYTES
-        )
+        response = read_body(_FetchResponse10, TARGET_VERSION, answer, CORRELATION_BYTES)
         if response.error_code:
             raise KafkaProtocolError(f"FetchResponse: error {response.error_code}; expected 0")
         converter = _Converter(head, max_bytes, positions, budget)

@@ -47,19 +47,30 @@ def translate_list_offsets(head: RequestHead, frame: Buffer, target: ListedVersi
             response isn't.
     """
     request = translation.read_old_request(head, frame)
+    if target.has_0 is not None:
+        return _list_offsets(head, frame, request, target)
 
-    def ask() -> Translation:
-        if target.has_0:
-            return Translation([frame], lambda answer, budget: [answer])
-        header_end = translation.request_end(head, frame)
-        asked = translation.write_request(head.key, 1, header_end, request)
-        return Translation(asked, respond)
+    def respond(answer: memoryview, budget: Budget) -> Translation:
+        found = translation.read_answer(API_VERSIONS, 0, answer)["ApiKeys"]
+        taken = {one["ApiKey"] for one in found if one["MinVersion"] <= 0 <= one["MaxVersion"]}
+        target.has_0 = head.key in taken
+        return _list_offsets(head, frame, request, target)
+
+    asked = translation.write_request(API_VERSIONS, 0, translation.request_end(head, frame), {})
+    return Translation(asked, respond, is_exclusive=True)
+
+
+def _list_offsets(
+    head: RequestHead, frame: Buffer, request: Values, target: ListedVersions
+) -> Translation:
+    if target.has_0:
+        return Translation([frame], lambda answer, budget: [answer])
+    wanted = {
+        (topic, one["PartitionIndex"]): one["MaxNumOffsets"]
+        for topic, one in translation.partitions(request["Topics"])
+    }
 
     def respond(answer: memoryview, budget: Budget) -> list[Buffer]:
-        wanted = {
-            (topic, one["PartitionIndex"]): one["MaxNumOffsets"]
-            for topic, one in translation.partitions(request["Topics"])
-        }
         response = translation.read_answer(head.key, 1, answer)
         for topic, one in translation.partitions(response["Topics"]):
             one["ErrorCode"] = old_code(head.key, head.version, one["ErrorCode"])
@@ -69,16 +80,8 @@ def translate_list_offsets(head: RequestHead, frame: Buffer, target: ListedVersi
             one["OldStyleOffsets"] = [one["Offset"]] if is_there else []
         return translation.write_response(head, response)
 
-    def note_versions(answer: memoryview, budget: Budget) -> Translation:
-        found = translation.read_answer(API_VERSIONS, 0, answer)["ApiKeys"]
-        taken = {one["ApiKey"] for one in found if one["MinVersion"] <= 0 <= one["MaxVersion"]}
-        target.has_0 = head.key in taken
-        return ask()
-
-    if target.has_0 is not None:
-        return ask()
-    asked = translation.write_request(API_VERSIONS, 0, translation.request_end(head, frame), {})
-    return Translation(asked, note_versions, is_exclusive=True)
+    asked = translation.write_request(head.key, 1, translation.request_end(head, frame), request)
+    return Translation(asked, respond)
 
 
 def translate_offsets(head: RequestHead, frame: Buffer, coordinators: Coordinators) -> Translation:

@@ -19,24 +19,22 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 from aiokafka08._core.net.config import Address, address_text
-from aiokafka08._core.server.connection import Exchange
+from aiokafka08._core.server.connection import Exchange, ServerConnection
 from aiokafka08._core.server.work import Work, offload
 from aiokafka08._tools.gateway import old_offsets
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.old_produce import translate_produce
+from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
 from aiokafka08._tools.gateway.upstream import Upstream, connect, respond
 from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer
-
-if TYPE_CHECKING:
-    from aiokafka08._tools.gateway.handler import GatewayHandler
 
 T = TypeVar("T")
 
@@ -45,10 +43,39 @@ QUICK_BYTES: Final = 32 << 10
 """A larger frame is translated in the worker thread, since it may have many items."""
 
 
+class ClientHandler(Protocol):
+    """The handler of a client's connection, as `TranslatedRequests` sees it.
+
+    Attributes:
+        connection: the client's.
+        shared: what it shares with others.
+        upstream: the connection to the broker that it has chosen.
+    """
+
+    connection: ServerConnection
+    shared: SharedState
+    upstream: Upstream
+
+    def new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
+        """Return a connection to another broker that isn't open; for `lost` see `Upstream`."""
+
+    def hold(self, reason: str, holds: bool) -> None:
+        """Begin no more requests of the client while one reason holds."""
+
+    def refuse(self, head: RequestHead, reason: str) -> None:
+        """End the connection because of a request."""
+
+    def warn(self, text: str) -> None:
+        """Log a problem with the target."""
+
+    def count(self, head: RequestHead, fate: None, *, messages: int, errors: int) -> None:
+        """Count how many messages a request has stored or gets, and what of it has failed."""
+
+
 class TranslatedRequests:
     """See the module."""
 
-    def __init__(self, client: GatewayHandler) -> None:
+    def __init__(self, client: ClientHandler) -> None:
         self._client = client
         self._positions = FetchPositions()
         self._listed_versions = old_offsets.ListedVersions()
