@@ -180,6 +180,7 @@ class RecordBuffer:
         "_end",
         "_failed",
         "_sets",
+        "_sliced_count",
         "_slices",
         "_started_count",
         "_topic_partition",
@@ -194,6 +195,7 @@ class RecordBuffer:
         self._decoding = decoding
         self._sets: deque[FetchedSet] = deque()
         self._slices: deque[_Slice] = deque()
+        self._sliced_count = 0  # records in `_slices`
         self._current: list[Record] = []  # the slice that `remaining` iterates over
         self._current_start = self._current_end = 0  # positions before and after that slice
         self._undeserialized: list[Record] = []  # decoded, come after the slices; see `_read`
@@ -274,12 +276,7 @@ class RecordBuffer:
     @property
     def decoded_count(self) -> int:
         """How many decoded records weren't returned yet."""
-        left = length_hint(self.remaining)
-        return (
-            left + sum(len(next_slice.records) for next_slice in self._slices)
-            if self._slices
-            else left
-        )
+        return length_hint(self.remaining) + self._sliced_count
 
     def reset(self, position: int) -> None:
         """Drop all sets and records, end iterators over them, and continue at `position`."""
@@ -287,6 +284,7 @@ class RecordBuffer:
         while self._sets:
             self._sets.popleft().release()
         self._slices.clear()
+        self._sliced_count = 0
         self._current.clear()  # ends iterators that a caller still holds
         self._current = []
         self._undeserialized, self._failed = [], False
@@ -355,6 +353,7 @@ class RecordBuffer:
         next_slice = self._slices.popleft()
         self._current, self._current_end = next_slice.records, next_slice.end_offset
         self._started_count += len(self._current)
+        self._sliced_count -= len(self._current)
         self.remaining = iter(self._current)
         return True
 
@@ -480,6 +479,7 @@ class RecordBuffer:
         if not self._undeserialized and not self._sets:
             end_offset = self._end
         self._slices.append(_Slice(records, end_offset))
+        self._sliced_count += len(records)
         return True
 
     def _read(self, max_records: int) -> list[Record]:
@@ -491,7 +491,9 @@ class RecordBuffer:
             fetched = self._sets[0]
             reader = self._reader_of(fetched)
             try:
-                records += reader.read(missing)
+                decoded = reader.read(missing)
+                decoded[:0] = records  # a few: a copy of the others would cost more
+                records = decoded
             except CorruptRecordException:
                 if not records:
                     raise

@@ -73,6 +73,9 @@ class BatchDecision(NamedTuple):
     unexplained: bool = False  # the client doesn't know the reason
 
 
+_STORED: Final = BatchDecision(Outcome.STORED)
+
+
 def decide(
     response: ProducedPartition | None,
     topic_partition: TopicPartition,
@@ -91,7 +94,7 @@ def decide(
         waits_for_replicas: acks is neither 0 nor 1.
     """
     if response is not None and response.error_code == 0 and response.offset >= 0:
-        return BatchDecision(Outcome.STORED)
+        return _STORED
     where = f"produce to {partition_name(topic_partition)}"
     if response is None:
         absent = left_out(partition_name(topic_partition))

@@ -127,7 +127,7 @@ class Sender:
                     self._encode,
                     self.request_times,
                 )
-            sink.send_due()
+            sink.send_due(now)
         leaderless = accumulator.has_ready(None)
         next_time = accumulator.end_pass()
         # Batches without a leader wake no sink, so the metadata is refreshed until one is known.

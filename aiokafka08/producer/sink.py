@@ -82,7 +82,6 @@ class _ProduceInFlight:
         batches: list[Batch],
         size_bytes: int,
         connection: BrokerConnection,
-        now: float,
         *,
         alone: bool,
     ) -> None:
@@ -90,12 +89,11 @@ class _ProduceInFlight:
         self.batches = batches  # the batches; the sink may take some of them back
         self.sent_batches = len(batches)  # number of batches when it was sent
         self.sent_bytes = size_bytes  # bytes of their message sets
-        self.sent_at = now
         self.is_alone = alone  # no other request was in flight then
         self.connection = connection
-        self.times_out_at = 0.0  # loop time at which the sink gives the request up
-        # Loop time at which the response is overdue, or overdue for another while
-        self.overdue_at = now + sink.overdue_s
+        # Loop times, which the sink sets when it has sent the request: at which that was, at which
+        # the response is overdue (or overdue for another while), and at which the sink gives it up
+        self.sent_at = self.overdue_at = self.times_out_at = 0.0
         self.is_overdue = False
         self.is_ended = False  # the sink waits for no response, or not any more
 
@@ -196,8 +194,11 @@ class Sink:
     def round_trip_s(self) -> float:
         return self.window.round_trip_s
 
-    def send_due(self) -> None:
-        """Send due batches until none is left or the broker has to respond first."""
+    def send_due(self, now: float) -> None:
+        """Send due batches until none is left or the broker has to respond first.
+
+        `now`: loop time at which the current callback of the event loop began, or later.
+        """
         mute = self._options.required_acks != 0
         while (
             len(self._requests) < self._options.max_in_flight
@@ -217,7 +218,6 @@ class Sink:
                     )
                     self._connecting.add_done_callback(self._connecting_ended)
                 return
-            now = self._loop.time()
             max_bytes, max_batches = self._options.max_request_size, None
             if self.window.is_probe_due(now):
                 if self._requests and not self.window.is_new:
@@ -228,7 +228,7 @@ class Sink:
             batches = self._accumulator.drain(
                 self._node_id, max_bytes, now, mute=mute, max_batches=max_batches
             )
-            self._send(connection, batches)
+            self._send(connection, batches, now)
             pause = len(batches) // _BATCHES_PER_ITERATION
             if self._options.codec is not Codec.NONE and self._accumulator.has_ready(self._node_id):
                 pause = max(pause, 1)
@@ -242,7 +242,7 @@ class Sink:
             self._next_send = self._loop.call_soon(self._pause, iterations - 1)
             return
         try:
-            self.send_due()
+            self.send_due(self._loop.time())
         except Exception as error:
             self._on_crash(error)
 
@@ -330,7 +330,7 @@ class Sink:
                     self._fail_due(error)
             finally:
                 self._connecting = None
-            self.send_due()
+            self.send_due(self._loop.time())
         except Exception as error:
             self._on_crash(error)
 
@@ -351,39 +351,45 @@ class Sink:
                 return
             self._resolver.fail_all(batches, error, now)
 
-    def _send(self, connection: BrokerConnection, batches: list[Batch]) -> None:
-        version = connection.version
+    def _send(self, connection: BrokerConnection, batches: list[Batch], now: float) -> None:
+        version, codec = connection.version, self._options.codec
         if version.line not in self._options.supported_lines:
             error = self._options.unsupported_line(version, f"node {self._node_id}")
-            self._resolver.fail_all(batches, error, self._loop.time())
-            return
-        builders = [batch.builder for batch in batches]
-        encode = partial(_encode_all, builders, version.magic, self._encode)
-        size_bytes = sum(batch.builder.size_bytes for batch in batches)
-        if size_bytes > LONG_COMPRESS_BYTES[self._options.codec]:
+            self._resolver.fail_all(batches, error, now)
+        elif (
+            codec is not Codec.NONE
+            and sum(batch.builder.size_bytes for batch in batches) > LONG_COMPRESS_BYTES[codec]
+        ):
             # No other request is drained while a thread compresses this one.
             self._compressing = self._loop.create_task(
-                self._compress(connection, batches, encode),
+                self._compress(connection, batches),
                 name=f"aiokafka08 compress for node {self._node_id}",
             )
             self._compressing.add_done_callback(partial(self._compression_ended, batches))
         else:
-            self._write(connection, batches, encode())
+            self._write(connection, batches, self._encode_all(batches, version.magic), now)
 
-    async def _compress(
-        self,
-        connection: BrokerConnection,
-        batches: list[Batch],
-        encode: Callable[[], list[Buffer | Exception]],
-    ) -> None:
+    async def _compress(self, connection: BrokerConnection, batches: list[Batch]) -> None:
         """Encode the batches in a thread, write them, and go on sending."""
         try:
+            encode = partial(self._encode_all, batches, connection.version.magic)
             message_sets = await self._offload.run(encode)
             self._compressing = None
-            self._write(connection, batches, message_sets)
-            self.send_due()
+            now = self._loop.time()
+            self._write(connection, batches, message_sets, now)
+            self.send_due(now)
         except Exception as error:
             self._on_crash(error)
+
+    def _encode_all(self, batches: list[Batch], magic: int) -> list[Buffer | Exception]:
+        """Return the message set of each batch, or the exception that encoding it raised."""
+        encoded: list[Buffer | Exception] = []
+        for batch in batches:
+            try:
+                encoded.append(self._encode(batch.builder, magic))
+            except Exception as failure:  # compression may raise anything; the batch must fail
+                encoded.append(failure)
+        return encoded
 
     def _compression_ended(self, batches: list[Batch], task: asyncio.Task[None]) -> None:
         """Retry the batches if the task was cancelled, perhaps before its first step."""
@@ -403,8 +409,8 @@ class Sink:
         connection: BrokerConnection,
         batches: list[Batch],
         message_sets: list[Buffer | Exception],
+        now: float,
     ) -> None:
-        now = self._loop.time()
         encoded: list[Batch] = []
         size_bytes = 0
         partitions: list[tuple[str, ProducePartition]] = []
@@ -432,7 +438,7 @@ class Sink:
             by_topic(partitions),
         )
         alone = not self._requests
-        request = _ProduceInFlight(self, encoded, size_bytes, connection, now, alone=alone)
+        request = _ProduceInFlight(self, encoded, size_bytes, connection, alone=alone)
         try:
             connection.send(produce, request)
             if acks == 0:
@@ -450,9 +456,11 @@ class Sink:
         if acks == 0:
             for batch in encoded:
                 self._resolver.acknowledge_written(batch)
+        sent_at = request.sent_at = connection.last_used
+        request.overdue_at = sent_at + self.overdue_s
         # A broker serves one request at a time, so every request before this one may use its own
         # timeout first.
-        request.times_out_at = now + timeout_s * connection.in_flight
+        request.times_out_at = sent_at + timeout_s * connection.in_flight
         self._requests[request] = None
         self._passes.set_timer(min(request.times_out_at, request.overdue_at))
 
@@ -464,7 +472,7 @@ class Sink:
         # The callers' tasks run once all responses in the received data are handled.
         self._passes.responses_begin()
         try:
-            now = self._loop.time()
+            now = request.connection.last_received
             self._request_times.add(now - request.sent_at)
             if request.connection is self._connection:
                 self.window.acknowledged(
@@ -480,7 +488,7 @@ class Sink:
                 snapshot = self._router.metadata.snapshot
                 for matched in request.match(response, self._options.required_acks, snapshot):
                     self._resolver.resolve(*matched, now)
-            self.send_due()
+            self.send_due(now)
         except Exception as crash:
             self._on_crash(crash)
 
@@ -540,19 +548,6 @@ class Sink:
             partitions = tuple(sorted({batch.queue.topic_partition for batch in batches}))
             messages = sum(batch.count for batch in batches)
             self._router.telemetry.emit(Acks0Unknown(partitions, messages, reason))
-
-
-def _encode_all(
-    builders: list[MessageSetBuilder], magic: int, encode: Encode
-) -> list[Buffer | Exception]:
-    """Return the message set of each builder, or the exception that encoding it raised."""
-    encoded: list[Buffer | Exception] = []
-    for builder in builders:
-        try:
-            encoded.append(encode(builder, magic))
-        except Exception as failure:  # compression may raise anything; the batch must fail
-            encoded.append(failure)
-    return encoded
 
 
 def encode_batch(builder: MessageSetBuilder, magic: int) -> Buffer:

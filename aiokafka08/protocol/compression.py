@@ -54,7 +54,6 @@ class BatchCodec(IntEnum):
 
 
 LONG_COMPRESS_BYTES: Final = {
-    Codec.NONE: sys.maxsize,
     Codec.GZIP: 64 * 1024,
     Codec.SNAPPY: 1024 * 1024,
     Codec.LZ4: 1024 * 1024,

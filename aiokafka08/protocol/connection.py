@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from aiokafka08.errors import CorrelationIdError
 from aiokafka08.protocol.api import (
@@ -55,11 +55,8 @@ class UndecodedResponse(NamedTuple):
         return decode_response_in_steps(self.request, self.version, self.frame)
 
 
-class MatchedResponse(NamedTuple):
-    """A response, and the correlation id of its request."""
-
-    correlation_id: int
-    response: Response | UndecodedResponse
+MatchedResponse: TypeAlias = tuple[int, Response | UndecodedResponse]
+"""A response, after the correlation id of its request."""
 
 
 class ClientConnection:
@@ -148,4 +145,4 @@ class ClientConnection:
         if response is None:
             response = decode_response(expected.request, expected.version, frame)
         self._in_flight.popleft()
-        return MatchedResponse(expected.correlation_id, response)
+        return expected.correlation_id, response

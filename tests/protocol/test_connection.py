@@ -67,7 +67,7 @@ def test_pipelined_requests_get_responses_in_order() -> None:
     assert connection.in_flight == 100
     stream = b"".join(framed(index, index % 30) for index in range(1, 101))
     matched = list(receive(connection, stream))
-    assert matched == [MatchedResponse(index, GroupError(index % 30)) for index in range(1, 101)]
+    assert matched == [(index, GroupError(index % 30)) for index in range(1, 101)]
     assert connection.in_flight == 0
     assert connection.eof() == []
 
@@ -100,14 +100,14 @@ def test_response_is_decoded_by_its_own_request(cuts: list[int]) -> None:
     matched: list[MatchedResponse] = []
     for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
         matched += receive(connection, stream[start:stop])
-    assert matched == [MatchedResponse(*pair) for pair in zip(ids, responses, strict=True)]
+    assert matched == list(zip(ids, responses, strict=True))
 
 
 def test_response_is_read_from_the_frame_readers_buffer() -> None:
     connection = connection_with(HEARTBEAT)
     frame = framed(1, 27)
     connection.frames.get_buffer()[: len(frame)] = frame
-    assert list(connection.received(len(frame))) == [MatchedResponse(1, GroupError(27))]
+    assert list(connection.received(len(frame))) == [(1, GroupError(27))]
 
 
 def test_wrong_id_raises_and_names_both_ids() -> None:
@@ -133,7 +133,7 @@ def test_response_without_a_request_raises() -> None:
 def test_repeated_response_raises() -> None:
     connection = connection_with(HEARTBEAT)
     matched = receive(connection, framed(1) * 2)
-    assert next(matched).correlation_id == 1
+    assert next(matched)[0] == 1
     with pytest.raises(CorrelationIdError):
         next(matched)
 
@@ -142,7 +142,8 @@ def test_id_0_matches_group_coordinator_requests_only() -> None:
     """0.8.2 sends it while it can't create the offsets topic (docs/brokers.md 8.9)."""
     connection = connection_with(HEARTBEAT, COORDINATOR, HEARTBEAT)
     assert [
-        one.correlation_id for one in receive(connection, framed(1) + coordinator_frame(0))
+        correlation_id
+        for correlation_id, _ in receive(connection, framed(1) + coordinator_frame(0))
     ] == [
         1,
         2,
@@ -160,7 +161,7 @@ def test_id_0_matches_the_oldest_request_only() -> None:
 def test_right_id_matches_a_group_coordinator_request() -> None:
     connection = connection_with(COORDINATOR)
     (only,) = receive(connection, coordinator_frame(1))
-    assert only == MatchedResponse(1, GroupCoordinatorResponse(15, -1, "", -1))
+    assert only == (1, GroupCoordinatorResponse(15, -1, "", -1))
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_right_id_matches_a_group_coordinator_request() -> None:
 def test_responses_before_a_damaged_frame_are_returned(damaged: bytes) -> None:
     connection = connection_with(*[HEARTBEAT] * 4)
     matched = receive(connection, framed(1) + framed(2) + damaged + framed(4))
-    assert [next(matched).correlation_id, next(matched).correlation_id] == [1, 2]
+    assert [next(matched)[0], next(matched)[0]] == [1, 2]
     with pytest.raises(KafkaProtocolError):
         next(matched)
     assert connection.eof() == [3, 4]
@@ -203,7 +204,7 @@ def test_produce_without_acks_is_not_in_flight() -> None:
     # The response to a later request doesn't match the unanswered request.
     awaited, _ = connection.send(HEARTBEAT, 0)
     assert awaited == 2
-    assert [one.correlation_id for one in receive(connection, framed(2))] == [2]
+    assert [correlation_id for correlation_id, _ in receive(connection, framed(2))] == [2]
 
 
 def test_request_that_fails_to_encode_is_not_in_flight() -> None:
@@ -215,7 +216,10 @@ def test_request_that_fails_to_encode_is_not_in_flight() -> None:
     assert connection.in_flight == 1
     correlation_id, _ = connection.send(HEARTBEAT, 0)
     assert correlation_id is not None
-    assert [one.correlation_id for one in receive(connection, framed(1) + framed(correlation_id))]
+    assert [
+        correlation_id
+        for correlation_id, _ in receive(connection, framed(1) + framed(correlation_id))
+    ]
 
 
 def test_eof_returns_lost_ids_once_oldest_first() -> None:
@@ -235,4 +239,4 @@ def test_ids_wrap_from_the_largest_int32_to_1() -> None:
     headers = [decode_request(b"".join(buffers)[4:]).header for _, buffers in sent]
     assert [header.correlation_id for header in headers] == ids
     matched = receive(connection, b"".join(framed(one) for one in ids if one is not None))
-    assert [one.correlation_id for one in matched] == ids
+    assert [correlation_id for correlation_id, _ in matched] == ids

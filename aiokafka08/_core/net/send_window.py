@@ -115,7 +115,8 @@ class SendWindow:
         """Return whether the next request should be small and alone, to measure the round trip."""
         if self._probed_at is None:
             return True
-        return now >= self._probed_at + max(_PROBE_EVERY * self.round_trip_s, _MIN_PROBE_S)
+        since_s = now - self._probed_at
+        return since_s >= _MIN_PROBE_S and since_s >= _PROBE_EVERY * self.round_trip_s
 
     def acknowledged(
         self, sent_at: float, now: float, batches: int, size_bytes: int, *, alone: bool

@@ -117,7 +117,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     @property
     def in_flight(self) -> int:
         """Number of requests that await a response, including those that their callers gave up."""
-        return self._protocol.in_flight
+        return len(self._pending)
 
     @property
     def unsent_bytes(self) -> int:
@@ -273,17 +273,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._receiving:
             self._receiving, self.response_began = True, self.last_used
         try:
-            for matched in self._protocol.received(nbytes):
+            for correlation_id, response in self._protocol.received(nbytes):
                 self.has_responded, self._receiving = True, False
-                waiter = self._pending.pop(matched.correlation_id).waiter
+                waiter = self._pending.pop(correlation_id).waiter
                 if not waiter.done():  # else it timed out or was cancelled
-                    waiter.set_result(matched.response)
+                    waiter.set_result(response)
         except KafkaProtocolError as error:
             self.close(self._unreadable_reason(error))
         finally:  # also if memory is short, since the waiters may have left work for `on_received`
             if self.on_received is not None:
                 self.on_received()
-            self._close_if_drained()
+            if self._drain_reason is not None:
+                self._close_if_drained()
 
     def eof_received(self) -> bool:
         # Abort the transport here. If asyncio closed it, it would first write the buffered data,
@@ -296,7 +297,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             return
         self._writable.clear()
         self._blocked_since = self._loop.time()
-        self._schedule_silence_check()
+        if self._silence_timer is None:
+            self._schedule_silence_check()
 
     def resume_writing(self) -> None:
         if not self.is_draining:
@@ -328,7 +330,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if correlation_id is not None:
             timeout_s = max(timeout_s, self._config.request_timeout_s)
             self._pending[correlation_id] = _PendingRequest(waiter, now, timeout_s)
-            self._schedule_silence_check()
+            if self._silence_timer is None:
+                self._schedule_silence_check()
         assert self._transport is not None
         # Don't use writelines(): on Python 3.11 it joins the buffers too, and on Python 3.12.0 -
         # 3.12.8, 3.13.0 and 3.13.1 it doesn't pause the protocol when the buffer is full (CPython
@@ -364,11 +367,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return max(overdue, default=None)
 
     def _schedule_silence_check(self) -> None:
-        if self._silence_timer is None:
-            # After the callers' own deadlines, so that they report a timeout, not this close.
-            self._silence_timer = self._loop.call_later(
-                self._config.request_timeout_s * _SILENCE_CHECK_FACTOR, self._check_silence
-            )
+        # After the callers' own deadlines, so that they report a timeout, not this close.
+        self._silence_timer = self._loop.call_later(
+            self._config.request_timeout_s * _SILENCE_CHECK_FACTOR, self._check_silence
+        )
 
     def _check_silence(self) -> None:
         """Close a dead connection even if all callers have given up."""

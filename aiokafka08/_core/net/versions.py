@@ -116,8 +116,11 @@ class BrokerVersion:
     # The release, as far as the broker's responses show it: "0.9", "3.5 or 3.6"; by default that of
     # the line
     release: str = field(default="", compare=False)
+    # The message format to produce: 1 from 0.10 on, else 0. A field, since it is read per message.
+    magic: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "magic", 1 if self.line >= BrokerLine.V0_10 else 0)
         if not self.release:
             object.__setattr__(self, "release", str(self.line))
 
@@ -168,11 +171,6 @@ class BrokerVersion:
     def is_exact(self) -> bool:
         """Whether the line is known, and not only that it is one of the 0.8 lines."""
         return self.line is not BrokerLine.V0_8
-
-    @property
-    def magic(self) -> int:
-        """The message format to produce: 1 from 0.10 on, else 0."""
-        return 1 if self.line >= BrokerLine.V0_10 else 0
 
     def supports(self, request: type[Request[Any]], version: int = 0) -> bool:
         return version in self.apis.get(request.api, ())

@@ -661,8 +661,8 @@ MUTANTS = (
     Mutant(
         "the response to a request that timed out goes to the next request",
         "_core/net/transport.py",
-        "                waiter = self._pending.pop(matched.correlation_id).waiter\n",
-        "                waiter = self._pending.pop(matched.correlation_id).waiter\n"
+        "                waiter = self._pending.pop(correlation_id).waiter\n",
+        "                waiter = self._pending.pop(correlation_id).waiter\n"
         "                if waiter.done() and self._pending:\n"
         "                    waiter = next(iter(self._pending.values())).waiter\n",
     ),
