@@ -101,6 +101,8 @@ class StartOffsets:
         """Find a position for this cursor, if it has none and no new error; call after changes."""
         if cursor.start is not None and not cursor.has_new_error:
             self._waiting[cursor] = None
+        elif cursor not in self._waiting:
+            return  # the usual case: messages were returned
         self._changed.notify()
 
     def remove(self, cursor: Cursor) -> None:
@@ -322,6 +324,7 @@ class StartOffsets:
         self._waiting.pop(cursor, None)
         self._failures.pop(cursor, None)
         self._unreadable.discard(cursor)
+        self._changed.notify()
 
     def _request_failed(self, cursor: Cursor, error: KafkaError) -> None:
         if is_final(error):

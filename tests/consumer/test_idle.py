@@ -89,3 +89,32 @@ async def test_idle_consumer_pauses_between_requests(
     assert consumer.metrics()["fetch_requests"] - polls <= 20
     cluster.append("t", 2, [b"new"])
     assert (await asyncio.wait_for(consumer.getone(tp(2)), 5)).value == b"new"
+
+
+async def test_buffered_messages_are_returned_without_waking_a_task(
+    cluster: EmbeddedCluster, make_consumer: MakeConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster.append("t", 0, values(0, 50))
+    consumer = make_consumer()
+    consumer.assign([tp(0)])
+    await consumer.start()
+    await until(lambda: consumer.metrics()["buffered_bytes"] > 0, "the messages")
+    loop = asyncio.get_running_loop()
+    call_soon, woken = loop.call_soon, list[str]()
+
+    def record(callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
+        task = getattr(callback, "__self__", None)
+        if isinstance(task, asyncio.Task):
+            woken.append(task.get_name())
+        return call_soon(callback, *args, context=context)
+
+    async with asyncio.timeout(5):
+        assert await consumer.getmany(max_records=10)
+        for _ in range(10):  # the tasks that this has woken run
+            await asyncio.sleep(0)
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "call_soon", record)
+            for _ in range(4):
+                assert await consumer.getmany(max_records=10)
+            await asyncio.sleep(0)
+    assert not [name for name in woken if name.startswith("aiokafka08")]
