@@ -65,10 +65,10 @@ class Clients:
     def __init__(self, bootstrap_servers: str) -> None:
         options: dict[str, Any] = {
             "bootstrap_servers": bootstrap_servers,
-            "request_timeout_ms": 1000,
+            "request_timeout_ms": 10_000,  # on a busy machine a start takes more than a second
             "retry_backoff_ms": 10,
         }
-        self.producer = AIOKafkaProducer(**options, delivery_timeout_ms=1000)
+        self.producer = AIOKafkaProducer(**options, delivery_timeout_ms=10_000)
         self.consumer: Any = AIOKafkaConsumer(
             "t", **options, group_id="g", enable_auto_commit=False
         )

@@ -11,7 +11,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
-from aiokafka08.testing.history import Message, Operation, Recorder, check, read_jsonl, report
+from aiokafka08.testing.history import (
+    Anomaly,
+    Message,
+    Operation,
+    Recorder,
+    check,
+    read_jsonl,
+    report,
+)
 from tests.brokers.reaper import reaper
 from tests.support.delivery_check import LATE_S
 from tests.support.paths import ROOT
@@ -72,6 +80,24 @@ class Program:
             self._process.kill()
             self._process.wait()
             reaper.forget_process(self._process.pid)
+
+
+def is_late_retry(anomaly: Anomaly, history: Iterable[Operation]) -> bool:
+    """Return whether a message is behind later ones because librdkafka may have sent it again.
+
+    Its `max.in.flight` is a limit per broker: when the leader has changed, the new one gets later
+    messages while earlier ones wait for their retry (librdkafka issues 1092 and 1969).
+    """
+    if anomaly.name != "nonmonotonic-send":
+        return False
+    late = max(anomaly.witness, key=lambda one: one.sent[0].offset or 0)
+    partition = anomaly.facts["partition"]
+    return any(
+        one.call == "retried"
+        and partition in one.partitions
+        and late.invoked <= one.invoked <= (late.ended or one.invoked)
+        for one in history
+    )
 
 
 class ForeignWork:
@@ -135,7 +161,10 @@ class ForeignWork:
             recorder.note(self.name, "assigned", group=group, facts={"auto_commit": True})
             recorder.note(self.name, "poll", group=group, polled=(polled,))
         assert any(self._acknowledged()), self._producer.errors()
-        anomalies = check([*self._history(), *recorder.operations], late_s=LATE_S)
+        history = list(self._history())
+        anomalies = check([*history, *recorder.operations], late_s=LATE_S)
+        if self._client[0] == "librdkafka":
+            anomalies = [one for one in anomalies if not is_late_retry(one, history)]
         assert not anomalies, f"{self.name}: {report(anomalies)}"
 
     def summary(self) -> str:
