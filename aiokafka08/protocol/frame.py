@@ -5,7 +5,8 @@ frame gets a buffer of its own, which the socket fills directly.
 
 Invariants: memory is spent on bytes that have arrived, not on a size that the peer has announced.
 A size is checked against the limit first. The buffer of a large frame then grows in `_STEPS` as it
-fills. Memory is reused only when no view of it is left.
+fills, unless the peer has sent a frame of about that size before. Memory is reused only when no
+view of it is left.
 """
 
 from __future__ import annotations
@@ -27,6 +28,10 @@ SCRATCH_BYTES: Final = 64 * 1024
 # the one before it is full. That copies the bytes, so the steps are a little above the usual sizes
 # of fetch responses.
 _STEPS: Final = (160 * 1024, 1280 * 1024, 10240 * 1024)
+
+# A frame of up to so many times the size of the largest one so far gets its whole buffer at once:
+# while a consumer catches up, its fetches double in size, and the steps would copy each of them.
+_TRUST: Final = 4
 
 # One buffer is read by the frame's owner while the other one receives the next frame
 _KEPT_BUFFERS: Final = 2
@@ -72,10 +77,11 @@ class _FrameBuffers:
     pages is a page fault.
     """
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_largest_bytes")
 
     def __init__(self) -> None:
         self._kept: list[_FrameBuffer] = []
+        self._largest_bytes = 0  # the size of the largest frame that was complete
 
     @property
     def kept_bytes(self) -> int:
@@ -90,19 +96,26 @@ class _FrameBuffers:
     def allocate(self, size_bytes: int, arrived_bytes: int) -> memoryview:
         """Return a buffer for a frame, with arbitrary content.
 
-        It is smaller than the frame if few of the frame's bytes have arrived.
+        It is smaller than the frame if few of the frame's bytes have arrived, and the frame is
+        much larger than those before.
         """
         for buffer in self._kept:
             # Not much larger, because a view of any part of the frame keeps the whole buffer in
             # memory.
             if size_bytes <= buffer.size_bytes <= 2 * size_bytes and not buffer.has_views():
                 return buffer.view()[:size_bytes]
-        step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)
+        step = size_bytes
+        if size_bytes > _TRUST * self._largest_bytes:
+            step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)
         if step < size_bytes or size_bytes > _KEPT_BYTES:
             return memoryview(allocate_pages(min(step, size_bytes)))
         buffer = _FrameBuffer(size_bytes)
         self._kept = [*self._kept, buffer][-_KEPT_BUFFERS:]
         return buffer.view()
+
+    def note_complete(self, size_bytes: int) -> None:
+        """Take in that a large frame has arrived wholly."""
+        self._largest_bytes = max(self._largest_bytes, size_bytes)
 
 
 def held_bytes(data: Buffer) -> int:
@@ -181,6 +194,7 @@ class FrameReader:
             yield from self._cut()
         elif self._filled == self._size:
             frame, self._frame, self._filled = self._frame, None, 0
+            self._buffers.note_complete(self._size)
             yield frame
         elif self._filled == len(self._frame):
             self._begin(self._frame)

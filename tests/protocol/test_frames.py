@@ -114,6 +114,18 @@ def test_room_grows_as_bytes_arrive(size: int) -> None:
         assert len(reader.get_buffer()) == min(size, room) - arrived
 
 
+@pytest.mark.parametrize("size", [700_000, 5_000_000, 20 * 1024 * 1024])
+def test_frame_gets_its_whole_room_after_one_of_a_quarter_of_its_size(size: int) -> None:
+    reader = FrameReader()
+    list(feed(reader, framed(bytes(size // 4 - 1))))
+    list(feed(reader, size.to_bytes(4, "big") + bytes(SCRATCH - 4)))
+    assert len(reader.get_buffer()) == FIRST - pending_bytes(reader)
+    reader = FrameReader()
+    list(feed(reader, framed(bytes(size // 4))))
+    list(feed(reader, size.to_bytes(4, "big") + bytes(SCRATCH - 4)))
+    assert len(reader.get_buffer()) == size - pending_bytes(reader)
+
+
 def resident_bytes() -> int:
     _, pages, *_ = Path("/proc/self/statm").read_text().split()
     return int(pages) * mmap.PAGESIZE
