@@ -1,7 +1,10 @@
 """Show how far streaming queries are behind their topics, in the log and to Prometheus.
 
-Invariant: a series exists only while its query runs. An event that can't be understood, such as the
-progress of another source, is ignored: a listener never fails a query.
+Invariants:
+- A series exists only while its query runs.
+- An event that can't be understood, such as the progress of another source, is ignored: a listener
+  never fails a query.
+- A listener that is made again, by the cell of a notebook, doubles neither series nor lines.
 """
 
 from __future__ import annotations
@@ -9,8 +12,9 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -26,10 +30,15 @@ from aiokafka08.spark.planning import describe_lags, partition_lags
 from aiokafka08.structs import TopicPartition
 
 if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
+    from prometheus_client import CollectorRegistry, Metric
     from pyspark.sql.streaming.listener import SourceProgress
 
 _log: Final = logging.getLogger("aiokafka08.spark")
+
+# Shared by the listeners of a process, since Spark calls each one that was added: the gauges of a
+# registry, and by the id of a run the batch whose line was logged last.
+_gauges: Final[WeakKeyDictionary[CollectorRegistry, _LagGauges]] = WeakKeyDictionary()
+_logged: Final[dict[str, int]] = {}
 
 
 class LagListener(StreamingQueryListener):
@@ -45,14 +54,12 @@ class LagListener(StreamingQueryListener):
             the query's name, or its id without one. `aiokafka08_spark_partition_lag` is the lag of
             a partition, with the labels `query`, `topic` and `partition`.
             `aiokafka08_spark_last_event_timestamp_seconds` is the Unix time at which Spark last
-            reported a batch of the query, or that it waits for messages.
-
-    Raises:
-        ValueError: the registry has the gauges of another listener.
+            reported a batch of the query, or that it waits for messages. The listeners of a
+            registry share its gauges.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
-        self._gauges = None if registry is None else _LagGauges(registry)
+        self._gauges = _LagGauges() if registry is None else _gauges_of(registry)
         self._names: dict[str, str] = {}  # id → name of running queries that have reported a lag
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -66,20 +73,23 @@ class LagListener(StreamingQueryListener):
             return
         query = progress.name or str(progress.id)
         self._names[str(progress.id)] = query
-        _log.info("query %r, batch %d: %s", query, progress.batchId, describe_lags(lags))
-        if self._gauges is not None:
-            self._gauges.show(query, lags)
+        self._gauges.show(query, lags)
+        run = str(progress.runId)
+        if _logged.get(run) != progress.batchId:
+            _logged[run] = progress.batchId
+            _log.info("query %r, batch %d: %s", query, progress.batchId, describe_lags(lags))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Note that a query without new messages is alive."""
         query = self._names.get(str(event.id))
-        if query is not None and self._gauges is not None:
+        if query is not None:
             self._gauges.touch(query)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Drop the series of an ended query."""
+        _logged.pop(str(event.runId), None)
         query = self._names.pop(str(event.id), None)
-        if query is not None and self._gauges is not None:
+        if query is not None:
             self._gauges.drop(query)
 
 
@@ -99,47 +109,56 @@ def _lags(sources: Iterable[SourceProgress]) -> dict[TopicPartition, int] | None
 
 
 class _LagGauges:
-    """The gauges of one listener."""
+    """The lags of the running queries, as a collector of prometheus-client."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
-        from prometheus_client import Gauge
-
-        self._total = Gauge(
-            "aiokafka08_spark_lag",
-            "Offsets from the end of the last batch to the ends of the logs",
-            ["query"],
-            registry=registry,
-        )
-        self._partition = Gauge(
-            "aiokafka08_spark_partition_lag",
-            "As aiokafka08_spark_lag, for one partition",
-            ["query", "topic", "partition"],
-            registry=registry,
-        )
-        self._last_event = Gauge(
-            "aiokafka08_spark_last_event_timestamp_seconds",
-            "When Spark last reported a batch of the query, or that it waits for messages",
-            ["query"],
-            registry=registry,
-        )
-        self._shown: dict[str, set[TopicPartition]] = {}  # the partitions of a query's series
+    def __init__(self) -> None:
+        self._lags: dict[str, Mapping[TopicPartition, int]] = {}  # by query
+        self._last_events: dict[str, float] = {}
 
     def show(self, query: str, lags: Mapping[TopicPartition, int]) -> None:
-        self._forget(query, self._shown.get(query, set()) - lags.keys())
-        self._shown[query] = set(lags)
-        for (topic, partition), lag in lags.items():
-            self._partition.labels(query, topic, partition).set(lag)
-        self._total.labels(query).set(sum(lags.values()))
+        self._lags[query] = lags
         self.touch(query)
 
     def touch(self, query: str) -> None:
-        self._last_event.labels(query).set(time.time())
+        self._last_events[query] = time.time()
 
     def drop(self, query: str) -> None:
-        self._forget(query, self._shown.pop(query))
-        self._total.remove(query)
-        self._last_event.remove(query)
+        self._lags.pop(query, None)
+        self._last_events.pop(query, None)
 
-    def _forget(self, query: str, partitions: Iterable[TopicPartition]) -> None:
-        for topic, partition in partitions:
-            self._partition.remove(query, topic, partition)
+    def collect(self) -> Iterator[Metric]:
+        """Yield the gauges. A thread of prometheus-client calls this."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        total = GaugeMetricFamily(
+            "aiokafka08_spark_lag",
+            "Offsets from the end of the last batch to the ends of the logs",
+            labels=["query"],
+        )
+        partition = GaugeMetricFamily(
+            "aiokafka08_spark_partition_lag",
+            "As aiokafka08_spark_lag, for one partition",
+            labels=["query", "topic", "partition"],
+        )
+        last_event = GaugeMetricFamily(
+            "aiokafka08_spark_last_event_timestamp_seconds",
+            "When Spark last reported a batch of the query, or that it waits for messages",
+            labels=["query"],
+        )
+        for query, lags in list(self._lags.items()):
+            total.add_metric([query], sum(lags.values()))
+            for (topic, number), lag in lags.items():
+                partition.add_metric([query, topic, str(number)], lag)
+        for query, at in list(self._last_events.items()):
+            last_event.add_metric([query], at)
+        yield from (total, partition, last_event)
+
+
+def _gauges_of(registry: CollectorRegistry) -> _LagGauges:
+    """Return the gauges of a registry; register them for its first listener."""
+    gauges = _gauges.get(registry)
+    if gauges is None:
+        gauges = _LagGauges()
+        registry.register(gauges)
+        _gauges[registry] = gauges
+    return gauges

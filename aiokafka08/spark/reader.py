@@ -63,7 +63,7 @@ from aiokafka08.spark.planning import (
     plan_batch_query,
     resolve_log_ends,
 )
-from aiokafka08.spark.reasons import ReasonFirst
+from aiokafka08.spark.reasons import drop_frames, reason_first
 from aiokafka08.spark.task_plan import divide_into_tasks
 from aiokafka08.structs import TopicPartition
 
@@ -171,7 +171,7 @@ class Kafka08Reader(DataSourceReader):
         self._parallelism = parallelism
         self._filters: list[ColumnFilter] = []
 
-    @ReasonFirst()
+    @reason_first
     def partitions(self) -> list[InputPartition]:
         """Fetch the offsets from the cluster and return the tasks."""
         options = self._options
@@ -279,7 +279,16 @@ def read_task(
     """
     if not isinstance(partition, ReadTask):
         return  # Spark passes a task of its own if `partitions` returned none
-    with ReasonFirst(), BlockingClient(options.client, partition.leaders) as client:
+    try:
+        yield from _read_ranges(options, partition, max_rows)
+    except KafkaError as error:
+        raise error from drop_frames(error)
+
+
+def _read_ranges(
+    options: ReadOptions, partition: ReadTask, max_rows: int
+) -> Iterator[pa.RecordBatch]:
+    with BlockingClient(options.client, partition.leaders) as client:
         batches = _read_batches(client.router, options, partition.value, max_rows)
         try:
             while (batch := client.run(_next_batch(batches))) is not None:

@@ -14,36 +14,40 @@ as it is.
 from __future__ import annotations
 
 import logging
-from contextlib import ContextDecorator
-from types import TracebackType
-from typing import Final
+from collections.abc import Callable
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
 
 from aiokafka08.errors import KafkaError
 
 _log: Final = logging.getLogger("aiokafka08.spark")
 
 
-class ReasonFirst(ContextDecorator):
-    """A Kafka error that leaves this context, or decorated function, shows its reason first."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        frames: TracebackType | None,
-    ) -> None:
-        if isinstance(error, KafkaError):
-            _log.debug("an error leaves the data source", exc_info=error)
-            raise error.with_traceback(None) from _without_frames(error)
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def _without_frames(error: KafkaError) -> KafkaError:
-    """Return an error of the same class, text and cause. No `__init__` is called: it may need
-    more.
+def reason_first(call: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a method that Spark calls: a Kafka error leaves it with its reason first."""
+
+    # A context manager would add two frames: Spark shows each one before the reason.
+    @wraps(call)
+    def show_reason(*args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return call(*args, **kwargs)
+        except KafkaError as error:
+            raise error from drop_frames(error)
+
+    return show_reason
+
+
+def drop_frames(error: KafkaError) -> KafkaError:
+    """Drop an error's frames, and return the cause to raise it from: its copy.
+
+    The copy has the same class, text and cause. No `__init__` is called: it may need more.
     """
+    _log.debug("an error leaves the data source", exc_info=error)
+    error.__traceback__ = None
     cause = error.__cause__
     # An error that was raised through here before, such as a refused query's, has its copy
     # as its cause.

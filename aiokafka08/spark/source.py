@@ -33,7 +33,7 @@ from aiokafka08.spark.options import (
     write_options,
 )
 from aiokafka08.spark.reader import Kafka08PushdownReader, Kafka08Reader
-from aiokafka08.spark.reasons import ReasonFirst
+from aiokafka08.spark.reasons import reason_first
 from aiokafka08.spark.stream import Kafka08StreamReader, RefusingStreamReader
 from aiokafka08.spark.writer import (
     Kafka08StreamWriter,
@@ -79,7 +79,7 @@ class Kafka08DataSource(DataSource):
         """Return the name for `format()`."""
         return NAME
 
-    @ReasonFirst()
+    @reason_first
     def schema(self) -> StructType:
         """Return the columns of a read.
 
@@ -90,7 +90,7 @@ class Kafka08DataSource(DataSource):
             return StructType(_COLUMNS)
         return _columns(read_options(self.options, streaming=None))
 
-    @ReasonFirst()
+    @reason_first
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query."""
         return self._reader(self._read_options(schema, streaming=False), self.parallelism)
@@ -106,7 +106,7 @@ class Kafka08DataSource(DataSource):
         except Exception as error:
             return RefusingStreamReader(error)
 
-    @ReasonFirst()
+    @reason_first
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch query.
 
@@ -122,7 +122,7 @@ class Kafka08DataSource(DataSource):
         check_columns(schema, options)
         return Kafka08Writer(options)
 
-    @ReasonFirst()
+    @reason_first
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of a streaming query. Each output mode appends, as in Spark's sink."""
         options = write_options(self.options)

@@ -48,7 +48,7 @@ from aiokafka08.spark.planning import (
     plan_micro_batch,
 )
 from aiokafka08.spark.reader import plan_tasks, read_task, resolve_bound
-from aiokafka08.spark.reasons import ReasonFirst
+from aiokafka08.spark.reasons import reason_first
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.spark")
@@ -92,7 +92,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # --- called on the driver ---------------------------------------------------------------------
 
-    @ReasonFirst()
+    @reason_first
     def initialOffset(self) -> OffsetDict:
         """Return where a new query starts: the same at each call of this object.
 
@@ -134,7 +134,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """End the query where the log ends at the first call of `latestOffset`."""
         self._is_available_now = True
 
-    @ReasonFirst()
+    @reason_first
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
         """Return where the next batch ends.
 
@@ -167,7 +167,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the last known ends of the logs; None before they are known."""
         return to_checkpoint(self._latest) if self._latest else None
 
-    @ReasonFirst()
+    @reason_first
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
         """Return the tasks of a batch; the same after a restart, unless messages aged out.
 
@@ -247,17 +247,17 @@ class RefusingStreamReader(DataSourceStreamReader):
     def __init__(self, reason: Exception) -> None:
         self._reason = reason
 
-    @ReasonFirst()
+    @reason_first
     def initialOffset(self) -> OffsetDict:
         """Raise the reason; Spark calls this first in a new query."""
         raise self._reason
 
-    @ReasonFirst()
+    @reason_first
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
         """Raise the reason; Spark calls this first in a restart after a committed batch."""
         raise self._reason
 
-    @ReasonFirst()
+    @reason_first
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
         """Raise the reason; Spark calls this first in a restart that repeats a batch."""
         raise self._reason

@@ -54,7 +54,7 @@ from aiokafka08.spark.driver import (
 )
 from aiokafka08.spark.offsets import to_json
 from aiokafka08.spark.options import WriteOptions
-from aiokafka08.spark.reasons import ReasonFirst
+from aiokafka08.spark.reasons import reason_first
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.spark")
@@ -131,7 +131,7 @@ class Kafka08Writer(DataSourceArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    @ReasonFirst()
+    @reason_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Write the rows of one task."""
         return write_task(self._options, iterator)
@@ -151,7 +151,7 @@ class Kafka08StreamWriter(DataSourceStreamArrowWriter):
     def __init__(self, options: WriteOptions) -> None:
         self._options = options
 
-    @ReasonFirst()
+    @reason_first
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommitMessage:
         """Write the rows of one task."""
         return write_task(self._options, iterator)

@@ -25,13 +25,16 @@ QUERY = uuid.UUID(int=7)
 
 
 def progress(*sources: tuple[Any, Any], name: str | None = "copy") -> QueryProgressEvent:
-    """Return the event of a batch whose sources have these ends of the batch and of the log."""
+    """Return the event of a batch of a new run. Each source has the ends of the batch and of the
+    log.
+    """
     rates = {"numInputRows": 0, "inputRowsPerSecond": 0.0, "processedRowsPerSecond": 0.0}
     shown = [
         {"description": "", "startOffset": None, "endOffset": end, "latestOffset": latest} | rates
         for end, latest in sources
     ]
-    given = {"id": str(QUERY), "runId": str(QUERY), "name": name, "timestamp": "", "batchId": 3}
+    ids = {"id": str(QUERY), "runId": str(uuid.uuid4())}
+    given = ids | {"name": name, "timestamp": "", "batchId": 3}
     sink = {"description": "", "numOutputRows": 0}
     rest = {"batchDuration": 1, "stateOperators": [], "sources": shown, "sink": sink}
     return QueryProgressEvent.fromJson({"progress": given | rest})
@@ -109,11 +112,19 @@ def test_idle_query_counts_as_alive(monkeypatch: pytest.MonkeyPatch) -> None:
         assert found == (None if now == 10.0 else now)
 
 
-def test_second_listener_of_a_registry_raises() -> None:
+def test_listener_that_is_made_again_doubles_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    """The cell of a notebook runs twice: Spark calls both listeners."""
     registry = CollectorRegistry()
-    LagListener(registry)
-    with pytest.raises(ValueError, match="Duplicated timeseries"):
-        LagListener(registry)
+    both = LagListener(registry), LagListener(registry)
+    event = progress(({"t": {"0": 5}}, {"t": {"0": 9}}))
+    with caplog.at_level(logging.INFO, "aiokafka08.spark"):
+        for listener in both:
+            listener.onQueryProgress(event)
+    assert series(registry) == {("lag", "copy"): 4, ("partition_lag", "copy", "t", "0"): 4}
+    assert caplog.text.count("4 offsets behind") == 1
+    for listener in both:
+        listener.onQueryTerminated(QueryTerminatedEvent(QUERY, QUERY, None, None))
+    assert series(registry) == {}
 
 
 def test_running_query_shows_how_far_it_is_behind(
