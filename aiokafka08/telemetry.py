@@ -197,7 +197,7 @@ class Acks0Unknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class PartitionFailed(Event):
-    """A fetch of a partition failed, or its next message can't be deserialized.
+    """Reading a partition failed: the search for its first offset, a fetch, or a deserializer.
 
     The consumer retries it, or raises the error in the next call that returns messages.
     """
@@ -209,7 +209,7 @@ class PartitionFailed(Event):
     reason: str
 
     def __str__(self) -> str:
-        return f"{partition_text(self.partition)}: fetch failed: {self.reason}"
+        return f"{partition_text(self.partition)}: reading failed: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,7 @@ async def test_log_of_an_eventful_run_is_sentences_of_clients(
         "connected to",
         "no connection to",
         " retried: [Error 6] NotLeaderForPartitionError: ",
-        "fetch failed: [Error 6] NotLeaderForPartitionError: ",
+        "reading failed: [Error 6] NotLeaderForPartitionError: ",
         "group 'g': joined generation",
         "assignment changed: new t/",
         "left: stopped",

@@ -31,12 +31,16 @@ def check_topic_name(topic: object, longest: int = _MAX_NAME) -> str:
     Raises InvalidTopicError unless it is 1 to 255 letters, digits, ".", "_", "-", and not "." or
     "..".
     """
+    if not isinstance(topic, str):
+        kind = type(topic).__name__
+        raise InvalidTopicError(
+            f"invalid topic name {shorten(topic)}: expected a string, not {kind}"
+        )
     # Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
-    if not isinstance(topic, str) or not is_topic_name(topic):
+    if not is_topic_name(topic):
         raise InvalidTopicError(
             f"invalid topic name {shorten(topic)}: expected 1 to {longest} characters of "
-            f"a-z A-Z 0-9 "
-            '. _ -, but not "." or ".."'
+            'a-z A-Z 0-9 . _ -, but not "." or ".."'
         )
     return topic
 
@@ -97,9 +101,7 @@ def too_long_text(topic: str) -> str:
 
 
 def check_topic_names(topics: Iterable[object]) -> list[str]:
-    """Return the topics if all names are valid and they aren't a single string."""
-    if isinstance(topics, str):
-        raise InvalidTopicError(
-            f"topics={shorten(topics)}: expected a list of topics, not a string"
-        )
+    """Return the topics if all names are valid and they aren't a single name."""
+    if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
+        raise InvalidTopicError(f"topics={shorten(topics)}: expected a list of topic names")
     return [check_topic_name(topic) for topic in topics]

@@ -256,7 +256,7 @@ class ConsumerEngine:
     def require_store(self) -> OffsetStore:
         """Return the group's offset store; raise IllegalStateError or IllegalOperation."""
         if self.store is None:
-            raise IllegalStateError("this AIOKafkaConsumer isn't started. Await start() first")
+            raise self._lifecycle.still_starting()
         if self.config.group_id is None:
             raise no_group_error()
         return self.store

@@ -811,7 +811,7 @@ class AIOKafkaProducer:
             raise ProducerClosed("the producer was stopped")
         self._lifecycle.check()
         if self._loop is None:
-            raise IllegalStateError("this AIOKafkaProducer is still starting: await start() first")
+            raise self._lifecycle.still_starting()
 
     async def _send(
         self,

@@ -152,6 +152,7 @@ async def test_deserializer_error_is_raised_before_the_backlog(
     assert event.partition == tp(1)
     assert "no such value" in event.reason
     assert "offset 1" in event.reason
+    assert str(event).startswith("topic 't', partition 1: reading failed: ValueError: no such")
     assert await consumer.position(tp(1)) == 1
     for _ in range(2):
         with pytest.raises(ValueError, match="no such"):

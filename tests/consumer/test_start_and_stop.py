@@ -348,7 +348,7 @@ async def test_commit_is_refused_while_the_store_starts(
     consumer.assign([tp(0)])
     start = asyncio.create_task(consumer.start())
     await began.wait()
-    with pytest.raises(IllegalStateError, match="isn't started"):
+    with pytest.raises(IllegalStateError, match="AIOKafkaConsumer is still starting"):
         await consumer.commit({tp(0): 5})
     proceed.set()
     await start

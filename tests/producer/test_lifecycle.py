@@ -80,6 +80,21 @@ async def test_calls_before_start_and_after_stop_raise(cluster: EmbeddedCluster)
         await producer.start()
 
 
+async def test_call_during_the_start_says_what_it_waits_for(cluster: EmbeddedCluster) -> None:
+    """A service that answers requests meanwhile logs the text: the start is awaited already."""
+    silence = cluster.fault(ListOffsetsRequest, then=Silence(), times=None)  # its first request
+    producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers)
+    starting = asyncio.create_task(producer.start())
+    await until(lambda: silence.hits > 0)
+    with pytest.raises(IllegalStateError) as caught:
+        await producer.send("t", b"v")
+    assert "this AIOKafkaProducer is still starting" in str(caught.value)
+    assert "once start() has returned, which needs a broker" in str(caught.value)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+
 async def test_stop_without_start_does_nothing() -> None:
     producer = AIOKafkaProducer()
     await producer.stop()

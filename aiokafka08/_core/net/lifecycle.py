@@ -100,6 +100,13 @@ class Lifecycle:
                 f"this {self._name} belongs to another event loop. Create one in each loop"
             )
 
+    def still_starting(self) -> IllegalStateError:
+        """Return the error of a call that comes before `start()` has returned."""
+        return IllegalStateError(
+            f"this {self._name} is still starting. It can be used once start() has returned, which "
+            "needs a broker"
+        )
+
     def warn_if_not_stopped(self, source: object, unsent_bytes: int = 0) -> None:
         """Emit a ResourceWarning if the client was never stopped; called in its `__del__`."""
         if self.is_running and os.getpid() == self._pid:

@@ -342,6 +342,21 @@ def test_invalid_topic_names_are_refused(name: Any) -> None:
         check_topic_name(name)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (7, "7: expected a string, not int"),
+        (None, "None: expected a string, not NoneType"),
+        (b"t", "b't': expected a string, not bytes"),
+        (["t"], r"\['t'\]: expected a string, not list"),
+    ],
+)
+def test_name_of_another_type_is_refused_for_its_type(name: Any, text: str) -> None:
+    for check in (check_topic_name, check_new_topic_name, lambda one: check_topic_names([one])):
+        with pytest.raises(InvalidTopicError, match=f"invalid topic name {text}$"):
+            check(name)
+
+
 def test_a_very_long_name_is_shortened_in_the_error() -> None:
     with pytest.raises(InvalidTopicError) as caught:
         check_topic_name("x" * 1_000_000)
@@ -376,3 +391,9 @@ def test_a_string_instead_of_a_topic_list_is_an_error() -> None:
     assert check_topic_names(["t", "u"]) == ["t", "u"]
     with pytest.raises(InvalidTopicError, match="topics='orders': expected a list"):
         check_topic_names("orders")
+
+
+@pytest.mark.parametrize("topics", [b"orders", 7, None])
+def test_other_types_instead_of_a_topic_list_are_errors(topics: Any) -> None:
+    with pytest.raises(InvalidTopicError, match=f"topics={topics!r}: expected a list of topic names"):
+        check_topic_names(topics)
