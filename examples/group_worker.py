@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
+import os
 import signal
 from collections.abc import Collection
 
@@ -59,6 +60,7 @@ async def work(bootstrap: str, topic: str, group: str, zookeeper: str | None) ->
         loop.add_signal_handler(number, stop.set)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap,
+        client_id=f"{group}-{os.getpid()}",  # tells the workers apart, in brokers' lists and logs
         group_id=group,
         zookeeper_connect=zookeeper,
         enable_auto_commit=False,
@@ -81,5 +83,7 @@ if __name__ == "__main__":
     parser.add_argument("--group", default="workers")
     parser.add_argument("--zookeeper", help="host:port/chroot, for brokers of 0.8")
     options = parser.parse_args()
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(message)s"
+    )
     asyncio.run(work(options.bootstrap, options.topic, options.group, options.zookeeper))

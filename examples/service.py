@@ -36,7 +36,9 @@ BILLS = os.environ.get("BILLS", "bills")
 RESTART_S = 5.0  # the pause before a consumer that has failed is started again
 STOP_S = 5.0  # how long the end waits for the messages in work, and then for those to be sent
 
-logging.basicConfig(level=logging.INFO, format="%(process)d %(levelname)s %(name)s: %(message)s")
+logging.basicConfig(
+    level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"
+)
 log = logging.getLogger("orders")
 
 

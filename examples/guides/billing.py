@@ -1,6 +1,7 @@
 """Workers that write orders into a ledger, in bundles, each of which is committed afterwards."""
 
 import logging
+import os
 
 from aiokafka08 import AIOKafkaConsumer, ConsumerRebalanceListener
 from aiokafka08.errors import KafkaError
@@ -26,6 +27,7 @@ async def bill_orders(bootstrap_servers, ledger):
     bundle = Bundle()
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap_servers,
+        client_id=f"billing-{os.getpid()}",
         group_id="billing",
         auto_offset_reset="earliest",
         enable_auto_commit=False,

@@ -119,6 +119,15 @@ def test_tests_on_pages_pass(
     assert outcomes["passed"] >= expected
 
 
+def test_logs_that_users_copy_have_times() -> None:
+    found = 0
+    for path in [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.py"), ROOT / "README.md"]:
+        for call in re.findall(r"\bbasicConfig\(.{,90}", path.read_text(), re.DOTALL):
+            assert "%(asctime)s" in call, f"{path}: {call}"
+            found += 1
+    assert found >= 5
+
+
 @pytest.mark.timeout(240)
 def test_seed_finds_the_orders_that_automatic_commits_lose(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch

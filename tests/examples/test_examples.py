@@ -376,11 +376,12 @@ async def test_ingest_daemon_sends_its_lines_on_sigterm(
 
 @contextmanager
 def worker(printed: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a group worker that prints its work into a file."""
-    with printed.open("w") as stdout:
+    """Start a group worker that prints its work into a file, and its log into one beside it."""
+    with printed.open("w") as stdout, printed.with_suffix(".log").open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "examples/group_worker.py", *arguments],
             stdout=stdout,
+            stderr=stderr,
             cwd=ROOT,
             env=AS_USERS,
         )
@@ -441,3 +442,7 @@ async def test_group_workers_share_and_hand_over(
         assert len(_lines(one)) == before
         second.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(second.wait, 20) == 0
+    for file, process in ((one, first), (two, second)):
+        for line in _lines(file.with_suffix(".log")):
+            assert re.match(rf"\d{{4}}-\d\d-\d\d [\d:,]+ {process.pid} [A-Z]+ ", line), line
+        assert f" {topic}-{process.pid}: group '{topic}': " in file.with_suffix(".log").read_text()
