@@ -395,5 +395,7 @@ def test_a_string_instead_of_a_topic_list_is_an_error() -> None:
 
 @pytest.mark.parametrize("topics", [b"orders", 7, None])
 def test_other_types_instead_of_a_topic_list_are_errors(topics: Any) -> None:
-    with pytest.raises(InvalidTopicError, match=f"topics={topics!r}: expected a list of topic names"):
+    with pytest.raises(
+        InvalidTopicError, match=f"topics={topics!r}: expected a list of topic names"
+    ):
         check_topic_names(topics)
