@@ -20,6 +20,7 @@ from aiokafka08._tools.cli.main import INTERRUPTED, TERMINATED
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, cli, command_line
 from tests.console.consoles import change_of, commit, fields_of, is_ready
+from tests.support.environments import as_users
 from tests.support.waiting import eventually
 
 __all__ = ["cli"]  # the fixture
@@ -31,7 +32,7 @@ NO_PROXY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 def running(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Run the command; yield the process, and the URL that it prints."""
     process = subprocess.Popen(
-        command_line("console", *arguments), stderr=subprocess.PIPE, text=True
+        command_line("console", *arguments), stderr=subprocess.PIPE, text=True, env=as_users()
     )
     try:
         assert process.stderr is not None

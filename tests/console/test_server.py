@@ -72,7 +72,7 @@ async def test_connection_without_a_whole_request_is_ended(
                 assert await end_of(reader) == b""
         async with connected(port) as streams:
             assert b" 401 " in await answer_to(streams, GET[:20], GET[20:])
-            assert b"Open the URL" in await streams[0].readuntil(b"cookie there.\n")
+            assert b"Open the URL" in await streams[0].readuntil(b"after such a link.\n")
             await asyncio.sleep(0.5)
             streams[1].write(GET[:20])  # which ends the server's wait for a second request
             assert await end_of(streams[0]) == b""

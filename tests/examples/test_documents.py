@@ -22,6 +22,7 @@ import yaml
 
 from aiokafka08 import testing
 from aiokafka08.testing import LINES, EmbeddedCluster
+from tests.support.environments import as_users
 from tests.support.paths import ROOT
 
 GUIDES = [
@@ -200,7 +201,7 @@ def test_command_on_testing_page_runs_until_ctrl_c() -> None:
     command = shlex.split(block.text.replace("--port 9092", "--port 0"))
     assert command[0] == "python"
     with subprocess.Popen(
-        [sys.executable, *command[1:]], stderr=subprocess.PIPE, text=True, cwd=ROOT
+        [sys.executable, *command[1:]], stderr=subprocess.PIPE, text=True, cwd=ROOT, env=as_users()
     ) as process:
         assert process.stderr is not None
         try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import os
 import re
 import signal
 import socket
@@ -25,6 +24,7 @@ from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.brokers.ports import free_port
+from tests.support.environments import as_users
 from tests.support.full import in_full
 from tests.support.paths import ROOT
 from tests.support.waiting import eventually, until
@@ -39,10 +39,6 @@ def cluster(broker_clusters: BrokerClusters) -> RealCluster:
     return broker_clusters.get("0.8.2.2")
 
 
-AS_USERS = {**os.environ, "PYTHONASYNCIODEBUG": ""}
-"""The environment of examples: asyncio's debug mode would log how slow a busy machine is."""
-
-
 def run_example(name: str, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, f"examples/{name}.py", *arguments],
@@ -51,7 +47,7 @@ def run_example(name: str, *arguments: str, stdin: bytes = b"") -> subprocess.Co
         text=True,
         timeout=50,
         cwd=ROOT,
-        env=AS_USERS,
+        env=as_users(),
     )
     assert done.returncode == 0, done.stderr
     return done
@@ -65,7 +61,7 @@ def started(*command: str, **environment: str) -> Iterator[subprocess.Popen[str]
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=AS_USERS | environment,
+        env=as_users() | environment,
     )
     try:
         yield process
@@ -121,7 +117,7 @@ def service(servers: str, *options: str, **environment: str) -> Iterator[subproc
             stdout=logged,
             text=True,
             cwd=ROOT,
-            env=AS_USERS | {"KAFKA": servers} | environment,
+            env=as_users() | {"KAFKA": servers} | environment,
         ) as process,
     ):
         try:
@@ -268,7 +264,7 @@ async def test_ingest_daemon_reads_a_regular_file(
             capture_output=True,
             timeout=50,
             cwd=ROOT,
-            env=AS_USERS,
+            env=as_users(),
         )
     assert (done.returncode, done.stderr) == (0, b"3 lines acknowledged, 0 failed\n")
     assert sorted(filter(None, await read_values(cluster, topic, 3))) == [b"one", b"three", b"two"]
@@ -324,7 +320,7 @@ def test_failure_is_an_error_of_one_line(name: str, arguments: list[str], expect
         text=True,
         timeout=50,
         cwd=ROOT,
-        env=AS_USERS,
+        env=as_users(),
     )
     assert done.returncode != 0
     assert re.search(expected, done.stderr)
@@ -345,7 +341,7 @@ def test_address_without_a_broker_is_an_error_of_one_line() -> None:
             served = pool.submit(respond_in_http)
             command = [sys.executable, "examples/produce.py", "--bootstrap", f"127.0.0.1:{port}"]
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=50, cwd=ROOT, env=AS_USERS
+                command, capture_output=True, text=True, timeout=50, cwd=ROOT, env=as_users()
             )
             served.result()
     assert done.returncode != 0
@@ -383,7 +379,7 @@ def worker(printed: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
             stdout=stdout,
             stderr=stderr,
             cwd=ROOT,
-            env=AS_USERS,
+            env=as_users(),
         )
     try:
         yield process

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import socket
@@ -15,6 +14,7 @@ import pytest
 
 from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Delay, EmbeddedCluster
+from tests.support.environments import as_users
 from tests.support.paths import ROOT
 
 pytest.importorskip("uvloop")
@@ -30,7 +30,7 @@ def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None
             stderr=subprocess.PIPE,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "PYTHONASYNCIODEBUG": ""},
+            env=as_users(),
         )
         try:
             assert process.stderr is not None

@@ -5,7 +5,6 @@ The test of hostile peers and `tests.tools.bench.hostile` use it.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from tests.brokers.waiting import wait_for
 from tests.conformance.contract.wire.wire_client import WireClient
+from tests.support.environments import as_users
 from tests.support.paths import ROOT
 from tests.testing.hostile_peers import FULL_TOPIC
 
@@ -86,7 +86,7 @@ def _process(command: Sequence[str], directory: Path, lines: int = 1) -> Iterato
                 stdin=subprocess.DEVNULL,
                 stderr=errors,
                 cwd=directory,
-                env=_environment(directory),
+                env=as_users(PYTHONPATH=str(directory)),
             )
         try:
             wait_for(lambda: log.read_bytes().count(b"\n") >= lines, 60, "the server has started")
@@ -94,11 +94,6 @@ def _process(command: Sequence[str], directory: Path, lines: int = 1) -> Iterato
         finally:
             process.kill()
             process.wait()
-
-
-def _environment(directory: Path) -> dict[str, str]:
-    """Return the environment of a process: without debug mode, which the tests' processes have."""
-    return {**os.environ, "PYTHONPATH": str(directory), "PYTHONASYNCIODEBUG": ""}
 
 
 def _fill(address: tuple[str, int]) -> None:
@@ -123,7 +118,7 @@ def attacked(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         cwd=ROOT,
-        env=_environment(ROOT),
+        env=as_users(PYTHONPATH=str(ROOT)),
     )
     assert process.stdout is not None
     try:

@@ -18,12 +18,13 @@ from aiokafka08._tools.cli.connection import _loop_factory
 from aiokafka08.testing.__main__ import _runner, _short_holds, main
 from tests.conformance.contract.wire.requests import metadata
 from tests.conformance.contract.wire.wire_client import WireClient
+from tests.support.environments import as_users
 
 
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "aiokafka08.testing", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=as_users())
     try:
         yield process
     finally:

@@ -183,7 +183,8 @@ async def test_command_line_uses_the_identity_of_its_file(
         client.ensure_path(f"/consumers/{group}/offsets")
     await asyncio.to_thread(protect, cluster, f"/consumers/{group}")
     file = tmp_path / "client.properties"
-    at = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+    at = ["-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect]
+    at += ["--log-level", "debug"]  # else kazoo logs errors only
     file.write_text("zookeeper.username=bob\nzookeeper.password=bob-secret\n")
     command = ("group", "delete", group, "--yes", *at, "-F", str(file))
     done = await asyncio.to_thread(cli, *command)
@@ -203,7 +204,8 @@ async def test_doctor_names_the_node_that_it_may_not_read(
         client.ensure_path(path)
         client.set_acls(path, CREATOR_ALL_ACL)
     file = tmp_path / "client.properties"
-    at = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
+    at = ["-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect]
+    at += ["--log-level", "debug"]  # else kazoo logs errors only
 
     def refusals() -> list[dict[str, str]]:
         done = cli("doctor", *at, "-F", str(file), "--format", "json")

@@ -25,6 +25,7 @@ from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
 from tests._tools.cli.conftest import RunCommand, command_line
 from tests.brokers.ports import free_port
+from tests.support.environments import as_users
 from tests.support.waiting import eventually
 
 Metrics = dict[str, dict[tuple[str, ...], float]]
@@ -166,6 +167,7 @@ def service(
         command_line("exporter", "--listen", "127.0.0.1:0", "--interval", "1", *options),
         stderr=subprocess.PIPE,
         text=True,
+        env=as_users(),
     )
     assert process.stderr is not None
     reader: threading.Thread | None = None

@@ -34,6 +34,7 @@ from aiokafka08.testing.__main__ import parser
 from tests._tools.cli.conftest import RunCommand, command_line
 from tests._tools.cli.document import commands, examples
 from tests.brokers.ports import free_port
+from tests.support.environments import as_users
 from tests.test_package import modules_after
 
 NAMES = [name for _, name, _ in commands()]
@@ -152,7 +153,9 @@ def test_cluster_has_the_options_of_the_testing_module() -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_cluster_runs_until_a_signal(cli: RunCommand, number: signal.Signals) -> None:
     process = subprocess.Popen(
-        command_line("cluster", "--port", "0", "--topic", "orders:2"), stderr=subprocess.PIPE
+        command_line("cluster", "--port", "0", "--topic", "orders:2"),
+        stderr=subprocess.PIPE,
+        env=as_users(),
     )
     assert process.stderr is not None
     address = re.search(rb"in memory on (\S+)", process.stderr.readline())

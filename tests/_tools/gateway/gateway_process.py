@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from tests._tools.cli.conftest import command_line
 from tests._tools.gateway.gateways import HOST
 from tests.brokers.ports import free_ports
 from tests.brokers.reaper import reaper
+from tests.support.environments import as_users
 
 _START_S = 90
 
@@ -46,9 +46,7 @@ class GatewayProcess:
         """Start it, and wait until it listens for the brokers that can be reached."""
         begin = len(self.log())
         with self._log.open("ab") as log:
-            # An empty variable: without the debug mode of event loops, which the tests have.
-            environment = {**os.environ, "PYTHONASYNCIODEBUG": ""}
-            self._process = subprocess.Popen(self._command, stderr=log, env=environment)
+            self._process = subprocess.Popen(self._command, stderr=log, env=as_users())
         reaper.watch_process(self._process.pid)
         deadline = time.monotonic() + _START_S
         while "gateway: listening on port" not in self.log()[begin:]:

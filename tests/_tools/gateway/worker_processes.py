@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import subprocess
 import time
@@ -21,6 +20,7 @@ from tests._tools.gateway.gateways import HOST
 from tests.brokers.ports import free_port, free_ports
 from tests.brokers.reaper import reaper
 from tests.brokers.waiting import wait_for
+from tests.support.environments import as_users
 
 _START_S = 120.0
 _END_S = 30.0
@@ -45,10 +45,8 @@ class WorkersGateway:
             *("--metrics", f":{self._metrics_port}", "--workers", str(count)),
         )
         with self._log.open("ab") as log:
-            # An empty variable: without the debug mode of event loops, which the tests have.
             # The folder of its metrics stays if it is killed.
-            changed = {"PYTHONASYNCIODEBUG": "", "TMPDIR": str(folder)}
-            environment = {**os.environ, **changed}
+            environment = as_users(TMPDIR=str(folder))
             self._process = subprocess.Popen(command, stderr=log, env=environment)
         self.pid = self._process.pid
         reaper.watch_process(self.pid)
