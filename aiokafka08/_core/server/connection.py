@@ -303,6 +303,19 @@ class ServerConnection(FrameProtocol):
         self._mute = True
         self._close_now()
 
+    def leave_if_gone(self) -> None:
+        """Close the connection unanswered if the client's FIN has come; call it to stop a server.
+
+        Not while a request is worked on or held, which may have to go on without its client.
+        """
+        if self._job is not None or self._requests_held or self._lost:
+            return
+        # Reading may be paused, so the socket is asked. A lost transport has none.
+        if self._outlived or (
+            not self._output.is_closing and transports.is_half_closed(self._transport)
+        ):
+            self.close_unanswered()
+
     def reset(self) -> None:
         """Close the connection at once, by RST."""
         self._finishes = False

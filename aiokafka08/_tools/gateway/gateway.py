@@ -54,6 +54,7 @@ ENTRY: Final = "entry"
 """Stands for the entry (`peers`) where other listeners have a broker's id."""
 
 _RETRY_S: Final = 1.0
+_LOOK_S: Final = 0.1
 _SWITCH_S: Final = 0.00005
 """How long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
@@ -180,6 +181,7 @@ class Gateway:
         sys.setswitchinterval(self._switch_s)
         for listener in listeners:
             listener.end()
+        shared.tasks.start(self._leave_gone_clients())
         try:
             async with asyncio.timeout(within_s):
                 for listener in listeners:
@@ -195,6 +197,13 @@ class Gateway:
         await shared.upstreams.wait_lost()
         await shared.resources.close()
         shared.log.close()
+
+    async def _leave_gone_clients(self) -> None:
+        # One that only doesn't send any more can't be told from these; brokers don't answer it.
+        while True:
+            for connection in [one for each in self._listeners() for one in each.connections]:
+                connection.leave_if_gone()
+            await asyncio.sleep(_LOOK_S)
 
     def address_of(self, node_id: int, host: str, port: int) -> Address:
         """Return the address that clients use for a broker, whose own address is given.

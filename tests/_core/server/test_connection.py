@@ -320,6 +320,23 @@ async def test_fin_does_what_the_policy_says(
         assert len(client.handler.frames) == handled
 
 
+@pytest.mark.parametrize("is_tls", [False, True])
+async def test_client_that_has_gone_is_left_once_no_request_is_held(is_tls: bool) -> None:
+    async with served(PIPELINED, is_tls=is_tls) as client:
+        connection = client.handler.connection
+        await client.send(b"0", handled=1)
+        connection.leave_if_gone()
+        assert not connection.is_closing
+        client.writer.close()
+        await until(lambda: connection.is_half_closed)
+        connection.hold_requests()
+        connection.leave_if_gone()
+        connection.resume_requests()
+        assert "lost" not in client.handler.log
+        connection.leave_if_gone()
+        await until(lambda: client.handler.log == ["lost", "ended"])
+
+
 async def test_failed_work_closes_the_connection() -> None:
     async with served(PIPELINED) as client:
         await client.send(b"fail", handled=1)

@@ -503,6 +503,24 @@ async def test_stop_answers_what_is_in_flight() -> None:
             await stopping
 
 
+@pytest.mark.parametrize("goes_during_stop", [False, True])
+async def test_stop_waits_for_no_response_to_a_client_that_has_gone(
+    goes_during_stop: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with ScriptedBroker(lambda frame: b"") as broker:
+        gateway = Gateway(gateway_options(broker.address, f"{HOST}:{free_ports()}"), PortTable())
+        await gateway.start()
+        stopping: asyncio.Task[None] | None = None
+        async with await RawClient.connect(first_port(gateway)) as client:
+            client.send(request(16, 0))
+            await until(lambda: len(broker.requests) == 1, "the request has come")
+            if goes_during_stop:
+                stopping = asyncio.create_task(gateway.stop())
+                await asyncio.sleep(0)
+        await (stopping or gateway.stop())
+    assert "requests in flight" not in caplog.text
+
+
 async def test_new_broker_in_an_answer_during_stop_gets_no_listener() -> None:
     begun, go_on = asyncio.Event(), asyncio.Event()
     async with SlowBroker(begun, go_on) as broker:
