@@ -16,6 +16,7 @@ _UNRESOLVABLE = ("com.sun.jmx:jmxri", "com.sun.jdmk:jmxtools", "javax.jms:jms")
 # this option; brokers then respond to each snappy produce request with error -1.
 _OLD_SNAPPY = ("--add-opens=java.base/java.lang=ALL-UNNAMED",)
 _LOG4J_1 = "org.slf4j:slf4j-log4j12:1.7.6"
+_LOG4J_2 = "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ VERSIONS: dict[str, BrokerVersion] = {
             (
                 "org.apache.kafka:kafka_2.13:4.1.0",
                 "org.apache.kafka:kafka-tools:4.1.0",
-                "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+                _LOG4J_2,
             ),
         ),
     )
@@ -92,6 +93,22 @@ PEERS: dict[str, BrokerVersion] = {
             ),
             (*_UNRESOLVABLE, "org.springframework.boot:*", "com.esotericsoftware:*"),
         ),
+        # It takes other versions of requests than 4.0.1 and later.
+        BrokerVersion(
+            "4.0.0",
+            (
+                "org.apache.kafka:kafka_2.13:4.0.0",
+                "org.apache.kafka:kafka-tools:4.0.0",
+                _LOG4J_2,
+            ),
+        ),
+        # Admin tools that read and write ZooKeeper, as they did until 2.8.
+        BrokerVersion(
+            "0.11.0.3",
+            ("org.apache.kafka:kafka_2.12:0.11.0.3", "javax.xml.bind:jaxb-api:2.3.1"),
+        ),
+        BrokerVersion("1.1.1", ("org.apache.kafka:kafka_2.12:1.1.1", _LOG4J_1)),
+        BrokerVersion("2.8.2", ("org.apache.kafka:kafka_2.13:2.8.2", _LOG4J_1)),
         # MirrorMaker 2 with its client, which reads the offset-sync and checkpoint topics.
         BrokerVersion(
             "3.9.1-mirror",
@@ -103,7 +120,7 @@ PEERS: dict[str, BrokerVersion] = {
         ),
     )
 }
-"""Other jars for Java programs of the tests; ``find_version`` finds them, too."""
+"""Other jars that some tests need; ``find_version`` finds them, too."""
 
 
 def find_version(name: str) -> BrokerVersion:

@@ -13,7 +13,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,8 @@ from tests.support.full import in_full
 
 pytestmark = [pytest.mark.real, pytest.mark.release("4.1.0"), pytest.mark.timeout(600)]
 
+WITH_GROUPS = ("0.8.0", "0.8.1.1", "0.8.2.2", "0.9.0.1", "0.10.2.2", "0.11.0.3", "1.1.1")
+"""Releases of the Scala consumer; from 0.8.2 on it can commit to Kafka."""
 NUMBERS = itertools.count()
 WAIT_S = 120.0
 
@@ -116,10 +118,14 @@ class Topics:
         self._admin = AdminClient(self._servers)
         self._unique_topic = unique_topic
 
-    def create(self, partitions: int) -> str:
+    def create(self, partitions: int, replicas: int = 1) -> str:
         name = self._unique_topic("scala")
-        self._admin.create_topics([NewTopic(name, partitions)])[name].result(30)
+        self._admin.create_topics([NewTopic(name, partitions, replicas)])[name].result(30)
         return name
+
+    def leaders(self, name: str) -> list[int]:
+        partitions = self._admin.list_topics(name, 30).topics[name].partitions
+        return [partitions[number].leader for number in sorted(partitions)]
 
     def grow(self, name: str, partitions: int) -> None:
         self._admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
@@ -142,24 +148,33 @@ def topics(modern_cluster: RealCluster, unique_topic: Callable[..., str]) -> Top
 class Members:
     """Members of one group, each a process."""
 
-    def __init__(self, release: str, group: str, connect: str, folder: Path) -> None:
+    def __init__(
+        self, release: str, group: str, connect: str, folder: Path, storage: str = "zookeeper"
+    ) -> None:
         folder.mkdir()
         write_logging_files(folder)
-        self.tools = JavaTools(find_version(release), folder)
+        version = find_version(release)
+        self.tools = JavaTools(version, folder)
         self._connect = connect
-        self._settings = folder / "consumer.properties"
-        self._settings.write_text(
+        settings = folder / "consumer.properties"
+        settings.write_text(
             f"group.id={group}\nauto.commit.interval.ms=500\nzookeeper.session.timeout.ms=6000\n"
             "rebalance.backoff.ms=1000\nrebalance.max.retries=20\n"
+            f"offsets.storage={storage}\ndual.commit.enabled=false\n"
         )
+        self._program = "kafka.tools.ConsoleConsumer"
+        self._options: tuple[str, ...] = ("--consumer.config", str(settings))
+        if version.number < (0, 8, 2):
+            self._program = "kafka.consumer.ConsoleConsumer"
+            self._options = ("--group", group, "--autocommit.interval.ms", "500")
         self._processes: list[JavaProcess] = []
 
     def start(self, topic: str) -> JavaProcess:
         """Start a member; only the first one may be asked to read from the beginning."""
         process = self.tools.popen(
-            "kafka.tools.ConsoleConsumer",
+            self._program,
             *("--zookeeper", self._connect, "--topic", topic),
-            *("--consumer.config", str(self._settings)),
+            *self._options,
             *(() if self._processes else ("--from-beginning",)),
         )
         self._processes.append(process)
@@ -180,8 +195,9 @@ def new_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
     """Return a function that returns a group of a release without members."""
     made: list[Members] = []
 
-    def new(release: str, group: str, connect: str) -> Members:
-        made.append(Members(release, group, connect, tmp_path / f"java-{release}-{len(made)}"))
+    def new(release: str, group: str, connect: str, storage: str = "zookeeper") -> Members:
+        folder = tmp_path / f"java-{release}-{len(made)}"
+        made.append(Members(release, group, connect, folder, storage))
         return made[-1]
 
     yield new
@@ -189,6 +205,7 @@ def new_members(tmp_path: Path) -> Iterator[Callable[..., Members]]:
         one.tools.kill_all()
 
 
+@pytest.mark.parametrize("release", ["0.8.2.2", *in_full("0.10.2.2")])
 def test_scala_group_goes_on_through_all_changes(
     new_gateways: Callable[[int], Gateways],
     new_members: Callable[..., Members],
@@ -237,48 +254,152 @@ def test_scala_group_goes_on_through_all_changes(
     assert second.running
 
 
-@pytest.fixture(params=["0.8.2.2", *in_full("0.10.2.2")])
-def release(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def committed(cluster: RealCluster, group: str, topic: str) -> list[int]:
+    """Return the offsets of two partitions that a group has committed to Kafka."""
+    places = [confluent_kafka.TopicPartition(topic, number) for number in (0, 1)]
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    asked = [confluent_kafka.ConsumerGroupTopicPartitions(group, places)]
+    (found,) = admin.list_consumer_group_offsets(asked).values()
+    return [one.offset for one in found.result(30).topic_partitions]
 
 
-def test_tools_find_topics_leaders_and_lag(
+@pytest.mark.parametrize(
+    "release",
+    ["0.8.2.2", "2.8.2", *in_full(*(one for one in WITH_GROUPS if one != "0.8.2.2"))],
+)
+def test_tools_find_topics_and_leaders(
     release: str,
+    new_gateways: Callable[[int], Gateways],
+    topics: Topics,
+    tree: Tree,
+    java: Callable[[str], JavaTools],
+) -> None:
+    """`kafka-topics` reads ZooKeeper until 2.8, and is `ListTopicCommand` in 0.8.0."""
+    gateways = new_gateways(1)
+    topic = topics.create(2)
+    topics.send(topic, range(26), 2)
+    tree.wait_for_topic(topic, 2)
+    tools = java(release)
+    if release != "0.8.0":
+        listed = run(tools, "kafka.admin.TopicCommand", "--zookeeper", tree.connect, "--list")
+        assert topic in listed.split()
+    described = describe(tools, release, tree, "--topic", topic)
+    for number in (0, 1):
+        line = rf"(?i)topic: {topic}\s+Partition: {number}\s+Leader: (\d+)\s+Replicas: \1\s+Isr: \1"
+        assert re.search(line, described), described
+    asked = ("--broker-list", gateways.servers, "--topic", topic, "--time", "-1")
+    ends = run(tools, "kafka.tools.GetOffsetShell", *asked).split()
+    assert sorted(ends) == [f"{topic}:0:13", f"{topic}:1:13"]
+
+
+@pytest.mark.full
+def test_tools_find_partitions_without_leaders_and_replicas(
+    tree: Tree,
+    java: Callable[[str], JavaTools],
+    unique_topic: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    with ExitStack() as stack:
+        cluster = stack.enter_context(RealCluster("4.1.0", 3, start_timeout=180))
+        options = ("--zookeeper", tree.connect)
+        gateways = Gateways(cluster.bootstrap_servers, tmp_path, 1, *options)
+        stack.enter_context(closing(gateways))
+        gateways.start(0)
+        topics = Topics(cluster, unique_topic)
+        alone, replicated = topics.create(3), topics.create(3, replicas=3)
+        leaders = topics.leaders(alone)
+        cluster.kill(leaders[1])
+
+        def states(topic: str) -> list[Any]:
+            folder = f"/brokers/topics/{topic}/partitions"
+            data = [tree.data(f"{folder}/{number}/state") for number in range(3)]
+            return [json.loads(one or b"{}") for one in data]
+
+        def are_written() -> bool:
+            found = [one.get("leader") for one in states(alone)]
+            in_sync = [len(one.get("isr", ())) for one in states(replicated)]
+            return found == [leaders[0], -1, leaders[2]] and in_sync == [2, 2, 2]
+
+        wait_for(are_written, WAIT_S, "the leaders are written")
+        for release in (*WITH_GROUPS, "2.8.2"):
+            tools = java(release)
+            unavailable = partitions(describe(tools, release, tree, "--unavailable-partitions"))
+            assert unavailable == {(alone, 1)}, release
+            incomplete = partitions(describe(tools, release, tree, "--under-replicated-partitions"))
+            assert incomplete == {(alone, 1), *((replicated, number) for number in range(3))}
+
+
+def run(tools: JavaTools, tool: str, *arguments: str) -> str:
+    """Run a tool, and return what it has printed."""
+    done = tools.run(tool, *arguments, input=None, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def describe(tools: JavaTools, release: str, tree: Tree, *arguments: str) -> str:
+    """Return what a release tells about topics."""
+    options = ("--zookeeper", tree.connect, *arguments)
+    if release == "0.8.0":
+        return run(tools, "kafka.admin.ListTopicCommand", *options)
+    return run(tools, "kafka.admin.TopicCommand", *options, "--describe")
+
+
+def partitions(described: str) -> set[tuple[str, int]]:
+    """Return the partitions that are described."""
+    found = re.findall(r"(?i)topic: (\S+)\s+partition: (\d+)", described)
+    return {(topic, int(number)) for topic, number in found}
+
+
+@pytest.mark.parametrize(
+    ("release", "storage"),
+    [
+        ("0.8.2.2", "zookeeper"),
+        *in_full(*((one, "zookeeper") for one in WITH_GROUPS if one != "0.8.2.2")),
+        *in_full(*((one, "kafka") for one in WITH_GROUPS[2:])),
+    ],
+)
+def test_tools_find_the_lag_of_a_group(
+    release: str,
+    storage: str,
     new_gateways: Callable[[int], Gateways],
     new_members: Callable[..., Members],
     topics: Topics,
     tree: Tree,
+    modern_cluster: RealCluster,
 ) -> None:
+    """ConsumerOffsetChecker until 0.11, and `kafka-consumer-groups --zookeeper` from 0.9 to 1.1."""
     new_gateways(1)
     topic = topics.create(2)
-    members = new_members(release, topic, tree.connect)
+    members = new_members(release, topic, tree.connect, storage)
     tree.wait_for_topic(topic, 2)
     one = members.start(topic)
     topics.send(topic, range(20), 2)
     members.wait_for(range(20))
-
-    def run(tool: str, *arguments: str) -> str:
-        arguments = ("--zookeeper", tree.connect, *arguments)
-        done = members.tools.run(tool, *arguments, input=None, timeout=120)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    assert topic in run("kafka.admin.TopicCommand", "--list").split()
-    described = run("kafka.admin.TopicCommand", "--describe", "--topic", topic)
-    for number in (0, 1):
-        line = rf"Topic: {topic}\s+Partition: {number}\s+Leader: (\d+)\s+Replicas: \1\s+Isr: \1"
-        assert re.search(line, described), described
     offsets = f"/consumers/{topic}/offsets/{topic}"
-    wait_for(
-        lambda: [tree.data(f"{offsets}/{number}") for number in (0, 1)] == [b"10", b"10"],
-        WAIT_S,
-        "the group has committed",
-    )
+
+    def is_committed() -> bool:
+        if storage == "kafka":
+            return committed(modern_cluster, topic, topic) == [10, 10]
+        return [tree.data(f"{offsets}/{number}") for number in (0, 1)] == [b"10", b"10"]
+
+    wait_for(is_committed, WAIT_S, "the group has committed")
     one.kill()
     topics.send(topic, range(20, 26), 2)
-    checked = run("kafka.tools.ConsumerOffsetChecker", "--group", topic)
-    for number in (0, 1):
-        assert re.search(rf"{topic}\s+{number}\s+10\s+13\s+3\s", checked), checked
+    number = find_version(release).number
+    option = "--zookeeper" if number >= (0, 8, 2) else "--zkconnect"
+    asked = (option, tree.connect, "--group", topic)
+    done = []
+    if number < (1,):
+        checker = "kafka.tools.ConsumerOffsetChecker"
+        done.append(members.tools.run(checker, *asked, input=None, timeout=120))
+    if number >= (0, 9):
+        command = "kafka.admin.ConsumerGroupCommand"
+        done.append(members.tools.run(command, *asked, "--describe", input=None, timeout=120))
+    for found in done:
+        assert found.returncode == 0, found.stderr
+        for partition in (0, 1):
+            line = rf"{topic},?\s+{partition},?\s+10,?\s+13,?\s+3\b"
+            assert re.search(line, found.stdout), found.stdout + found.stderr
 
 
 def test_group_of_an_old_cluster_goes_on_and_the_cluster_comes_back(
