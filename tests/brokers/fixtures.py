@@ -141,9 +141,12 @@ def broker_clusters(pytestconfig: pytest.Config) -> Iterator[BrokerClusters]:
 
 
 @pytest.fixture
-def modern_cluster(broker_clusters: BrokerClusters) -> RealCluster:
-    """The session's cluster of 4.1.0, which this client refuses, and to which the bridge copies."""
-    return broker_clusters.get("4.1.0")
+def modern_cluster(request: pytest.FixtureRequest, broker_clusters: BrokerClusters) -> RealCluster:
+    """The session's cluster of 4.1.0, which this client refuses, and to which the bridge copies.
+
+    A parameter of the test (`indirect`) may name another release.
+    """
+    return broker_clusters.get(getattr(request, "param", None) or "4.1.0")
 
 
 @pytest.fixture(scope="session")

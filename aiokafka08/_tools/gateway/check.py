@@ -145,7 +145,7 @@ def _about_versions(sample: TargetSample, options: GatewayOptions) -> Findings:
             yield CodedFinding(code, where, why, "Use a target of Kafka 2.1 to 4.x")
     first, last = sample.ranges.get(ApiKey.JOIN_GROUP, (0, -1))
     if first > 0:  # 4.0.0 has left out what 4.0.1 has put back
-        why = f"the target takes {first} to {last}, so the groups of Java 0.9 and 0.10.0 can't join"
+        why = f"the target takes {first} to {last}, so clients for 0.9 to 0.10.2 can't join groups"
         yield CodedFinding(code, "JoinGroup 0", why, "Use a target of Kafka 4.0.1 or later")
     first, last = sample.ranges.get(ApiKey.FETCH, (0, -1))
     release = _RELEASES.get(last, f"later than {_RELEASES[max(_RELEASES)]}")

@@ -69,7 +69,7 @@ def test_target_without_problems_has_one_note() -> None:
     ("changed", "code", "text"),
     [
         ({"ranges": {**RANGES, 1: (11, 20)}}, CheckCode.VERSIONS, "the target takes 11 to 20"),
-        ({"ranges": {**RANGES, 11: (2, 9)}}, CheckCode.VERSIONS, "the groups of Java 0.9 and"),
+        ({"ranges": {**RANGES, 11: (2, 9)}}, CheckCode.VERSIONS, "so clients for 0.9 to 0.10.2"),
         ({"unreachable": {0: "refused"}}, CheckCode.BROKER, "refused; clients get no answer"),
         ({"ports": {("::1", 9092): "in use"}}, CheckCode.PORT, "in use"),
         ({"problems": ["settings of 1 (error 31)"]}, CheckCode.UNREAD, "couldn't be read"),

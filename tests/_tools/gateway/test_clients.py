@@ -1,6 +1,7 @@
 """Unmodified clients of old releases through the gateway, on a real 4.1.0 that refuses them.
 
-What they were acknowledged is read back from 4.1.0 by a client of today.
+What they were acknowledged is read back from the target by a client of today. `nox -s full` runs it
+on 4.0.0 too.
 """
 
 from __future__ import annotations
@@ -20,14 +21,19 @@ from confluent_kafka.admin import AdminClient
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08.errors import UnsupportedVersionError
 from tests.brokers.cluster import RealCluster
 from tests.brokers.tools import JavaTools
+from tests.support.full import in_full
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka
 
 pytestmark = [pytest.mark.real, pytest.mark.release("4.1.0"), pytest.mark.timeout(180)]
+each_target = pytest.mark.parametrize(
+    "modern_cluster", [pytest.param(None, id="4.1.0"), *in_full("4.0.0")], indirect=True
+)
 
 COUNT = 50
 LINES = [f"value {number}" for number in range(COUNT)]
@@ -75,6 +81,7 @@ def kcat(servers: str, fallback: str, *arguments: str, lines: list[str] | None =
     )
 
 
+@each_target
 @pytest.mark.parametrize("fallback", ["0.8.2.2", "0.9.0.1", "0.10.2.2"])
 async def test_kcat_produces_and_consumes_in_all_codecs(
     fallback: str, servers: str, modern_cluster: RealCluster, new_topic: Callable[..., str]
@@ -93,6 +100,7 @@ async def test_kcat_produces_and_consumes_in_all_codecs(
     assert read.stdout.splitlines() == wanted, read.stderr
 
 
+@each_target
 async def test_kcat_without_a_gateway_stores_nothing(
     modern_cluster: RealCluster, new_topic: Callable[..., str]
 ) -> None:
@@ -125,6 +133,7 @@ def write_transactions(servers: str, topic: str) -> None:
             producer.commit_transaction(30)
 
 
+@each_target
 @pytest.mark.parametrize(
     ("fallback", "values"), [("0.8.2.2", ["0", "1", "2"]), ("0.10.2.2", ["0", "2"])]
 )
@@ -161,6 +170,7 @@ async def test_this_package_reads_to_the_end_of_a_log_with_transactions(
 # --- kafka-python ---------------------------------------------------------------------------------
 
 
+@each_target
 @pytest.mark.parametrize("version", [(0, 8, 2), (0, 9), (0, 10), (0, 10, 1), (1, 0, 0)])
 async def test_kafka_python_of_each_line_works(
     version: tuple[int, ...], servers: str, modern_cluster: RealCluster, new_topic: Any
@@ -223,6 +233,7 @@ async def test_this_client_produces_and_consumes_in_a_group(
             await consumer.commit({TopicPartition(topic, 0): 0, TopicPartition(topic, 1): 0})
 
 
+@each_target
 async def test_librdkafka_of_today_passes(
     servers: str, gateway: Gateway, modern_cluster: RealCluster, new_topic: Callable[..., str]
 ) -> None:
@@ -259,6 +270,7 @@ async def test_librdkafka_of_today_passes(
 # --- Kafka's own clients --------------------------------------------------------------------------
 
 
+@each_target
 @pytest.mark.parametrize(
     ("release", "codec", "acks"),
     [("0.8.2.2", "none", "1"), ("0.8.2.2", "snappy", "0"), ("0.8.0", "gzip", "-1")],
@@ -288,6 +300,7 @@ async def test_scala_producers_store_what_they_send(
     assert await stored_values(modern_cluster, topic) == LINES
 
 
+@each_target
 async def test_scala_shells_read(
     servers: str,
     modern_cluster: RealCluster,
@@ -350,6 +363,27 @@ async def test_java_clients_of_their_day_produce_and_consume(
     assert [line for line in read.stdout.splitlines() if "value" in line] == LINES, read.stderr
 
 
+@pytest.mark.full
+@pytest.mark.parametrize("modern_cluster", ["4.0.0"], indirect=True)
+async def test_groups_of_0_9_and_0_10_cannot_join_at_4_0_0(
+    servers: str, new_topic: Callable[..., str], java: Callable[[str], JavaTools]
+) -> None:
+    """It takes no JoinGroup 0 and 1, which 4.0.1 takes again."""
+    topic = new_topic()
+    with pytest.raises(UnsupportedVersionError, match="JoinGroupRequest"):
+        async with AIOKafkaConsumer(topic, bootstrap_servers=servers, group_id=topic) as consumer:
+            await consumer.getone()
+    read = await asyncio.to_thread(
+        java("0.10.2.2").run,
+        "kafka.tools.ConsoleConsumer",
+        *("--new-consumer", "--bootstrap-server", servers, "--topic", topic),
+        input=None,
+        timeout=120,
+    )
+    assert "too new to support JOIN_GROUP version 1" in read.stderr
+
+
+@each_target
 async def test_java_clients_of_4_1_pass(
     servers: str,
     modern_cluster: RealCluster,
