@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Protocol
 
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08.testing.history import (
@@ -35,6 +36,27 @@ def program_command(*arguments: str, python_path: Path | None = None) -> list[st
     script = f"import sys; sys.path[:0] = {path}; "
     script += "from tests._tools.gateway.foreign_client import main; main(*sys.argv[1:])"
     return [sys.executable, "-c", script, *arguments]
+
+
+class RunningProgram(Protocol):
+    """A producer or a member of a group, in a process of its own."""
+
+    def lines(self) -> list[str]:
+        """Return what it has printed, without an incomplete line."""
+
+    @property
+    def values(self) -> list[str]:
+        """What a member has read."""
+
+    @property
+    def running(self) -> bool:
+        """Whether it hasn't ended."""
+
+    def errors(self) -> str:
+        """Return how it has ended, and the end of what it has written to stderr."""
+
+    def stop(self) -> None:
+        """Send SIGTERM, and wait until it has finished its work."""
 
 
 class Program:
@@ -106,6 +128,10 @@ class ForeignWork:
     Args:
         client, version: of `foreign_client`.
         python_path: the folder of an earlier release of the client.
+
+    Attributes:
+        name: the client and its version.
+        topic, group, servers, partitions: what it works with.
     """
 
     def __init__(
@@ -120,17 +146,18 @@ class ForeignWork:
     ) -> None:
         self.name = f"{client} {version}"
         self.topic = topic
+        self.group = f"{topic}-group"
         self._client = client, version, servers
-        self._servers = servers
-        self._partitions = partitions
+        self.servers = servers
+        self.partitions = partitions
         self._folder = folder
         self._python_path = python_path
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Run both during the body; then stop sending, and wait until all has been read."""
-        self._producer = self._program("produce", self.topic, str(self._partitions))
-        member = self._program("consume", f"{self.topic}-group", self.topic)
+        self._producer = self._start_producer()
+        member = self._start_member()
         try:
             yield
             await asyncio.to_thread(self._producer.stop)
@@ -141,25 +168,29 @@ class ForeignWork:
         self._read = member.values
 
     async def acknowledged(self, more: int, timeout: float = 30.0) -> None:
-        """Wait until `more` further messages of each partition, on average, have ended."""
-        goal = len(self._producer.lines()) + more * self._partitions
+        """Wait until `more` further messages of each partition, on average, are acknowledged."""
+
+        def count() -> int:
+            lines = self._producer.lines()
+            return sum('"call": "send"' in one and '"unknown"' not in one for one in lines)
+
+        goal = count() + more * self.partitions
         async with asyncio.timeout(timeout):
-            while len(self._producer.lines()) < goal:
+            while count() < goal:
                 assert self._producer.running, self._producer.errors()
                 await asyncio.sleep(0.2)
 
     async def check(self) -> None:
         """Read the whole log, and judge the history."""
         recorder = Recorder(time.monotonic)
-        async with AIOKafkaConsumer(bootstrap_servers=self._servers) as consumer:
-            places = [TopicPartition(self.topic, number) for number in range(self._partitions)]
+        async with AIOKafkaConsumer(bootstrap_servers=self.servers) as consumer:
+            places = [TopicPartition(self.topic, number) for number in range(self.partitions)]
             await recorder.read_logs(consumer, places)
         for value in self._read:
             # Rebalances aren't known, so each message may stand anywhere.
             polled = Message(f"{self.topic}/{value.partition(':')[0]}", value)
-            group = f"{self.topic}-group"
-            recorder.note(self.name, "assigned", group=group, facts={"auto_commit": True})
-            recorder.note(self.name, "poll", group=group, polled=(polled,))
+            recorder.note(self.name, "assigned", group=self.group, facts={"auto_commit": True})
+            recorder.note(self.name, "poll", group=self.group, polled=(polled,))
         assert any(self._acknowledged()), self._producer.errors()
         history = list(self._history())
         anomalies = check([*history, *recorder.operations], late_s=LATE_S)
@@ -177,7 +208,13 @@ class ForeignWork:
             f"{kinds.count('retried')} reports of retries, {len(self._read)} messages read"
         )
 
-    def _program(self, work: str, *arguments: str) -> Program:
+    def _start_producer(self) -> RunningProgram:
+        return self._program("produce", self.topic, str(self.partitions))
+
+    def _start_member(self) -> RunningProgram:
+        return self._program("consume", self.group, self.topic)
+
+    def _program(self, work: str, *arguments: str) -> RunningProgram:
         path = self._folder / f"{self.topic}-{work}.out"
         return Program(path, work, *self._client, *arguments, python_path=self._python_path)
 
@@ -189,7 +226,7 @@ class ForeignWork:
             if one.sent and one.status == "ok":
                 yield str(one.sent[0].value)
 
-    async def _until_read(self, member: Program) -> None:
+    async def _until_read(self, member: RunningProgram) -> None:
         wanted = set(self._acknowledged())
         try:
             async with asyncio.timeout(_END_S):

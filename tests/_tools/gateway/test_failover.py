@@ -1,4 +1,4 @@
-"""Brokers of a real 4.1.0 and the gateway die while old clients work through it: nothing is lost.
+"""Brokers of a real 4.1.0 and gateways die while old clients work through them: nothing is lost.
 
 `aiokafka08.testing.history` judges what each client did: an acknowledged message is in the log, in
 the order of its producer, and twice only if its producer has reported a retry.
@@ -22,11 +22,13 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from kazoo.client import KazooClient
 
 from tests._tools.gateway.foreign_work import ForeignWork, Program
-from tests._tools.gateway.gateway_process import GatewayProcess, gateway_process
+from tests._tools.gateway.java_work import JavaWork, ScalaWork
+from tests._tools.gateway.processes import Gateways
 from tests.brokers.cluster import RealCluster
-from tests.brokers.fixtures import require_real_brokers
+from tests.brokers.fixtures import require_real_brokers, zookeeper_alone
 from tests.support.delivery_check import DeliveryCheck
 from tests.support.old_packages import kafka_python_2
 from tests.support.waiting import eventually
@@ -48,13 +50,22 @@ Work = DeliveryCheck | ForeignWork
 
 
 class Front:
-    """Three brokers behind one gateway, and the topics of clients."""
+    """Three brokers behind gateways, and the topics of clients.
 
-    def __init__(self, cluster: RealCluster, gateway: GatewayProcess, folder: Path) -> None:
+    Attributes:
+        groups: the groups whose offsets are in Kafka, with their topics.
+        groups_in_zookeeper: those whose offsets are in ZooKeeper.
+    """
+
+    def __init__(
+        self, cluster: RealCluster, gateways: Gateways, folder: Path, zookeeper: str | None
+    ) -> None:
         self.cluster = cluster
-        self.gateway = gateway
+        self.gateways = gateways
         self.folder = folder
+        self.zookeeper = zookeeper
         self.groups: dict[str, str] = {}
+        self.groups_in_zookeeper: dict[str, str] = {}
         self._topics: list[str] = []
         self._settings: dict[str, str | int | float] = {
             "bootstrap.servers": cluster.bootstrap_servers,
@@ -100,13 +111,35 @@ class Front:
             places = [Place(topic, number) for number in range(PARTITIONS)]
             ends = await asyncio.to_thread(self._ends, places)
 
+            committed: dict[int, int] = {}
+
             async def is_at_end() -> bool:
                 asked = [ConsumerGroupTopicPartitions(group, places)]  # noqa: B023
                 (found,) = self._admin.list_consumer_group_offsets(asked).values()
                 partitions = (await asyncio.to_thread(found.result, 60)).topic_partitions
-                return {one.partition: one.offset for one in partitions} == ends  # noqa: B023
+                committed.update((one.partition, one.offset) for one in partitions)  # noqa: B023
+                return committed == ends  # noqa: B023
 
-            await eventually(is_at_end, 60, 0.5)
+            try:
+                await eventually(is_at_end, 60, 0.5)
+            except TimeoutError:
+                raise AssertionError(f"{group}: {committed} of {ends} are committed") from None
+        if self.groups_in_zookeeper:
+            await asyncio.to_thread(self._check_zookeeper)
+
+    def _check_zookeeper(self) -> None:
+        """Compare what consumers have committed at their end; blocks."""
+        client = KazooClient(self.zookeeper, timeout=60)
+        client.start(60)
+        try:
+            for group, topic in self.groups_in_zookeeper.items():
+                ends = self._ends([Place(topic, number) for number in range(PARTITIONS)])
+                folder = f"/consumers/{group}/offsets/{topic}"
+                found = {number: int(client.get(f"{folder}/{number}")[0]) for number in ends}
+                assert found == ends
+        finally:
+            client.stop()
+            client.close()
 
     def _ends(self, places: list[Place]) -> dict[int, int]:
         """Return the end of each partition; blocks."""
@@ -140,13 +173,17 @@ class Front:
         await eventually(is_true, PROGRESS_S, 0.2)
 
 
-async def strike(front: Front, works: Sequence[Work]) -> None:
-    """Kill a leader, move leaders, pause another one, and kill the gateway."""
+async def strike(front: Front, works: Sequence[Work], number: int) -> None:
+    """Kill a leader, move leaders, pause another one, and kill a gateway; `number` counts rounds.
+
+    A single gateway is started again at once. Of two, clients use the other one meanwhile, which is
+    paused behind that.
+    """
 
     async def go_on() -> None:
         await asyncio.gather(*(work.acknowledged(20, timeout=PROGRESS_S) for work in works))
 
-    cluster, gateway = front.cluster, front.gateway
+    cluster, gateways = front.cluster, front.gateways
     await go_on()
     killed = await front.leader(0)
     await asyncio.to_thread(cluster.kill, killed)
@@ -161,29 +198,48 @@ async def strike(front: Front, works: Sequence[Work]) -> None:
     await go_on()
     await asyncio.to_thread(cluster.resume, paused)
     await front.until_in_sync()
-    await asyncio.to_thread(gateway.kill)
-    await asyncio.to_thread(gateway.start)
+    struck = number % len(gateways.ports)
+    await asyncio.to_thread(gateways.kill, struck)
+    if len(gateways.ports) > 1:
+        await go_on()
+    await asyncio.to_thread(gateways.start, struck)
     await go_on()
+    if len(gateways.ports) > 1:
+        other = (number + 1) % len(gateways.ports)
+        gateways.pause(other)
+        await go_on()
+        gateways.resume(other)
 
 
 async def run_strikes(
-    folder: Path, rounds: int, begin: Callable[[Front, AsyncExitStack], Awaitable[list[Work]]]
+    folder: Path,
+    rounds: int,
+    begin: Callable[[Front, AsyncExitStack], Awaitable[list[Work]]],
+    *,
+    gateways: int = 1,
+    has_zookeeper: bool = False,
 ) -> None:
     """Let clients work while everything dies `rounds` times, and judge them."""
     require_real_brokers()
     async with AsyncExitStack() as outer:
+        zookeeper: str | None = None
+        if has_zookeeper:
+            (folder / "zookeeper").mkdir()
+            server = zookeeper_alone(folder / "zookeeper")
+            zookeeper = (await asyncio.to_thread(outer.enter_context, server)).connect
         cluster = await asyncio.to_thread(
             outer.enter_context, RealCluster("4.1.0", BROKERS, PATIENT, start_timeout=180)
         )
-        targets = cluster.bootstrap_servers
-        gateway = await asyncio.to_thread(
-            outer.enter_context, gateway_process(targets, BROKERS, folder)
-        )
-        front = Front(cluster, gateway, folder)
+        options = ("--zookeeper", zookeeper) if zookeeper else ()
+        processes = Gateways(cluster.bootstrap_servers, folder, gateways, *options, brokers=BROKERS)
+        outer.enter_context(closing(processes))
+        for number in range(gateways):
+            await asyncio.to_thread(processes.start, number)
+        front = Front(cluster, processes, folder, zookeeper)
         async with AsyncExitStack() as stack:
             works = await begin(front, stack)
-            for _ in range(rounds):
-                await strike(front, works)
+            for number in range(rounds):
+                await strike(front, works, number)
         for work in works:
             await work.check()
             if isinstance(work, ForeignWork):
@@ -201,7 +257,7 @@ async def own_work(
     if version != "0.8.2":
         front.groups[topic] = topic
     work = DeliveryCheck(
-        front.gateway.bootstrap_servers,
+        front.gateways.servers,
         topic,
         PARTITIONS,
         producer={**common, "linger_ms": 20, "compression_type": "snappy"},
@@ -219,10 +275,44 @@ async def foreign_work(
     """Start a producer and a member of another client."""
     await front.create(topic)
     front.groups[f"{topic}-group"] = topic
-    servers = front.gateway.bootstrap_servers
+    servers = front.gateways.servers
     work = ForeignWork(client, version, servers, topic, PARTITIONS, front.folder, *path)
     await stack.enter_async_context(work.running())
     return work
+
+
+async def java_work(front: Front, stack: AsyncExitStack, topic: str) -> JavaWork:
+    """Start Kafka's producer and consumer of 0.10.2.2 in Java."""
+    await front.create(topic)
+    servers = front.gateways.servers
+    work = JavaWork("0.10.2.2", servers, topic, PARTITIONS, front.folder)
+    front.groups[work.group] = topic
+    await stack.enter_async_context(work.running())
+    return work
+
+
+async def scala_work(front: Front, stack: AsyncExitStack, topic: str) -> ScalaWork:
+    """Start Kafka's producer and consumer of 0.8.2.2 in Scala."""
+    assert front.zookeeper is not None
+    await front.create(topic)
+    servers = front.gateways.servers
+    work = ScalaWork("0.8.2.2", servers, topic, PARTITIONS, front.folder, front.zookeeper)
+    front.groups_in_zookeeper[work.group] = topic
+    await until_in_zookeeper(front.zookeeper, topic)
+    await stack.enter_async_context(work.running())
+    return work
+
+
+async def until_in_zookeeper(connect: str, topic: str) -> None:
+    """Wait until consumers find the partitions of a topic there."""
+    client = KazooClient(connect, timeout=60)
+    await asyncio.to_thread(client.start, 60)
+    last = f"/brokers/topics/{topic}/partitions/{PARTITIONS - 1}/state"
+    try:
+        await eventually(lambda: asyncio.to_thread(client.exists, last), 60, 0.2)
+    finally:
+        client.stop()
+        client.close()
 
 
 @pytest.mark.timeout(900)
@@ -264,7 +354,7 @@ async def test_clients_of_all_lines_lose_nothing_in_three_rounds(
             await own_work(front, stack, unique_topic("own"), "0.9", members=2),
         ]
         shared = unique_topic("shared")
-        servers = front.gateway.bootstrap_servers
+        servers = front.gateways.servers
         member = Program(
             tmp_path / "member.out",
             *("consume", "kafka-python", "0.10.1", servers, shared, shared),
@@ -283,3 +373,24 @@ async def test_clients_of_all_lines_lose_nothing_in_three_rounds(
         return works
 
     await run_strikes(tmp_path, 3, begin)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("rounds", [3, 20])
+async def test_two_gateways_lose_nothing_for_scala_java_and_python(
+    rounds: int, tmp_path: Path, unique_topic: Callable[..., str]
+) -> None:
+    """The Scala consumer finds brokers in ZooKeeper, which one of the gateways keeps current."""
+
+    async def begin(front: Front, stack: AsyncExitStack) -> list[Work]:
+        return [
+            await own_work(front, stack, unique_topic("own"), None),
+            await scala_work(front, stack, unique_topic("scala")),
+            await java_work(front, stack, unique_topic("java")),
+            await foreign_work(
+                front, stack, unique_topic("py"), "kafka-python", "0.10", kafka_python_2()
+            ),
+        ]
+
+    await run_strikes(tmp_path, rounds, begin, gateways=2, has_zookeeper=True)

@@ -22,7 +22,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
@@ -37,7 +37,7 @@ from aiokafka08.protocol.requests.list_offsets import (
     ListOffsetsRequest,
 )
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
-from tests._tools.gateway.gateway_process import gateway_process
+from tests._tools.gateway.processes import Gateways
 from tests.brokers.cluster import RealCluster
 from tests.tools.bench.embedded import frame as read_frame
 from tests.tools.bench.gateway_stub import HOST, TOPIC, contents_of, message_set, stub
@@ -66,13 +66,14 @@ class Between:
 
 
 @contextmanager
-def both(target: str, brokers: int = 1) -> Iterator[list[Between]]:
+def both(target: str) -> Iterator[list[Between]]:
     """Run a relay and a gateway to a target."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aiokafka08-bench-")))
-        gateway = stack.enter_context(gateway_process(target, brokers, folder))
+        gateways = stack.enter_context(closing(Gateways(target, folder, 1)))
+        gateways.start(0)
         pid, port = stack.enter_context(stub("relay", target.rpartition(":")[2]))
-        yield [Between("relay", pid, port), Between("gateway", gateway.pid, gateway.first_port)]
+        yield [Between("relay", pid, port), Between("gateway", gateways.pid(0), gateways.ports[0])]
 
 
 def encoded(request: Request, version: int) -> bytes:
@@ -112,7 +113,7 @@ def bulk_row(
     """Return CPU µs a message, by relay and gateway."""
     arguments = ["--codec", codec, "--partitions", str(partitions), "--brokers", str(brokers)]
     arguments += ["--messages", str(options.messages), "--bytes", str(options.bytes)]
-    with stub("target", *arguments) as (_, port), both(f"{HOST}:{port}", brokers) as peers:
+    with stub("target", *arguments) as (_, port), both(f"{HOST}:{port}") as peers:
         request = fetch_frame(partitions)
         if what == "produce":
             name = Codec[codec.upper()]
