@@ -66,7 +66,7 @@ class PageFrame:
     Args:
         watch: takes the samples.
         title: the cluster's name on the pages.
-        reword: turns errors into words of the place where the options were given.
+        reword: replaces the names of options in errors by those under which they were given.
         allowed: which kinds of changes may be made.
 
     Attributes:

@@ -1,7 +1,7 @@
 """`PointHistory`: a value over time, for graphs. Pure.
 
-Invariant: times never decrease, and memory is bounded: `recent` newest points, and a point a minute
-for `minutes` minutes.
+Invariant: times never decrease, and memory is bounded: the `recent` newest points, and one point
+per minute for `minutes` minutes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class PointHistory:
     """The values of one thing, such as a group's lag, at the times of samples.
 
     Args:
-        recent: how many of the newest points are kept as they came.
-        minutes: for how many minutes a point a minute is kept besides (default 0).
+        recent: how many of the newest points are kept, all of them.
+        minutes: how many points are kept for longer, one per minute (default 0).
     """
 
     __slots__ = ("_minutes", "_old", "_recent", "_size")
@@ -49,7 +49,7 @@ class PointHistory:
         return times[-1] if times else None
 
     def points(self) -> list[tuple[float, float]]:
-        """Return all points, by time: those of a minute each first."""
+        """Return all points in order of time: first one per minute, then the recent ones."""
         times, values = (column[-self._size :] for column in self._recent)
         begin = times[0] if times else 0.0
         old = zip(*(column[-self._minutes :] for column in self._old), strict=True)

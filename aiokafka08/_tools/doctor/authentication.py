@@ -36,9 +36,9 @@ _OTHER_ACTION: Final = (
 
 
 def authentication_findings(error: KafkaError) -> list[Finding]:
-    """Return the missing parts of the authentication, by the error of a client's start.
+    """Return a finding for each authentication failure in the error of a client's start.
 
-    Empty if the client failed for another reason.
+    None if the client failed for another reason.
     """
     # No broker has let the client in, so nothing else of the cluster is known, and no other rule
     # applies.

@@ -237,7 +237,7 @@ def resolve(
 
 
 def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str:
-    """Return the note for a time of which the broker knows only the segment."""
+    """Return the note for a time that the broker resolves only to the start of a segment."""
     return (
         f"{partition_text(tp)}: {show_time(position.number)} ≈ offset "
         f"{offset}, by segment (the broker has no index by time)"
@@ -245,7 +245,7 @@ def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str
 
 
 def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentError:
-    """Return the error for an end by time of which the broker knows only the segment."""
+    """Return the error for an end time that the broker resolves only to the start of a segment."""
     # The segment may hold older messages, too, so an end at its beginning would leave them out.
     return IllegalArgumentError(
         f"{partition_text(tp)}: the broker has no index by time, so it "

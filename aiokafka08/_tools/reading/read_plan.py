@@ -129,12 +129,13 @@ async def plan_ranges(
         start: where to begin; by default at the beginning.
         end: where to stop; by default `stop_at_end` decides.
         stop_at_end: stop at the end that the log has now, in any case.
-        note: gets a line for each start by time of which the broker knows only the segment.
+        note: called with a line for each start time that a broker without an index by time resolves
+            only to the start of a segment.
 
     Raises:
         OffsetOutOfRangeError: a log doesn't have an offset.
-        IllegalArgumentError: a partition that isn't read has a position of its own, or the broker
-            knows only the segment of the time of an end.
+        IllegalArgumentError: a position names a partition that isn't read; or an end is a time, and
+            the broker has no index by time.
         KafkaError: a request failed.
     """
     _check_named_partitions(tps, start, end)
@@ -150,7 +151,7 @@ async def plan_ranges(
         position, stop = ends[tp], None
         if position is not None:
             found = found_ends.get(tp)
-            # Without a timestamp the offset is that of a segment.
+            # Without a timestamp the offset is only the start of a segment.
             if found is not None and found.timestamp is None:
                 raise refuse_segment(tp, position)
             stop = resolve(position, tp, log, found=found, is_end=True)
@@ -184,7 +185,8 @@ async def offsets_at(
     Args:
         router: a started router.
         times_ms: milliseconds since the epoch; -1 is the end of the log, -2 its beginning.
-        note: gets a line for each time of which the broker knows only the segment.
+        note: called with a line for each time that a broker without an index by time resolves only
+            to the start of a segment.
 
     Raises:
         KafkaError: a request failed.

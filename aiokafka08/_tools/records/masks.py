@@ -1,7 +1,7 @@
 """`Masks`: hide keys, values, or fields of values of records. Pure.
 
-Invariant: a value that can't be taken apart is hidden as a whole, and what isn't hidden keeps its
-digits.
+Invariant: a value that can't be parsed is hidden as a whole, and numbers that aren't hidden keep
+all their digits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aiokafka08.errors import IllegalArgumentError
 
 _HIDDEN: Final = "(hidden)"
 _NUMBER: Final = "\ue000"
-"""Begins numbers while JSON is taken apart, so that they keep their digits."""
+"""Prefix of numbers in parsed JSON, which are strings there, so that they keep their digits."""
 
 
 class Masks:

@@ -66,13 +66,13 @@ class RawLayout:
     """The shape of the input or output."""
 
     # Ends each message; in the input it separates them.
-    # Between key and value; None: values only.
     delimiter: bytes = b"\n"
+    # Between key and value; None: values only.
     key_delimiter: bytes | None = None
     coding: ByteCoding = RAW
     # Written for null; None: null is written as nothing.
-    # kcat: write `null_text` for empty keys and values too.
     null_text: bytes | None = None
+    # kcat: write `null_text` for empty keys and values too.
     empty_is_null: bool = False
 
 

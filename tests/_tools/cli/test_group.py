@@ -125,7 +125,7 @@ def test_partition_that_an_idle_group_never_committed_is_shown(
     done = cli("group", "lag", "--all", "-b", cluster.bootstrap_servers, "--format", "json")
     unknown = row("billing", "kafka", T1, 0, 5) | {"committed": None, "lag": None}
     assert done.json == [row("billing", "kafka", T0, 4, 10), unknown]
-    text = "lag unknown: nothing is committed of orders/1 (billing). There the group begins as"
+    text = "lag unknown: no offset is committed for orders/1 (billing). There the group begins as"
     assert (done.code, text in done.err) == (0, True)
     commit(cluster, "whole", {T0: 4, T1: 5})
     names = ("billing", "whole", "-b", cluster.bootstrap_servers, "--format", "json")

@@ -122,7 +122,9 @@ FIELDS: Final = {
 @click.option(
     "-D", "--delimiter", default="\\n", metavar="TEXT", help="After each value (default: \\n)."
 )
-@click.option("-K", "--key-delimiter", metavar="TEXT", help="Write the key, and this, before it.")
+@click.option(
+    "-K", "--key-delimiter", metavar="TEXT", help="Write the key and TEXT before each value."
+)
 @click.option("-Z", "--null", is_flag=True, help="Write NULL for null.")
 @click.option(
     "-s",

@@ -269,7 +269,7 @@ def _note_uncommitted(rows: Iterable[Row]) -> None:
     ]
     if unread:
         note(
-            f"lag unknown: nothing is committed of {some_of(unread)}. There the group begins as "
+            f"lag unknown: no offset is committed for {some_of(unread)}. There the group begins as "
             "its auto_offset_reset says"
         )
 

@@ -55,8 +55,8 @@ from aiokafka08.structs import TopicPartition
 # The default of fetch.max.bytes here.
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
 
-# About as much as a member of a group writes at a time. The block that is being written when the
-# reader of stdout ends is read again by the group.
+# A member of a group writes blocks of about this size. If the reader of stdout exits during a
+# write, the group reads that block again.
 _GROUP_BLOCK_BYTES: Final = 16 * 1024
 
 # How long to wait for leaders, as during an election, before the other partitions are read.
