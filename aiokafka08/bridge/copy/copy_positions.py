@@ -88,7 +88,7 @@ class StoredRuns:
                     raise KafkaProtocolError(text) from None
             return
         tp = TopicPartition(key.topic, key.partition)
-        # A record replaces the former one of its key, which may have been of the other size.
+        # A record replaces the former one of its key, which may be in the other mapping.
         for kept in (self._open, self._pages):
             kept.setdefault(tp, {}).pop(key.source, None)
         if record.value is None:
@@ -194,8 +194,8 @@ def choose_position(
     Args:
         committed: the offset of the bridge's group.
         runs: the runs of the partition in the offsets topic.
-        is_empty: whether the target's partition has never had a committed record, or may keep its
-            records.
+        is_empty: whether the target's partition has never had a committed record, or
+            `topics.append` allows the copy to continue behind its records.
         log_end: where the log of the target's partition ends.
 
     Returns:
@@ -273,7 +273,7 @@ async def find_positions(
 
 
 def owned_topics(committed: Iterable[TopicPartition], stored: StoredRuns) -> set[str]:
-    """Return the topics into which the bridge has copied: names of both the target and the
+    """Return the topics into which the bridge has copied, by their names at the target and at the
     source.
     """
     return {tp.topic for tp in committed} | stored.topics()

@@ -2,8 +2,8 @@
 
 `group_plan` decides about each offset.
 
-Invariant: the positions of the bridge are read before its runs of offsets, so that each position
-has its runs.
+Invariant: the positions of the bridge are read before its offset runs (`offset_runs`), so that the
+runs reach up to each position.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
-# The keys in `CopyStatus.errors` of what fails here.
+# The keys of this module's errors in `CopyStatus.errors`.
 _GROUPS: Final = "groups"
 _UNREADABLE: Final = "unreadable offsets"
 
@@ -93,14 +93,14 @@ class CopiedCluster:
         if not names:
             return ""
         return (
-            f"nothing is committed of {some_of(names)}: at the target they begin there as their "
-            "auto.offset.reset says"
+            f"no offset is committed for {some_of(names)}: at the target these groups begin there "
+            "at their auto.offset.reset"
         )
 
     def left_out_text(self) -> str:
         """Return which offsets are left out since the bridge doesn't copy their topics, or ""."""
         copied = {tp.topic for tp in self.partitions}
-        # The text names groups of which nothing is carried over apart from the others.
+        # The text first names the groups that are left out as a whole, then the others.
         nothing: dict[str, str] = {}
         part: dict[str, str] = {}
         for group, offsets in sorted(self.offsets.items()):
@@ -497,7 +497,7 @@ async def without_head_holes(
     partitions: Mapping[TopicPartition, CopiedPartition],
     offsets: Iterable[Mapping[TopicPartition, SourceOffset]],
 ) -> dict[TopicPartition, CopiedPartition]:
-    """Return the partitions; a log without messages before the first copy begins at that copy.
+    """Return the partitions; move a log's start to the first copy if it has no messages before.
 
     Args:
         config: the file of the bridge.

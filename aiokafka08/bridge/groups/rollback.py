@@ -51,8 +51,8 @@ class RollbackMove:
     source: TopicPartition
     target_offset: int
     # The committed offset at the source; None if there is none, or it can't be read.
-    # The new offset at the source; None if the target's can't be translated.
     before: int | None
+    # The new offset at the source; None if the target's can't be translated.
     source_offset: int | None
     outcome: RollbackOutcome
     reason: str = ""

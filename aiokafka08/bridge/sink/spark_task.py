@@ -65,8 +65,8 @@ class SparkPart:
 
     config: BridgeConfig
     # The id of the driver's claim.
-    # The number of the transactional id.
     run: str
+    # The number of the transactional id.
     producer: int
     # The largest batch that all target topics take.
     batch_bytes: int

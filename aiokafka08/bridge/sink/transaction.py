@@ -60,8 +60,8 @@ class OpenTransaction:
     """A transaction that takes chunks."""
 
     # On the worker's clock.
-    # Whether each record has a callback.
     began_at: float
+    # Whether each record has a callback.
     every: bool = False
     # Whether the transaction before it was full: this one may be the last of a backlog.
     follows_full: bool = False

@@ -41,8 +41,9 @@ from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
-# A record of the state topic: this key and the name; the value is JSON, with the new identity of a
-# recreated topic, so the topic stays stopped where that identity can't be read.
+# A record of the state topic has this prefix and the topic's name as its key, and JSON as its
+# value. The new identity of a recreated topic is stored too: so the topic stays stopped in a
+# session that can't read that identity.
 _KEY: Final = b"topic:"
 _TIMEOUT_S: Final = 30.0
 # librdkafka's own timeout is `_TIMEOUT_S`; this is how long it may take to report.
@@ -106,10 +107,9 @@ class TopicIdentities:
     async def start(self, stored: StoredRuns) -> None:
         """Compare the topics with those that were copied, and write new identities.
 
-        Recreated topics get a `reason`; with `on_loss="skip"` their positions are set to 0 instead,
-        and
-        their runs are removed from `stored`. Call it when older starts are fenced, and before the
-        workers of the sink run.
+        Recreated topics aren't copied, and `reason()` says why. With `on_loss="skip"` their
+        positions are set to 0 instead, and their runs are removed from `stored`. Call it when older
+        starts are fenced, and before the workers of the sink run.
 
         Raises:
             BridgeFencedError: a newer start has claimed the bridge.

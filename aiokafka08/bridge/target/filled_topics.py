@@ -1,10 +1,10 @@
-"""Find target topics that have messages before the bridge has ever run: their copies would double.
+"""Find target topics with messages before the first run: a copy would duplicate the messages.
 
 Another bridge may have copied there under another name, or the topics and group of this one were
 deleted. The origin of the messages isn't known, so the bridge doesn't start, unless
 `topics.append` allows it.
 
-Invariant: the look changes nothing, so a bridge that is refused at its start is refused again.
+Invariant: the check changes nothing, so a bridge that is refused at its start is refused again.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ async def filled_topics(
         if not config.topics.appends(topic)
         for number in range(min(source[topic], target_counts.get(name, 0)))
     ]
-    # The first sessions of a process may end before they have written, so each looks until one has
-    # begun.
+    # The first sessions of a process may end before they write, so each session checks until one
+    # has begun to copy.
     if not copies or run.has_begun or not run.is_first:
         return []
     if any(claim.run != run.id for claim in await read_claims(config, target)):

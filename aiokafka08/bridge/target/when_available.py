@@ -25,7 +25,7 @@ async def when_available(
     """Return the result of a call, which is repeated until the target is ready for it.
 
     Args:
-        call: starts the call; it changes nothing, or the same again.
+        call: starts the call, which must be idempotent.
         timeout_s: after this time the last error is raised (default 30.0).
         only: the errors after which the call is repeated (default: all that a retry may cure).
 

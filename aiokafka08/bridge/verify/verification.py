@@ -80,8 +80,8 @@ class PartitionVerdict:
     waiting: int = 0
     is_complete: bool = False
     # False if nothing of the partition was copied; then it isn't equal, unless the source is empty.
-    # The first difference is a message at the target that the bridge hasn't written.
     has_begun: bool = True
+    # The first difference is a message at the target that the bridge hasn't written.
     is_of_another: bool = False
     before: int = 0
     # The maps of the first and the last equal message before the first difference; None until both
