@@ -1,7 +1,7 @@
 """Check the topics that a caller wants to create, and place their replicas. Pure.
 
-Class names and arguments are aiokafka's, whose own objects are accepted: a program that moves may
-still make them.
+Class names and arguments are those of aiokafka. aiokafka's own objects are accepted too, because a
+program that migrates may still create them.
 
 Invariant: each partition of a returned assignment has the same number of replicas, on different
 live brokers.

@@ -303,7 +303,7 @@ class StoredGroupCalls:
 
     async def _list_in_kafka(self) -> StoredGroupListing:
         has_offsets_topic = await self._connection.has_offsets_topic()
-        # Before the exact line is asked for, since 0.8.0 logs an error then.
+        # Return before the exact release is probed, because 0.8.0 logs an error on that.
         if not has_offsets_topic and self._connection.group_nodes is not None:
             return StoredGroupListing([])
         line = (await self._router.exact_version()).line

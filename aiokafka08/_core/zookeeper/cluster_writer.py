@@ -4,12 +4,12 @@ A gateway calls `ClusterWriter` in threads, because it blocks. It writes these n
 
 - `/controller` and `/brokers/ids/<broker>`, for as long as its session lasts;
 - `/brokers/topics/<topic>`, and `…/partitions/<partition>/state` below it;
-- `/cluster/id`, by which clients compare brokers and ZooKeeper whatever gateway they have asked.
+- `/cluster/id`: clients compare it with the cluster id of the brokers, through any gateway.
 
 Invariants: nothing is written while a broker or another gateway is registered. `/controller` says
-which of several gateways writes. What brokers have written is kept in the field `MARK` of the node
-that replaces it, so that `plan_restore` finds it. So such a node is never removed: when its topic
-has gone, it is written with no partitions.
+which of several gateways writes. A node that replaces one of a broker keeps the broker's data in
+the field `MARK`, where `plan_restore` finds it. So such a node is never removed: when its topic is
+deleted, it is written with no partitions.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MARK: Final = "aiokafka08_gateway"
-"""The field of a node that a gateway has written: its name in nodes of its session, in others an
-object with `before`, the fields that brokers have written, if there were any."""
+"""The field that marks a node as a gateway's. In an ephemeral node it has the gateway's name; in
+other nodes it is an object, with the fields that a broker had written as `before`, if any."""
 
 SESSION_S: Final = 6.0
 """After this time without a gateway its brokers are removed; the default of brokers up to 1.1."""
@@ -59,7 +59,7 @@ _MARKED: Final = f'an object in the field {MARK}, with an object "before" or wit
 
 @dataclass(frozen=True, slots=True)
 class WrittenPartition:
-    """A partition: node ids, -1 without a leader."""
+    """A partition's state, with brokers as node ids; `leader` is -1 if there is none."""
 
     leader: int
     leader_epoch: int
@@ -103,7 +103,7 @@ class Plan:
     Attributes:
         owner: the gateway that writes instead; None: there is none.
         changes: the changes to make, in this order.
-        left: topics that brokers have written, and that aren't in the cluster: they stay.
+        left: topics that brokers have written, and that the cluster doesn't have; they stay.
     """
 
     owner: str | None = None
@@ -147,9 +147,9 @@ class ClusterWriter:
 
         Args:
             cluster: the contents of the nodes.
-            removes: whether topics that aren't there go.
-            compares: whether also nodes of topics are read that were right in this session: tools
-                may have changed them.
+            removes: whether to remove the topics that `cluster` doesn't have.
+            compares: whether to read again the topics that were up to date in this session, because
+                tools may have changed their nodes.
 
         Raises:
             KafkaConnectionError: ZooKeeper can't be reached.
@@ -189,7 +189,7 @@ class ClusterWriter:
             return plan
 
     def plan_restore(self) -> list[NodeChange]:
-        """Return what puts back what brokers have written. Raises as `write`."""
+        """Return the changes that restore the data of brokers. Raises as `write`."""
         with translate_errors(self._connect):
             for path, node in self._registered().items():
                 raise KafkaUnavailableError(
@@ -215,7 +215,7 @@ class ClusterWriter:
             return changes
 
     def apply(self, changes: Iterable[NodeChange]) -> None:
-        """Change nodes, those above others first: `/controller` before all. Raises as `write`."""
+        """Make the changes, parents before children, so `/controller` first. Raises as `write`."""
         from kazoo.exceptions import BadVersionError, NodeExistsError, NoNodeError
 
         with translate_errors(self._connect):
@@ -324,7 +324,7 @@ class ClusterWriter:
     def _changed_data(
         self, path: str, old: _Node | None, fields: Mapping[str, object]
     ) -> bytes | None:
-        """Return the new data of a node; None if it says what it should."""
+        """Return the new data of a node; None if its fields are up to date."""
         if old is None:
             others: dict[str, object] = {"version": 1}
             if path.endswith("/state"):
@@ -351,7 +351,7 @@ class ClusterWriter:
         self._changed()
 
     def _registered(self) -> dict[str, _Node]:
-        """Return the nodes that go with a session; `changed` is called when one goes or comes."""
+        """Return the ephemeral nodes; `changed` is called when one is created or removed."""
         client = self._client()
         found = results_of(
             {
@@ -379,7 +379,7 @@ class ClusterWriter:
 
 
 class _Node(NamedTuple):
-    """A node that was read; `owner` is the session with which it goes, 0 for none."""
+    """A node that was read; `owner` is the session of an ephemeral node, 0 for others."""
 
     data: bytes
     version: int
@@ -410,7 +410,7 @@ def _fields(data: bytes) -> dict[str, Any]:
 def _nodes(
     topic: str, partitions: Mapping[int, WrittenPartition]
 ) -> Iterator[tuple[str, dict[str, object]]]:
-    """Yield the nodes of a topic with the fields that count."""
+    """Yield the nodes of a topic, with the fields that the gateway sets."""
     replicas = {str(number): list(one.replicas) for number, one in sorted(partitions.items())}
     yield f"{_TOPICS}/{topic}", {"partitions": replicas}
     for number, one in sorted(partitions.items()):

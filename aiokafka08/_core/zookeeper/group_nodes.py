@@ -3,9 +3,9 @@
 Groups and members are returned in the form of the brokers' DescribeGroups. All calls block and run
 in threads, each with a session of its own.
 
-Invariant: only `delete` changes anything. A node that can't be read is an error in the result
-(see `NodeReader`), which has all other nodes: a member whose registration can't be read has an
-empty subscription, and the partitions that it owns.
+Invariant: only `delete` changes anything. The result has an error for each node that can't be read
+(see `NodeReader`), and all other nodes. A member whose registration can't be read has an empty
+subscription, but still the partitions that it owns.
 """
 
 from __future__ import annotations
@@ -170,9 +170,9 @@ class GroupNodes:
     def delete(self, groups: Collection[str]) -> dict[str, bool | KafkaError]:
         """Delete the nodes of groups without members, and everything below them.
 
-        Returns for each group True, False if it has no node, or the error that kept it:
-        NonEmptyGroup if it has members, also if one has registered during the call. Then, and if
-        ZooKeeper stops responding, parts of its node may be deleted already.
+        Returns for each group True; False if it has no node; or the error that prevented the
+        deletion: NonEmptyGroup if it has members, also if one has registered during the call. In
+        that case, and if ZooKeeper stops responding, parts of its node may be deleted already.
 
         Raises:
             IllegalArgumentError: a name can't be the name of a node; nothing is deleted.
@@ -248,7 +248,8 @@ class GroupNodes:
                 owned.setdefault((group, member), {}).setdefault(topic, []).append(tp.partition)
         if not strangers:
             return owned, {}
-        # Members come and go while the group is read, so a stranger isn't known afterwards either.
+        # Members come and go while the group is read, so an owner is unknown only if a second read
+        # doesn't find its member either.
         again = self._reader(client)
         now = again.data(strangers)
         ids = {group: f"{_ROOT}/{group}/ids" for group in map(_group, now)}
@@ -290,11 +291,11 @@ class GroupNodes:
     ) -> None:
         """Delete groups without members.
 
-        `groups`: with the names of the nodes below theirs; `failed` gets those that can't be
+        `groups`: by group the names of its child nodes; `failed` gets the groups that can't be
         deleted.
         """
-        # `ids` goes first, and it and the group's node only if they are empty: so a member that
-        # registers from now on is never deleted, and its group's deletion fails.
+        # `ids` is deleted first, and like the group's node only if it is empty. So a member that
+        # registers from now on is never deleted: its group's deletion fails.
         self._delete_nodes(client, {f"{_ROOT}/{group}/ids": group for group in groups}, failed)
         levels: list[dict[str, str]] = []
         level = {
@@ -344,7 +345,7 @@ class GroupNodes:
 
 
 def owner_of(owner: bytes, members: Collection[str]) -> str | None:
-    """Return the member that an owner node names; None if none of the group does."""
+    """Return the member that an owner node names; None if it isn't a member of the group."""
     name = owner.decode(errors="replace")
     # Consumers in Go, pykafka and kafka-node write the member's id, which has dashes. The Scala
     # consumer, and this one, add "-" and a thread's number.
