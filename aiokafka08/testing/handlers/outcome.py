@@ -34,8 +34,8 @@ class RequestContext:
     # The number of the client's connection.
     connection: int
     # Makes room for a large response; False: there is none, and the connection is closed then.
-    # None on a listener without SASL.
     reserve: Callable[[int], bool]
+    # None on a listener without SASL.
     session: SaslSession | None = None
 
     @property
@@ -80,7 +80,7 @@ class Wait:
 
     When one of `keys` has changed, `check(False)` is called, which returns the reply, or None to
     wait on. After `timeout_ms` (None: never) `check(True)` is called, which must return the reply.
-    Instead of a reply it may return Disconnect, or the steps to either.
+    Instead of a reply, `check` may return Disconnect, or `Work` that returns one of these.
     """
 
     timeout_ms: int | None
@@ -120,7 +120,7 @@ def by_partition(topics: Iterable[Topic[P]]) -> Work[dict[TopicPartition, P]]:
 
 
 def group_by_topic(items: dict[TopicPartition, T], order: ResponseOrder) -> Work[list[Topic[T]]]:
-    """Group the items of a response by topic, in the order of the line (brokers.md 3.11)."""
+    """Group the items of a response by topic, in the order of the release (brokers.md 3.11)."""
     topics: dict[str, dict[int, T]] = {}
     grouped: list[Topic[T]] = []
     for number, key in enumerate(reversed(items) if order is ResponseOrder.REVERSED else items, 1):

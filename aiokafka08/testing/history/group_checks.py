@@ -15,7 +15,7 @@ from aiokafka08.testing.history.logs import History, ObservedLog
 from aiokafka08.testing.history.operations import Anomaly, Fact, Message, Operation, Value, only
 
 _NO_LOG: Final = ObservedLog(())
-# For how long a member may not know that its ZooKeeper session has ended.
+# How long a member may be unaware that its ZooKeeper session has ended.
 EXPIRY_UNKNOWN_S: Final = 0.5
 
 # The brokers' default of `group.max.session.timeout.ms`.
@@ -23,7 +23,7 @@ LONGEST_SESSION_S: Final = 30.0
 
 
 def double_owners(history: History) -> Iterator[Anomaly]:
-    """Two members of a group own a partition in one generation, or at a time."""
+    """Two members of a group own a partition in one generation, or at the same time."""
     yield from _double_owners_without_generations(history)
     owners: dict[str, dict[tuple[int, str], Operation]] = {}
     last: dict[str, int] = {}
@@ -37,10 +37,10 @@ def double_owners(history: History) -> Iterator[Anomaly]:
         if operation.call != "assigned" or operation.group is None or operation.generation is None:
             continue
         member = operation.group, operation.process
-        # A new count of generations: the number has fallen, a member joins the same one twice, no
-        # member has partitions any more, or a member joins so late that the members that haven't
-        # joined yet are out. Brokers of 0.9 forget a group that loses all its members, and count
-        # from 1.
+        # Brokers of 0.9 forget a group that loses all its members, and count generations from 1
+        # again. That has happened if the number has fallen, if a member joins the same generation
+        # twice, if no member has partitions any more, or if a member joins so late that members
+        # that haven't joined before can't join any more.
         is_last = operation.generation == last.get(operation.group)
         if (
             operation.generation < last.get(operation.group, 0)
@@ -93,7 +93,8 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
                     owners[key] = operation
                     owned[first.process].discard(key)
                     if first.generation is not None and operation.generation is None:
-                        # Brokers set back to 0.8 know no group that a member could ask for.
+                        # The brokers were downgraded to 0.8. They don't know the group, so none
+                        # has told the first member that it ended.
                         continue
                     yield Anomaly(
                         "double-owner",
@@ -148,14 +149,14 @@ def polls_after_revocation(history: History) -> Iterator[Anomaly]:
 
 @dataclass(slots=True)
 class _Handed:
-    """The messages of one partition that a group got, in order: one at each place of the lists."""
+    """The messages of one partition that a group got, in order: the lists have one index."""
 
     group: str
     partition: str
     times: list[float] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     polls: list[tuple[Operation, Value]] = field(default_factory=list)
-    # For each place: where, up to this place, the highest offset is.
+    # For each index, the index of the highest offset up to there.
     highest: list[int] = field(default_factory=list)
 
     def add(self, poll: Operation, value: Value, offset: int) -> None:
@@ -172,12 +173,12 @@ class _Handed:
         return only(poll, self.partition, [value])
 
     def before(self, when: float) -> int | None:
-        """Return the place of the highest offset that was handed out by a time; or None."""
+        """Return the index of the highest offset that was handed out by a time; or None."""
         index = bisect_right(self.times, when)
         return self.highest[index - 1] if index else None
 
     def around(self, offset: int) -> tuple[int, int]:
-        """Return the places of the nearest offsets before and after one that wasn't handed out."""
+        """Return the indices of the nearest offsets before and after one that wasn't handed out."""
         before = max((at, -place) for place, at in enumerate(self.offsets) if at < offset)
         after = min((at, place) for place, at in enumerate(self.offsets) if at > offset)
         return -before[1], after[1]
@@ -376,7 +377,7 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
                             continue  # a member beyond the end of the log begins anew
                         key = operation.group, partition
                         if offset >= held.lowest(key, operation.invoked, operation.order):
-                            continue  # `commits_gone_back` judges that it was stored
+                            continue  # `commits_gone_back` checks the stored commits
                         yield Anomaly(
                             "commit-behind",
                             (only(known[before - 1], partition), only(operation, partition)),
@@ -390,14 +391,17 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
 
 
 def commits_gone_back(history: History) -> Iterator[Anomaly]:
-    """The committed offset of a group went back, by a member's own position.
+    """A commit of a member's own position set the committed offset of its group back.
 
-    What the program may set back isn't judged: a seek since the assignment, a commit of offsets
-    that the caller chose; nor a reset after a truncation. Nor are requests that come late: those of
-    one member on two connections; from members that own the partition no longer, unless the store
-    refuses them by their generation; in ZooKeeper just after the end of a session, which its member
-    doesn't know yet; nor those to ZooKeeper of a member of Kafka's group, whose brokers were set
-    back to 0.8, where a member in ZooKeeper owns the partition by now.
+    The program may set it back: with a seek since the assignment, or a commit of offsets that the
+    caller chose. So may a reset after a truncation. Commits that may arrive late aren't judged:
+
+    - those of one member on two connections;
+    - those of a member that no longer owns the partition, unless the store refuses them by their
+      generation;
+    - in ZooKeeper, those just after the end of a session, which its member may not have noticed;
+    - in ZooKeeper, those of a member of Kafka's group whose brokers were downgraded to 0.8, when a
+      member in ZooKeeper owns the partition.
     """
     state = _Ownership()
     reached = _Reached(history)
@@ -618,14 +622,13 @@ class _Commits:
     """The commits of one group to one partition that may have had an effect."""
 
     def __init__(self, partition: str, commits: list[Operation]) -> None:
-        """Index commits that are in order; one without an offset for the partition may be any."""
+        """Index commits, in order; without an offset for the partition one may have set any."""
         self._partition = partition
         successful = [commit for commit in commits if commit.status == "ok"]
         self._known = [commit for commit in successful if partition in commit.offsets]
         self._doubtful = Extremes((o.invoked, self._offset(o)) for o in commits if o.status != "ok")
         self._successful = RangeMinimum((o.invoked, self._offset(o)) for o in successful)
-        # For each known commit, by the time when it began: the lowest offset of the commits that
-        # had begun before, and ended after that time.
+        # By the time when a known commit began: the lowest offset of the commits in flight then.
         self._overlapping: dict[float, float] = {}
         running: list[tuple[float, float]] = []  # (offset, end)
         for commit in sorted(successful, key=lambda commit: commit.invoked):

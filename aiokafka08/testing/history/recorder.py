@@ -1,7 +1,7 @@
 """`Recorder`: record the calls of producers and consumers as a history.
 
-Invariant: of a client it uses the public methods, and reads only its configuration and the
-generation of its group, so it records on real brokers, on the embedded cluster and in a simulation.
+Invariant: it uses only a client's public methods, configuration and group generation, so it
+records on real brokers, on the embedded cluster and in a simulation.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ class Recorder(Recording):
         clock: returns seconds; None: the time of the running event loop (default None).
         identify: returns the identity of a message for (key, value); it must be unique in the
             message's partition. By default the text of the value; long ones are cut, with a digest.
-            Clients with serializers need one of their own. It gets the values as they are sent, as
-            they are returned, and as bytes of the log, and must return the same for all three.
+            Clients with serializers need another function. It is called with the values as they
+            are sent, as they are returned, and as bytes of the log, and must return the same
+            identity for all three.
     """
 
     # --- clients ----------------------------------------------------------------------------------
@@ -44,9 +45,10 @@ class Recorder(Recording):
         Args:
             process: its name in the history; unique.
             producer: an AIOKafkaProducer.
-            deadline_s: the longest that a call that sends, its message, `flush()`, the start or
-                the stop may take: the sum of `request_timeout_ms` and `delivery_timeout_ms`; None:
-                no limit but that of the start, twice `start_timeout_ms` (default None).
+            deadline_s: the maximum duration of a send call, of the delivery of its message, of
+                `flush()`, of the start and of the stop. Give the sum of `request_timeout_ms` and
+                `delivery_timeout_ms`. None: only the start is limited, to twice
+                `start_timeout_ms` (default None).
 
         Raises:
             ValueError: it has serializers, and the recorder no `identify`.
@@ -61,17 +63,17 @@ class Recorder(Recording):
     ) -> Consumer:
         """Return the consumer, wrapped, so that its calls are recorded.
 
-        Subscribe with the wrapped consumer, so that rebalances are recorded. Don't use `subscribe`
-        of the constructor's topics.
+        Call `subscribe()` of the wrapped consumer, so that rebalances are recorded; don't pass
+        topics to the constructor.
 
         Args:
             process: its name in the history; unique.
             consumer: an AIOKafkaConsumer.
-            deadline_s: the longest that `commit()`, `committed()`, `position()`, the start or the
-                stop may take. None: the consumer's own limits, `request_timeout_ms` for the first
+            deadline_s: the maximum duration of `commit()`, `committed()`, `position()`, the start
+                and the stop. None: the consumer's own limits, `request_timeout_ms` for the first
                 three, and twice `start_timeout_ms` for the start; but a start that waits for a
                 group or for ZooKeeper has no limit, nor has the stop (default None). `getmany()`
-                has its own; `getone()` and `async for` may wait for ever, and have none.
+                has its own limit; `getone()` and `async for` may wait for ever.
 
         Raises:
             ValueError: it has deserializers, and the recorder no `identify`.
@@ -110,7 +112,7 @@ class Recorder(Recording):
 
         Args:
             process: the name of the client in the history.
-            expected: None: that isn't known any more.
+            expected: the result; None: it isn't known any more.
         """
         if expected is None:
             self.expected_ready.pop(process, None)
@@ -148,7 +150,7 @@ class Recorder(Recording):
         await consumer.seek_to_beginning()
         ends = await consumer.end_offsets(wanted)
         polled = []
-        # A list: each position is asked for, so that all partitions are read on.
+        # A list, not a generator: `any()` would stop at the first partition that isn't at its end.
         while any([await consumer.position(tp) < end for tp, end in ends.items()]):
             for tp, records in (await consumer.getmany(timeout_ms=500)).items():
                 polled += [self.message(tp, record, extracts) for record in records]
