@@ -398,7 +398,7 @@ class Collector:
             self._requeue(cursor)
             if records:
                 popped[cursor.topic_partition] = records
-                if cursor.start is not None:  # a refused position is verified after these
+                if cursor.start is not None:  # a refused position, verified only after these
                     self._observer.messages_returned(cursor)
                 if limit is not None:
                     limit -= len(records)

@@ -114,8 +114,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             return the message raises their exception (see `getone`), and so do later calls until it
             succeeds or you `seek()` past it. None leaves bytes as they are (default None).
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, from 0 on (default
-            500). It waits for a first message for up to 100 ms also with smaller values, and with
-            `fetch_min_bytes=0`. With a `group_id`, brokers 0.8.0 and 0.8.1 wait for at most 100 ms,
+            500). Even with less than 100 ms, or with `fetch_min_bytes=0`, it waits up to 100 ms for
+            a first message. With a `group_id`, brokers 0.8.0 and 0.8.1 wait for at most 100 ms,
             since they hold back errors meanwhile. Messages in the log come without this wait, also
             after a `seek()`, `resume()` or a new assignment, over a second connection.
         fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
@@ -193,8 +193,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         zookeeper_connect: "host:port,.../chroot" of the cluster's ZooKeeper. Needed for groups on
             all brokers before 0.9, and for committed offsets on 0.8.0. From 0.9 on the consumer
             joins its group only when no member is left in ZooKeeper (default None).
-        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
-            its cluster id, or else its list of brokers. "refuse", or None: raise
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers: it
+            has another cluster id or, without one, other brokers. "refuse", or None: raise
             `ZookeeperMismatchError` before anything is read or written there. "warn": log a
             warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
             cluster without topics (default None).
@@ -670,8 +670,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         collected: CollectedColumns,
         rewind: Callable[[TopicPartition, int, Exception | None], None],
     ) -> arrow.RecordBatch:
-        """Return each partition's rows before its first damaged envelope, and rewind to that. The
-        partition of the first one fails."""
+        """Return each partition's rows before its first damaged envelope, and rewind to that. Fail
+        the partition of the first damaged envelope of all."""
         counts = [count for _, count in collected.runs]
         steps = arrow_headers.extract_rows(received, counts, self._config.decoding.extract)
         batch, kept, error = await self._collector.run_steps(steps)

@@ -31,8 +31,8 @@ _MAX_FETCH_BYTES: Final = 0x7FFFFFFF
 class FetchMemory:
     """Shares and borrowed bytes of one consumer; see the module.
 
-    Responses that no fetch counts any more come on top of the bound, up to one per connection, as
-    do the unused parts of kept frames (`record_buffer.FrameStore`) and Python's own objects.
+    The bound doesn't include responses to abandoned fetches, up to one per connection, the unused
+    parts of kept frames (`record_buffer.FrameStore`), and Python's own objects.
     """
 
     def __init__(self, fetch_max_bytes: int, max_partition_fetch_bytes: int) -> None:

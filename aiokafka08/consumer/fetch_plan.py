@@ -27,12 +27,13 @@ ALONE_WAIT_S: Final = 0.5
 response back until the wait is over (see `next_fetch`)."""
 
 IDLE_WAIT_S: Final = 0.1
-"""How long a request may at least wait after an empty response; see `FetchQueue.idle`."""
+"""The lower limit of a request's maximum wait after an empty response; see `FetchQueue.idle`."""
 
 MAX_EXPECTED_BYTES: Final = 8 * 1024 * 1024
 """The most bytes that are expected in the response to one request; the remaining partitions come
 first in the next one. So a consumer that is behind in 1,000 partitions gets its first messages
-soon, and one response takes little memory; a link of 1 Gbit/s is still filled at 60 ms."""
+soon, and one response takes little memory. A link of 1 Gbit/s with a round trip of 60 ms is still
+filled."""
 
 
 @dataclass(slots=True)

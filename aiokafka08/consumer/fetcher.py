@@ -3,8 +3,8 @@
 Invariant: at most one long poll per broker is in flight (a broker answers one request at a time per
 connection, docs/brokers.md 3.1), and at most one urgent request beside it, on a connection of its
 own. The next long poll leaves as soon as the response to the last one is applied, if a partition is
-ready; no call has to ask for messages. What a response brings for a position that was given up
-meanwhile is dropped. An error of a partition concerns that partition alone.
+ready; no call has to ask for messages. Messages for a position that was given up since the request
+are dropped. An error of a partition concerns that partition alone.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _log: Final = logging.getLogger("aiokafka08.consumer")
 
 OLD_LINES_WAIT_S: Final = 0.1
 """The longest wait of brokers 0.8.0 and 0.8.1, which keep a partition's error back until the wait
-is over (docs/brokers.md 7.3). It isn't found out for this alone that a broker is one of these: a
-consumer without a group gets their errors later."""
+is over (docs/brokers.md 7.3). A consumer without a group doesn't probe which 0.8 release a broker
+has, so it doesn't limit the wait and gets the error later."""
 
 WAITED_SHARE: Final = 0.8
 """A broker that responds after this share of the wait counts as having waited to the end: the two
@@ -103,7 +103,8 @@ class Fetcher:
     ) -> None:
         self.requests = 0  # how many fetch requests were sent
         self.request_failures = 0  # how many of them failed as a whole
-        # The times of the others, from the write to the response, which may wait for messages
+        # The times of successful requests, from the write to the response, which may wait for
+        # messages
         self.request_times = Histogram("fetch_request_seconds")
         self.fetched_bytes = 0  # bytes of all message sets that came
         self._router = router

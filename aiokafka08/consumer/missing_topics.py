@@ -20,7 +20,7 @@ MOST_REPORTED: Final = 10
 
 
 class MissingTopicReporter:
-    """Look at the named topics while one is missing.
+    """Checks the named topics while one is missing.
 
     `on_failure` is called with an exception of the background task, which is a bug.
     """
@@ -37,7 +37,7 @@ class MissingTopicReporter:
         self._is_watching = False
 
     def watch(self) -> None:
-        """Look from now on, if a topic is missing; call after changes of topics or metadata."""
+        """Start the checks if a topic is missing; call after changes of topics or metadata."""
         if self._missing() and not self._is_watching:
             self._is_watching = True
             self._tasks.start(self._watch(), "aiokafka08 missing topics")

@@ -1,6 +1,7 @@
 """The wrappers of the consumer's methods: each reports a call as a span.
 
-Those that return messages have the kind CONSUMER and the name `poll`; `commit` has the kind CLIENT.
+The span of a method that returns messages has the kind CONSUMER and the name `poll`; that of
+`commit` has the kind CLIENT.
 
 Invariant: a wrapper doesn't await after the original has returned messages, since a cancellation
 there would lose them.
@@ -25,7 +26,7 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
-# Rows whose headers are converted at a time, until there are enough links
+# Rows whose headers are converted at a time: a span links to a limited number of messages
 _PER_STEP: Final = 64
 
 

@@ -45,11 +45,11 @@ from aiokafka08.telemetry import BatchFailed, BatchRetried, Telemetry
 MAX_UNEXPLAINED_RETRIES: Final = 5
 """How often a batch is retried for a reason that the client doesn't know."""
 
-# The codes by which brokers refuse a message without a key to a compacted topic, among others
-# (docs/brokers.md 5.11)
+# The error codes with which brokers refuse, among other things, a message without a key for a
+# compacted topic (docs/brokers.md 5.11)
 _BY_KEY: Final = frozenset({CorruptRecordException.errno, InvalidRecordError.errno})
-# The codes by which brokers refuse a whole batch because of single messages in it, among other
-# reasons
+# The error codes with which brokers refuse, among other things, a whole batch because of single
+# messages in it
 _BY_MESSAGE: Final = _BY_KEY | {InvalidTimestampError.errno}
 
 

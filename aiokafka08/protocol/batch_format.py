@@ -247,7 +247,7 @@ def build_batch(
     timestamps_ms: tuple[int, int],
     crc32c: Callable[[Buffer], int],
 ) -> bytes:
-    """Return a batch of no producer.
+    """Return a batch without a producer id.
 
     Args:
         codec: compresses the records.

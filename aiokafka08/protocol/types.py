@@ -5,8 +5,8 @@ A struct is a dataclass whose fields are annotated with the wire types below;
 
 Invariants: a reader returns a value or raises `KafkaProtocolError`, whatever the bytes are.
 Before a reader allocates memory, it checks that the remaining bytes can hold the stated length (for
-an array: the stated count, times the minimum size of an item). A `StepReader` yields at least once
-in `STEP_BYTES` and an item, however long its arrays are.
+an array: the stated count, times the minimum size of an item). Between two yields a `StepReader`
+reads at most `STEP_BYTES` and one more item, however long its arrays are.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Writer = Callable[[Any, list[Buffer]], None]
 """`(value, out)`: append the encoded value to `out`, large buffers without a copy."""
 
 
-# Arrays of fewer integers, such as the replicas of a partition, are read by a ready `Struct`
+# Arrays of fewer integers, such as the replicas of a partition, are read by a precompiled `Struct`
 _FEW: Final = 8
 
 
@@ -396,7 +396,7 @@ def _compile_struct(
 ) -> CompiledType:
     hints = typing.get_type_hints(cls, include_extras=True)
     parts: list[tuple[PartReader, StepReader | None]] = []  # runs and other fields
-    readers: list[PartReader] = []  # the same with fewer calls
+    readers: list[PartReader] = []  # of the same fields: one call for a run and the length after it
     writers: list[Writer] = []
     absent: list[tuple[str, Any]] = []
     min_size = 0
@@ -480,7 +480,7 @@ def _sized_field_reader(
 
     Args:
         head: the fixed-width fields, and the length.
-        read_rest: reads what the length is of.
+        read_rest: reads the value that follows the length.
         one_by_one: read the same in parts, and name the one that is cut short.
     """
     size, unpack_from = head.size, head.unpack_from

@@ -1,8 +1,8 @@
 """Put the reason of an error first, where Spark shows the traceback of its Python process.
 
-Invariant: only the package's own errors, whose texts say what to do, and their causes lose their
-inner frames; the log of `aiokafka08.spark` has these, at level DEBUG. Any other exception is left
-as it is.
+Invariant: only the package's own errors and their causes lose their inner frames, because their
+texts say what to do. The frames are logged to `aiokafka08.spark` at level DEBUG. Any other
+exception is left as it is.
 """
 
 # Spark shows an error of a data source as the text of its traceback, before a hundred lines of
@@ -44,13 +44,14 @@ def reason_first(call: Callable[P, T]) -> Callable[P, T]:
 def drop_frames(error: KafkaError) -> KafkaError:
     """Drop an error's frames, and return the cause to raise it from: its copy.
 
-    The copy has the same class, text and cause. No `__init__` is called: it may need more.
+    The copy has the same class, text and cause. `__init__` isn't called, because it may need more
+    arguments.
     """
     _log.debug("an error leaves the data source", exc_info=error)
     error.__traceback__ = None
     cause = error.__cause__
-    # An error that was raised through here before, such as a refused query's, has its copy
-    # as its cause.
+    # An error that has left by this function before, as that of a refused query, already has its
+    # copy as its cause.
     if isinstance(cause, KafkaError) and type(cause) is type(error) and cause.args == error.args:
         return cause
     copied = type(error).__new__(type(error))

@@ -85,7 +85,7 @@ class ClusterSnapshot:
         info = self.topics.get(topic)
         if info is None:
             return True
-        # Only an operator ends a lack of authorization, and a refresh by age notices that.
+        # Only an operator can grant authorization, and the next periodic refresh notices it.
         return not info.partitions and info.error_code != TopicAuthorizationFailedError.errno
 
     def leader(self, tp: TopicPartition) -> int | None:
@@ -165,16 +165,16 @@ class MergedTopic(NamedTuple):
 
 
 class MergeOrder:
-    """Remembers which call brought each topic of a snapshot: calls may end in another order.
+    """Remembers which Metadata call last updated each topic: responses may come out of order.
 
-    Invariant: the response to an older call neither replaces what a newer call has brought nor
-    removes a topic. Calls are numbered in the order of their starts.
+    Invariant: the response to an older call neither replaces a topic that a newer call has updated
+    nor removes a topic. Calls are numbered in the order of their starts.
     """
 
     def __init__(self) -> None:
         self._last = 0
         self._all = 0  # the call with the last list of all topics
-        self._by_topic: dict[str, int] = {}  # the call that brought the topic, if after `_all`
+        self._by_topic: dict[str, int] = {}  # the last call that updated the topic, after `_all`
 
     def merge(
         self,

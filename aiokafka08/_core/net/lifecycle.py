@@ -29,7 +29,8 @@ class Lifecycle:
         name: the client's name in error texts.
         client_id: log lines begin with it.
         stop_call: how a user stops the client, for warnings.
-        twins: the extension modules that the client uses if they are there, by part.
+        twins: the extension modules that the client uses if they are installed, by the name of the
+            part that each speeds up.
     """
 
     def __init__(

@@ -22,8 +22,8 @@ MIN_GROWTH_BYTES: Final = 256 * 1024
 
 GROWTH_MESSAGES: Final = 2048
 """Number of messages to which an uncompressed batch may grow, whatever the round trip, if they take
-at most `STORABLE_BYTES`. `MIN_GROWTH_BYTES` hold about as many messages of 100 bytes. A batch of as
-many larger messages has more bytes, but a broker searches it as fast, and it saves requests."""
+at most `STORABLE_BYTES`. `MIN_GROWTH_BYTES` hold about as many messages of 100 bytes. A batch
+of larger messages has more bytes, but a broker searches it as fast, and it saves requests."""
 
 STORABLE_BYTES: Final = 768 * 1024
 """Size of batch that brokers with default settings store in any case. Brokers from 0.11 on store a
@@ -51,7 +51,7 @@ _DECAY: Final = 7 / 8
 
 
 def growth_bytes(round_trip_s: float, message_bytes: float) -> int:
-    """Return the size to which an uncompressed batch should grow behind another one."""
+    """Return the size to which an uncompressed batch may grow while it waits for an earlier one."""
     # A larger batch than needed slows every reader of the topic down: a broker searches it message
     # by message, so its messages count, not its bytes (docs/brokers.md 7.15).
     by_messages = min(int(GROWTH_MESSAGES * message_bytes), STORABLE_BYTES)
@@ -59,7 +59,7 @@ def growth_bytes(round_trip_s: float, message_bytes: float) -> int:
 
 
 def acks0_growth_bytes(round_trip_s: float, max_in_flight: int) -> int:
-    """Return the size to which an uncompressed batch should grow behind another one with acks=0."""
+    """As `growth_bytes`, with acks=0."""
     # With acks=0 a batch that is too large is lost, and so are the requests sent after it. So it
     # grows no more than needed: `max_in_flight` batches of a partition share the round trip.
     by_round_trip = int(PARTITION_RATE * round_trip_s / max_in_flight)
@@ -123,8 +123,8 @@ class SendWindow:
     ) -> None:
         """Count a response; `alone`: no other request was in flight when it was sent."""
         if alone and batches <= PROBE_BATCHES:
-            # Also after a request that was too large to measure, because its batches have grown:
-            # else each request would have to be a probe, sent alone.
+            # A request whose batches have grown is too large to measure, but postpones the next
+            # probe, too. Otherwise each request would have to be a probe, sent alone.
             self._probed_at = now
             if size_bytes <= self._probe_bytes or not self.round_trip_s:
                 self._round_trips.append(now - sent_at)

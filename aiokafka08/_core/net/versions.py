@@ -85,8 +85,8 @@ _APIS_0_10: Final = _APIS_0_9 | {
     ApiKey.SASL_AUTHENTICATE: range(2),
     ApiKey.DELETE_GROUPS: range(1),
 }
-# The releases that extended `_APIS_0_10`, with what the releases before them know. The latter of
-# two that extended an API comes first.
+# Releases that added API versions, with the versions that older releases have instead of those in
+# `_APIS_0_10`. Of two releases that extended the same API, the newer one comes first.
 _ADDED_AFTER_0_10_0: Final[Mapping[tuple[int, ...], Mapping[ApiKey, range]]] = {
     (0, 10, 1): {ApiKey.LIST_OFFSETS: range(1), ApiKey.METADATA: range(2)},
     (0, 10, 2): {ApiKey.OFFSET_FETCH: range(2)},

@@ -133,7 +133,7 @@ class SaslSession:
         self.user: str | None = None
         """Who the client is; None before the authentication is complete."""
         self.refused: str | None = None
-        """The mechanism that the server doesn't have; it answers, then closes the connection."""
+        """The requested mechanism, if the server doesn't have it. It responds, then disconnects."""
 
     @property
     def is_complete(self) -> bool:
@@ -142,7 +142,7 @@ class SaslSession:
 
     @property
     def awaits_token(self) -> bool:
-        """Whether the next frame is a token, and no request."""
+        """Whether the next frame is a token and not a request."""
         return self._steps is not None and not self.is_complete
 
     def choose(self, mechanism: str) -> bool:
