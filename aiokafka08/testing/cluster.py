@@ -354,7 +354,7 @@ class EmbeddedCluster:
             self.kill(node, self._after_disk_full[node])
 
     def change_version(self, version: str) -> None:
-        """Let the brokers be of another line when they are restarted, as an upgrade or its undoing.
+        """Restart the brokers as another line from now on, as an upgrade or a downgrade does.
 
         Logs, settings, committed offsets and groups stay.
 
@@ -582,8 +582,7 @@ class EmbeddedCluster:
         """Withhold the controller's updates from a broker, until `release_metadata`.
 
         Its Metadata responses name the leaders, ISRs, topics and brokers of now, whatever happens.
-        As a
-        leader or follower the broker is up to date. A restart ends it too.
+        As a leader or follower the broker is up to date. A restart ends this too.
         """
         self._call(controls.hold_metadata, node)
 
@@ -620,8 +619,7 @@ class EmbeddedCluster:
         """Make another live broker the group's coordinator, and return its id.
 
         The old one lives on, and refuses requests with NotCoordinatorForGroup. Committed offsets
-        stay;
-        the new one knows the last stored state of the group, as real brokers do.
+        stay; the new one knows the last stored state of the group, as real brokers do.
 
         Raises:
             ValueError: no client has looked the coordinator up yet, or no other broker is in sync.

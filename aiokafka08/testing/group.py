@@ -389,7 +389,7 @@ class Groups:
         self._groups: dict[str, Group] = {}
 
     def change_line(self, line: LineRules, session_bounds_s: tuple[float, float]) -> None:
-        """Let the brokers, all of which are down, be of another line.
+        """Change the line of the brokers, all of which are down.
 
         Each group's next coordinator finds it as it was stored.
         """

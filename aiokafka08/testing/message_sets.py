@@ -64,7 +64,7 @@ class LogConfig:
     log_append_time: bool = False
 
     def target_codec(self, codec: int) -> int:
-        """Return the codec in which the log has a set that was produced with this one."""
+        """Return the codec with which the log stores a set that was produced with this one."""
         named = self.compression_type
         return codec if named == "producer" else _CODEC_OF_NAME[named]
 

@@ -294,7 +294,7 @@ class ClusterState:
         )
 
     def colliding_topics(self, name: str) -> list[str]:
-        """Return the topics because of which a line refuses a new one (`names_collide`)."""
+        """Return the topics whose names collide with that of a new topic (`names_collide`)."""
         if not self.line.names_collide or not ("." in name or "_" in name):
             return []
         alike = name.replace(".", "_")

@@ -83,13 +83,9 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
       replica of a partition the whole fetch fails, or is served (0.8.0).
     - What counts for `min_bytes` while a fetch waits: before 0.8.2 all that is produced, stored or
       not; on 0.8.2 all that could be read without `max_bytes`; later what could be read.
-    - Before 0.8.2 all that is produced counts for `min_bytes` while a fetch waits, stored or not;
-      on
-      0.8.2 all that could be read without `max_bytes`; later all that could be read.
     - A fetch returns data of one segment per partition. On 0.10, v0 and v1 return format 0.
     Doesn't model: followers that fetch (a fetch with a broker's id as replica id is served like a
     client's), the race of KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
-    KAFKA-2477, waits longer than `max_wait_ms` (brokers.md 7.13).
     """
     items = yield from by_partition(request.topics)
     line, topics = context.line, context.state.topics
