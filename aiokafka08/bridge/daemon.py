@@ -164,7 +164,7 @@ async def _run_sessions(
                 "the copy stopped" if status.has_begun else f"not started yet (see {config.path})",
                 pause, status.problem,
             )  # fmt: skip
-        # Behind the block: the exception is gone here, and with it the frames of the session.
+        # After the `except` block, which has freed the exception and the frames of the session.
         _return_memory()
         await asyncio.sleep(pause)
 

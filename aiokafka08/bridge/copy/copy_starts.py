@@ -1,7 +1,7 @@
 """`CopyStarts`: where a session begins to copy each partition.
 
 A partition without a position at the target begins at the start of its log, or with
-`copy.start = "latest"` at its end. A topic that was created again begins anew.
+`copy.start = "latest"` at its end. So does a topic that was created again.
 
 Invariant: "latest" counts only for partitions that the bridge's first session finds with a leader.
 Later, messages may have come before the partition was found, so it begins at the start of its log.
@@ -69,7 +69,7 @@ class CopyStarts:
         config: the file of the bridge.
         source: the source cluster.
         target: the connection to the target.
-        identities: names the topics that begin anew, or aren't copied.
+        identities: names the recreated topics: those to copy from the beginning, or not at all.
         run: this start of the process.
         find_by_tail: finds the offset of the source after the last records of a copy.
     """

@@ -102,8 +102,8 @@ def runs_of_transaction(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
     joined = OffsetMap()
     for run in runs:
         source, target, length = run
-        # Messages that share an offset have at most `SHARED_RUNS` runs. One after a message of
-        # another producer has none, because a later copy of the offset would look the same.
+        # Messages that share an offset have at most `SHARED_RUNS` runs. A message after one of
+        # another producer gets no run, because a later copy of its offset would look the same.
         if source + 1 == joined.end_source and (
             target != joined.end_target or joined.shared_runs >= SHARED_RUNS
         ):
@@ -214,8 +214,7 @@ class OffsetMap:
     def to_target(self, offset: int, position: int | None = None) -> int | None:
         """Return the target offset at which a group continues that is at `offset` in the source.
 
-        An offset before the first run gives the first message copied. The caller judges
-        whether
+        An offset before the first run gives the first message copied. The caller judges whether
         messages are missing there (`first_source`).
 
         Args:
@@ -284,8 +283,7 @@ class OffsetMap:
         Args:
             offset: the offset of the next message in the target.
             position: the bridge's position: the result after the last run. By default (None) the
-                end
-                of the last run.
+                end of the last run.
 
         Returns:
             The source offset, or None without runs.

@@ -31,7 +31,7 @@ _LEADERS: Final = "look for leaders"
 
 
 class SessionWatch:
-    """The looks of one session, every `copy.look_s` seconds.
+    """The periodic checks of one session, every `copy.look_s` seconds.
 
     Attributes:
         found: New partitions of the source, with their target partitions.
@@ -78,7 +78,7 @@ class SessionWatch:
             await self._look(_LEADERS, self._find_leaderless)
 
     async def _look(self, action: str, look: Callable[[], Awaitable[str | None]]) -> None:
-        """Run a look; note the text that it returns, or its error, until the look works."""
+        """Run a check; note the text that it returns, or its error, until the check succeeds."""
         try:
             text = await look()
         except (BridgeError, BridgeFencedError, TopicRecreatedError):

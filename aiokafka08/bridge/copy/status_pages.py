@@ -33,7 +33,7 @@ def health_page(status: CopyStatus, now: float) -> Page:
     silence = f"messages wait, and none was committed for {silent_s:.0f} s"
     # An action that failed once is being retried. A session's end is in `status.problem`.
     errors = [(action, error) for action, error in list(status.errors.items()) if action != SESSION]
-    # Without a session its end, or why there is none yet, says so.
+    # Without a session, `status.problem` already names the cluster that is away.
     away = list(status.away.items()) if status.problem is None else []
     problems = [
         *([silence] if silent_s >= SILENT_S else []),

@@ -214,7 +214,7 @@ def decide(
     Args:
         side: the cluster where it is committed: "target" or "source".
         wanted: the offset there.
-        at: the group's committed offset there; None is nothing.
+        at: the group's committed offset there; None: there is none.
         is_same: whether both lead to the same message.
         members: the members that keep it from being committed.
         rewind: whether an offset may go back.

@@ -323,8 +323,7 @@ class SourceReader:
         """Return the records before the consumer's position, and hold the others.
 
         The held records share an offset, which is copied as a whole. If they take too much memory,
-        the
-        next `read` raises an error.
+        the next `read` raises an error.
         """
         position = await self._consumer.position(tp)
         held = self._held.setdefault(tp, HeldRecords())

@@ -4,8 +4,9 @@ A log shorter than the position shows a recreated topic (`source_reader`); one t
 it doesn't. Then the topic's identity decides: the id of the ZooKeeper transaction that created the
 topic, or else the topic id of brokers from 2.8 on. Without either, nothing is noticed.
 
-Invariant: the identity of a topic that begins anew is written after its positions were set to 0,
-and before a message of it is copied. So a process that is killed in between begins anew again.
+Invariant: the identity of a topic that is copied from its beginning again is written after its
+positions were set to 0, and before a message of it is copied. So if the process is killed in
+between, the next one does the same again.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ _TIMEOUT_S: Final = 30.0
 _RESULT_S: Final = _TIMEOUT_S + 5.0
 _FIRST_WITH_IDS: Final = (2, 8)
 # Separates the creation of the topic from the creation of the node above. In another ZooKeeper (a
-# wrong chroot, or one that was built anew) each topic looks recreated, so no topic begins anew if
-# the node above has changed.
+# wrong chroot, or one that was set up again) each topic looks recreated, so positions aren't set to
+# 0 if the node above has changed.
 _IN: Final = " below "
 # 16 zero bytes: brokers return this id while `inter.broker.protocol.version` is below 2.8.
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -65,7 +66,7 @@ class _Identity(NamedTuple):
 
 
 class TopicRecreatedError(KafkaError):
-    """A topic was deleted and created again while it was copied: the session must begin anew."""
+    """A topic was deleted and created again while it was copied: a new session must begin."""
 
 
 class TopicIdentities:

@@ -204,7 +204,7 @@ def is_transient(error: Any) -> bool:
         "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "_DESTROY", "NOT_CONTROLLER",
         "BROKER_ID_NOT_REGISTERED", "UNKNOWN_LEADER_EPOCH",
     }  # fmt: skip
-    # Each start of a cluster of Kafka 4 says so for a moment, with the code of a wrong option.
+    # A cluster of Kafka 4 responds so for a moment at its start, with the code for a wrong option.
     begins = "All brokers are currently fenced" in error.str()
     return bool(error.retriable()) or error.name() in names or begins
 

@@ -21,7 +21,7 @@ _AHEAD: Final = 2
 
 def message_crc(key: bytes | None, value: bytes | None) -> int:
     """Return the CRC-32 of a message's key and value; None is null."""
-    # With the lengths, a null isn't an empty value, and no byte can move from the key to the value.
+    # The lengths distinguish null from an empty value, and a byte of the key from one of the value.
     lengths = _LENGTHS.pack(-1 if key is None else len(key), -1 if value is None else len(value))
     return zlib.crc32(value or b"", zlib.crc32(key or b"", zlib.crc32(lengths)))
 
