@@ -264,7 +264,7 @@ class Cursor:
         self._reset_backoff()
 
     def restart(self, start: StartPosition) -> None:
-        """Give up the position, and find it anew in this way."""
+        """Give up the position; `start` tells how to find the next one."""
         self.seek(0)
         self.start = start
 

@@ -340,7 +340,7 @@ class ConsumerEngine:
         self.collector.add_ready(cursor)
 
     def restart(self, cursor: Cursor, start: StartPosition) -> None:
-        """Give up the position, and find it anew in this way."""
+        """Give up the position; `start` tells how to find the next one."""
         self.collector.remove(cursor)
         cursor.unreturned.clear()
         cursor.restart(start)

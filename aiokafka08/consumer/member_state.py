@@ -28,7 +28,7 @@ class MemberState:
     # True if the ZooKeeper session has ended. Other members may have read further by now, and
     # ZooKeeper doesn't refuse a commit that sets them back.
     session_lost: bool = False
-    # True if the brokers were set back to a release without groups. None of them refuses a commit
+    # True if the brokers were downgraded to a release without groups. None of them refuses a commit
     # of this member, and members in ZooKeeper may have read further.
     group_is_gone: bool = False
     # Loop time after which the ZooKeeper session may have expired unnoticed, because the network

@@ -180,8 +180,8 @@ def convert_batch(
         magic: 0 or 1.
         max_decompressed_bytes: a compressed batch with more is corrupt.
         first_offset: records below it are left out.
-        limit_bytes: the conversion ends before the message with which the messages would exceed
-            it, before compression.
+        limit_bytes: the conversion ends before the message that would exceed this size, before
+            compression.
         at_least: the number of messages that are converted whatever their size.
         codec: the codec of the wrapper (default: the batch's; snappy in place of zstd).
 

@@ -32,7 +32,7 @@ class NetLimits(NamedTuple):
     topic_unknown_s: float = 1.0
 
     # The same for brokers from 0.10 on: brokers with KRaft also say so while they create the
-    # topic, and nothing tells them from brokers without KRaft (docs/brokers.md 4.2)
+    # topic, and no response distinguishes them from others (docs/brokers.md 4.2)
     topic_creating_s: float = 5.0
 
     # How long brokers may leave a partition out of the metadata until it counts as missing: a

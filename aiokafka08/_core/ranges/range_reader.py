@@ -67,8 +67,8 @@ _SPANS: Final = 8
 # made, which is a quarter of them. Beyond that, there is one request at a time.
 _WRONG_GUESSES: Final = 4
 
-# How many ends in a row prove that no message follows. Each one but the first is a watermark that
-# has fallen. One may fall where the leadership is lost and regained in between.
+# How many contradictory log ends in a row prove that no message follows (`_count_end`). A single
+# watermark may fall where the leadership is lost and regained in between.
 _ENDS_OF_EMPTY: Final = 3
 
 # Added to the estimated size of a gap
@@ -411,10 +411,10 @@ class _RangeReader:
         probe: _RangeFetch,
         at_end: FetchedPartition,
     ) -> None:
-        """Count in a row that the same leader's log ends at the offset, and behind the range."""
-        # A leader's watermark never falls. So if it has reached the end of the range, and is at the
-        # offset later, it stands for a statement: no message follows. The gateway makes it where
-        # only control batches follow, since an old client can't pass these.
+        """Count in a row the contradictory watermarks: at the offset, then after the range."""
+        # A leader's watermark never falls. So if it is at the offset again after it was after the
+        # range, no message follows. A gateway responds so where only control batches follow, since
+        # an old client can't pass these.
         place = (fetch.offset, fetch.node_id)
         is_contradiction = (
             fetched.high_watermark == fetch.offset

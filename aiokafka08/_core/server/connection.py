@@ -169,7 +169,7 @@ class ServerConnection(FrameProtocol):
         self._closes = False  # `close()` was called
         self._half_closed = False  # the client's FIN has come
         self._mute = False  # the client gets no more responses
-        self._finishes = False  # requests from before the FIN are handled, transport or not
+        self._finishes = False  # requests from before the FIN are handled, even without a transport
         self._outlived = False  # the transport is lost, and such requests are still handled
         self._lost = False  # the requests that have come are still handled, but not those that wait
         self._ended = False

@@ -1,7 +1,6 @@
 """`FrameProtocol`: read frames from a transport, within the limits of all connections of a server.
 
-`ServerConnection` reads requests with it. A relay reads the responses of the server behind it with
-it, too.
+`ServerConnection` reads requests with it, and a relay also the responses of its upstream server.
 """
 
 from __future__ import annotations
@@ -33,7 +32,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if not self._output.is_tls:
             return self._frames.get_buffer()[: self._reading.next_bytes()]
-        # Behind a FIN, TLS reads once, and drops what doesn't fit. The hint is how much it has.
+        # After a FIN, TLS reads only once, and drops the bytes that don't fit. The hint is their
+        # number.
         return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
 
     def hold_reading(self) -> None:

@@ -28,7 +28,7 @@ _ACCEPT_PAUSE_S: Final = 1.0
 _HANDSHAKE_S: Final = 10.0
 """How long a client may take for the handshake of TLS, and for its end."""
 MAX_HANDSHAKES: Final = 256
-"""So many of a port may be under way; each takes about 0.3 MB. Then the oldest one is given up."""
+"""How many a port may have in progress, at about 0.3 MB each. Beyond it the oldest is aborted."""
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]

@@ -56,8 +56,8 @@ class MemoryLimit:
             self._total_bytes -= freed_bytes
         if self._total_bytes <= self._limit_bytes:
             return
-        # Until a thirty-second is free: this looks at all connections, so it mustn't happen at each
-        # report, and to close many at a time would take long.
+        # Close until 1/32 of the limit is free. This sorts all connections, so it mustn't happen at
+        # each report; and to close many at once would take long.
         by_size = sorted(self._held.items(), key=operator.itemgetter(1))
         while self._total_bytes > self._limit_bytes * 31 // 32:
             largest, held_bytes = by_size.pop()

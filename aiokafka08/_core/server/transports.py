@@ -17,7 +17,7 @@ from aiokafka08.protocol.types import Buffer
 
 _LARGE_BYTES: Final = 32 << 10  # from here on a copy costs more than a system call
 _PART_BYTES: Final = 64 << 10
-"""So much is given to TLS at once: as much as the transport below takes before it pauses."""
+"""How much TLS is given at a time: as much as the transport below takes before it pauses."""
 _TLS_BYTES: Final = 256 << 10
 """The buffer for received bytes that each TLS transport of asyncio and uvloop has."""
 _POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux has it

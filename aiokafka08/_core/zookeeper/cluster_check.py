@@ -212,7 +212,7 @@ class ClusterZookeeper:
         self.security = security
         who = "" if security.identity is None else f" as {security.identity}"
         self.shown = f"{connect}{who}"  # the address and the identity, for errors
-        # What the last `verify` found that only warned of other brokers; "" if it found none
+        # The difference that the last `verify` found and only logged; "" if there was none
         self.mismatch = ""
         self._router = router
         self._only_warns = check == "warn"

@@ -1,6 +1,6 @@
 """Wait for the results of kazoo requests, which were sent together. Blocks.
 
-Invariant: no wait is longer than until its deadline, a time of `environment.monotonic()`.
+Invariant: no wait lasts beyond its deadline, a time of `environment.monotonic()`.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MAX_THREADS: Final = 100_000
 `MemberRegistration.threads` makes a name for each thread."""
 
 _WILDCARDS: Final = ("white_list", "black_list")
-# The most keys with which Scala's immutable map keeps the order in which they were added
+# Up to this many keys, Scala's immutable map keeps the order of insertion
 _ORDERED_KEYS: Final = 4
 _32_BITS: Final = 0xFFFFFFFF
 

@@ -228,7 +228,7 @@ class ScalaRegistry:
 
     def _get(self, path: str, deadline: float, **options: Any) -> tuple[bytes, Any]:
         data, stat = _wait(self._client.get_async(path, **options), deadline, path)
-        return data or b"", stat  # kafka-node makes its node without data, and writes them then
+        return data or b"", stat  # kafka-node writes the data after it created the node
 
     def _create(self, path: str, data: bytes, deadline: float) -> None:
         _wait(self._client.create_async(path, data, ephemeral=True, makepath=True), deadline, path)

@@ -50,7 +50,7 @@ _REFUSED_S: Final = 2.0
 # a command opens one session after the other
 _REFUSED_LATELY_S: Final = 10.0
 
-# How long a server may take to accept a connection that only finds out why there is no session
+# The timeout of a connection that only finds out why no session could be opened
 _PROBE_S: Final = 1.0
 
 # What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first of its

@@ -126,7 +126,7 @@ class Heartbeat:
                 timeout_s=timeout_s,
             )
         except UnsupportedVersionError as error:
-            # The brokers were set back to 0.8, so another lookup of the coordinator doesn't help.
+            # The brokers were downgraded to 0.8, so another lookup of the coordinator doesn't help.
             self._on_unsupported(generation, error)
             return NextStep.FAIL
         except KafkaError:

@@ -63,7 +63,7 @@ class ZookeeperMembers:
         return False
 
     def refusal(self) -> KafkaUnavailableError | None:
-        """Return the error for the user after enough looks, and count anew; None before."""
+        """Return the error for the user after enough checks, and reset their count; None before."""
         config = self._config
         waited_s = asyncio.get_running_loop().time() - self._began_at
         # A member that crashed is in ZooKeeper until its session ends.
