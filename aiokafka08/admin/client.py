@@ -111,8 +111,8 @@ class AIOKafkaAdminClient:
             the first one in the keytab (default None).
         zookeeper_connect: "host:port,…/chroot" of the cluster's ZooKeeper. `create_topics`,
             `delete_topics` and `create_partitions` need it, and groups on 0.8 (default None).
-        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, by
-            its cluster id, or else its list of brokers. "refuse", or None: raise
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers: it
+            has another cluster id or, without one, other brokers. "refuse", or None: raise
             `ZookeeperMismatchError` before anything is read or written there. "warn": log a
             warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
             cluster without topics (default None).

@@ -36,8 +36,8 @@ class FileMoves:
 
     Args:
         offsets: the offsets of the file.
-        store: the store to commit to; None: the store in the file, else each
-            store in which the group has offsets.
+        store: the store to commit to; None: the store in the file, else each store in which the
+            group has offsets.
         skip_missing: True omits the offsets of partitions that don't exist (default False).
 
     Attributes:

@@ -44,7 +44,7 @@ _DEFAULTS: Final = {
 }
 
 _WATCHED_S: Final = 60.0
-"""How far apart the two samples are that the doctor's rules compare, as soon as there are such."""
+"""The time between the two samples that the doctor's rules compare, once there are two."""
 
 _TAILS: Final = 50
 """How many live views are open at once."""

@@ -36,7 +36,7 @@ async def look(
         has_zookeeper: whether the client may read the cluster's ZooKeeper.
         watch_s: seconds between two samples; None takes only one.
         sleep: waits this many seconds.
-        search_clock: seconds, by which the brokers' searches are measured.
+        search_clock: returns seconds, to measure the brokers' searches.
 
     Raises:
         KafkaError: no broker responds.

@@ -33,7 +33,7 @@ class _Group:
     """A group in all its stores."""
 
     name: str
-    # Whether a store knows its members: on 0.8.2 only ZooKeeper does, also of offsets in Kafka.
+    # Whether a store knows its members: on 0.8.2 only ZooKeeper does, wherever the offsets are.
     are_members_known: bool = False
     # The highest committed offset by partition, and the stores that have it, sorted.
     committed: dict[TopicPartition, int] = field(default_factory=dict)

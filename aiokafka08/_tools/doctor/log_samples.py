@@ -36,11 +36,11 @@ from aiokafka08.structs import TopicPartition
 _HEAD_BYTES: Final = 64
 _MAGIC_AT: Final = 16
 _FETCH_BYTES: Final = 1 << 20
-# How long a broker waits that doesn't respond at once.
+# The maximum wait of fetches that show whether a broker responds at once.
 _WAIT_MS: Final = 300
-# Where in a log searches are measured.
+# The places in a log, from 0 to 1, where searches are measured.
 _PLACES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
-# At how many of them a whole MiB must follow.
+# At how many of these places a whole MiB must follow.
 _MIN_PLACES: Final = 3
 # In a log of fewer messages no search takes long.
 _MIN_MESSAGES: Final = 500
@@ -62,7 +62,7 @@ class LogSampler:
     Args:
         router: a started router, without other requests meanwhile: fetches are timed.
         timeout_s: seconds for each request.
-        search_clock: seconds, by which searches are measured.
+        search_clock: returns seconds, to measure searches.
 
     Attributes:
         refused_topics: Topics whose messages a broker has refused to this client.

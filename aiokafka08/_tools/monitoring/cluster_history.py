@@ -68,8 +68,7 @@ class PartitionHistory:
         still.
 
         0 if the message is deleted already. None if retention hasn't deleted anything yet, if its
-        speed
-        is unknown, and if the log is empty and the group has read all of it.
+        speed is unknown, and if the log is empty and the group has read all of it.
         """
         if not self._start or committed >= self._start == self._ends.last:
             return None

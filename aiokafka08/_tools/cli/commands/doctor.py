@@ -58,9 +58,9 @@ def doctor(
     """Find what is wrong with a cluster, or soon will be. Read-only.
 
     The exit code is 0 if the cluster is healthy, 1 if there are findings, 2 if it can't be looked
-    at. A failed authentication is a finding. What a missing broker causes is one paragraph for
-    people, and a row each otherwise. --format json prints {"healthy": ..., "findings": [...]}, each
-    with its cause or null.
+    at. A failed authentication is a finding. The consequences of a missing broker are one paragraph
+    for people, and a row each in other formats. --format json prints
+    {"healthy": ..., "findings": [...]}, each with its cause or null.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.findings import write_findings
