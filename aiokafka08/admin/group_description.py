@@ -1,6 +1,6 @@
 """`GroupDescriptions`, the result of `describe_consumer_groups`.
 
-Groups and members are tuples in the order of aiokafka's, and have names besides.
+Groups and members are named tuples, with the items of aiokafka's tuples in the same order.
 """
 
 from __future__ import annotations

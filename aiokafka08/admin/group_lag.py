@@ -91,7 +91,7 @@ class StoredGroupListing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StoredOffsets:
-    """The commits of a group in one store; empty if it has none, or if `error` kept them unread.
+    """The commits of a group in one store; empty if it has none, or if reading failed (`error`).
 
     Offsets in ZooKeeper have no metadata. `error` is None if the offsets were read, even if
     the offsets of single partitions couldn't be.
@@ -163,7 +163,7 @@ class PartitionLag(NamedTuple):
             more), or its leader doesn't say.
         lag: `end` - `committed`; None if one of them is None. It counts offsets, not messages:
             compaction and transactions leave gaps. It is negative if the log is shorter than the
-            committed offset: messages were lost, or the topic was made anew.
+            committed offset: messages were lost, or the topic was created again.
         member: the member that reads the partition; None if no member does, or none is known.
         error: why the committed offset can't be read; None if it can, or there is none.
     """

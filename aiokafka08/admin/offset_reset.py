@@ -50,7 +50,7 @@ class PlannedOffset(NamedTuple):
         new: the offset after the reset.
         metadata: the text to commit with it.
         wanted: the offset that the target named; it differs from `new` if it is outside the log.
-        error: why the committed offset can't be read, which the reset replaces; None if it can, or
+        error: why the committed offset, which the reset replaces, can't be read; None if it can, or
             there is none.
     """
 

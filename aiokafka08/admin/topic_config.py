@@ -1,7 +1,7 @@
 """Check topic configs before they are written to ZooKeeper. Pure.
 
 No broker checks them: brokers read what is in ZooKeeper. One that can't parse a value doesn't start
-any more, on any release (docs/brokers.md 11.5). A name that it doesn't know it ignores.
+any more, on any release (docs/brokers.md 11.5). It ignores names that it doesn't know.
 
 Invariant: below 0.10, all brokers of the line can parse a config that passes, and none of them
 deletes what was meant to be kept for ever. From 0.10 on the brokers can parse the configs whose

@@ -258,7 +258,7 @@ def clip_to_log(
 
 @dataclass(frozen=True, slots=True)
 class ColumnFilter:
-    """What a filter accepts of a column: `values` of `topic`, `intervals` of any other."""
+    """The values of a column that a filter accepts: `values` for `topic`, `intervals` otherwise."""
 
     column: str
     # Pairs of the first and the last value, None for no bound.

@@ -83,7 +83,7 @@ def _compiled(
 
 
 def text_filter(contains: str, key: str) -> RecordFilter:
-    """Return the filter for values that contain a text, and keys that are one; "" is any."""
+    """Return the filter for values that contain a text and keys that equal one; "" accepts any."""
     whole_key = rf"^{re.escape(key)}\Z" if key else None
     return RecordFilter(whole_key, re.escape(contains) if contains else None)
 

@@ -173,7 +173,7 @@ def _row(verdict: PartitionVerdict) -> dict[str, Any]:
 
 
 def _map_texts(verdicts: Sequence[PartitionVerdict]) -> Iterator[str]:
-    """Return what the stored maps are worth, for all partitions whose maps aren't wrong."""
+    """Yield texts about the maps of equal partitions: those that are right, those not checked."""
     right: list[str] = []
     uncovered: list[str] = []
     for verdict in verdicts:
@@ -181,7 +181,7 @@ def _map_texts(verdicts: Sequence[PartitionVerdict]) -> Iterator[str]:
         found = {place: pair for place, pair in maps.items() if pair is not None}
         if not found or not verdict.is_equal:
             continue
-        # Those that aren't checked, if there are any.
+        # The maps that aren't checked: no stored run covers their message.
         unknown = {place: pair for place, pair in found.items() if pair.stored_target is None}
         pairs = ", ".join(
             f"{place} {pair.source_offset} -> {pair.target_offset}"

@@ -620,7 +620,7 @@ def delete(
 def _outcomes_text(rows: Iterable[Row]) -> str:
     """Return the number of groups by outcome, such as "2 groups deleted, 1 not deleted".
 
-    Groups with different outcomes in their two stores are counted apart, with both outcomes.
+    Groups with different outcomes in their two stores count separately, with both outcomes.
     """
     verbs = {"deleted": "deleted", "expiring": "expiring", "failed": "not deleted"}
     of_group: dict[str, dict[str, str]] = {}

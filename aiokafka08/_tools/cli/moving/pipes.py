@@ -79,9 +79,9 @@ class Output(Protocol):
         """How many bytes were written in all."""
 
     def taken_bytes(self) -> int:
-        """Return how many of the written bytes don't wait in a pipe or socket for its reader.
+        """Return how many of the written bytes the reader of a pipe or socket has taken.
 
-        On some systems it may be fewer than that, but never more.
+        On some systems the result may be too small, but never too large.
         """
 
     async def write(self, data: bytes) -> None:
