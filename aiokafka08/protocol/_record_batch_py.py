@@ -331,7 +331,7 @@ class RecordBatchBuilder:
         Args:
             message_set: the set; its tail may be cut off.
             start: position of the first message.
-            limit_bytes: the call ends before a message with which `size_bytes` would exceed it; an
+            limit_bytes: the call ends before a message that would make `size_bytes` exceed it; an
                 empty builder takes its first message whatever the size.
 
         Returns:

@@ -87,7 +87,7 @@ class FrameStream(Protocol):
 
 
 class _ClosedByBrokerError(Exception):
-    """The broker closed the connection without a response; the text says to what."""
+    """The broker closed the connection without a response; the text names the request."""
 
 
 async def open_authenticated(

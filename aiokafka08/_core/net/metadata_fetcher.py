@@ -163,7 +163,7 @@ class MetadataFetcher:
 
 
 def _only(listing: MetadataResponse, topics: Collection[str]) -> MetadataReply:
-    """Return what a list of all topics says about some that may not be created."""
+    """Return the states of topics from a list of all topics: requests by name could create them."""
     states = {state.topic: state for state in listing.topics}
     invalid = InvalidTopicError.errno
     response = replace(

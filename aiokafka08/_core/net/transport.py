@@ -263,7 +263,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self.close_reason is not None:  # a TLS transport delivers the rest of its data: drop it
             return memoryview(bytearray(65536))
-        # Behind a FIN, TLS reads once, and drops what doesn't fit. Its hint is how much it has.
+        # After a FIN, TLS reads only once, and drops what doesn't fit. Its hint is how much it has.
         return self._protocol.frames.get_buffer(sizehint if self._is_tls else 0)
 
     def buffer_updated(self, nbytes: int) -> None:
