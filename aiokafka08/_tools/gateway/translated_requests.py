@@ -47,9 +47,9 @@ class ClientHandler(Protocol):
     """The handler of a client's connection, as `TranslatedRequests` sees it.
 
     Attributes:
-        connection: the client's.
-        shared: what it shares with others.
-        upstream: the connection to the broker that it has chosen.
+        connection: the client's connection.
+        shared: the state that the handlers of all clients share.
+        upstream: the connection to the broker that the client has chosen.
     """
 
     connection: ServerConnection
@@ -57,10 +57,10 @@ class ClientHandler(Protocol):
     upstream: Upstream
 
     def new_upstream(self, name: str, lost: Callable[[Exception | None], None]) -> Upstream:
-        """Return a connection to another broker that isn't open; for `lost` see `Upstream`."""
+        """Return a connection to another broker, not yet opened; for `lost` see `Upstream`."""
 
     def hold(self, reason: str, holds: bool) -> None:
-        """Begin no more requests of the client while one reason holds."""
+        """Begin no more requests of the client while at least one reason holds (`holds=True`)."""
 
     def refuse(self, head: RequestHead, reason: str) -> None:
         """End the connection because of a request."""
@@ -69,7 +69,10 @@ class ClientHandler(Protocol):
         """Log a problem with the target."""
 
     def count(self, head: RequestHead, fate: None, *, messages: int, errors: int) -> None:
-        """Count how many messages a request has stored or gets, and what of it has failed."""
+        """Count the messages that a request stores or returns, and its partitions with an error.
+
+        `fate` is None: the request itself was counted when it came.
+        """
 
 
 class TranslatedRequests:
