@@ -20,7 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import aclosing
 from typing import Any, Final, Self, TypeVar
 
-from aiokafka08._core.net.cluster import INTERNAL_TOPICS, PartitionLeaders
+from aiokafka08._core.net.cluster import INTERNAL_TOPICS, ClusterSnapshot, PartitionLeaders
 from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, net_config
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
@@ -34,6 +34,7 @@ from aiokafka08._wording import partition_text
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
+    KafkaUnavailableError,
     NoBrokersAvailable,
     UnknownTopicOrPartitionError,
 )
@@ -216,11 +217,13 @@ class DriverClient:
         Raises:
             UnknownTopicOrPartitionError: a selected topic or partition doesn't exist, in a new
                 query.
+            KafkaUnavailableError: no broker has learnt yet which brokers and topics there are.
             KafkaError: no broker responded, or the request failed.
         """
         expected = {tp for tp in known or () if is_selected(self._options.topics, tp)}
         for retries_left in self._attempts():
-            selected = self._fetch_partitions(missing_ok=known is not None)
+            snapshot = self._fetch_topics(had_topics=bool(expected))
+            selected = self._select(snapshot, missing_ok=known is not None)
             if not retries_left or expected <= set(selected):
                 if not selected:
                     self._warn_no_partitions()
@@ -231,6 +234,8 @@ class DriverClient:
         """Return those partitions that exist, also if the options don't select them any more.
 
         While one is missing, the request is retried, as in `partitions`.
+
+        Raises as `partitions` of an earlier batch.
         """
         for retries_left in self._attempts():
             found = self._fetch_existing(partitions)
@@ -239,8 +244,26 @@ class DriverClient:
         raise AssertionError("not reached")
 
     def _fetch_existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
-        snapshot = self._call(lambda router: router.metadata.refresh())
+        snapshot = self._fetch_topics(had_topics=bool(partitions))
         return frozenset(tp for tp in partitions if tp.partition in snapshot.partitions(tp.topic))
+
+    def _fetch_topics(self, *, had_topics: bool) -> ClusterSnapshot:
+        """Return the cluster's metadata; `had_topics`: the cluster had some before."""
+        deadline = time.monotonic() + start_timeout_ms(self._options.client.network) / 1000
+        while True:
+            snapshot = self._call(lambda router: router.metadata.refresh())
+            # A broker that was restarted names neither brokers nor topics until the controller has
+            # updated it: on 0.8.2, if it was killed and is the only one, not before its old
+            # ZooKeeper session has expired (docs/brokers.md 4.1). That says nothing about topics.
+            if snapshot.brokers or not had_topics:
+                return snapshot
+            if time.monotonic() >= deadline:
+                raise KafkaUnavailableError(
+                    "no broker names a broker or a topic: a restarted broker hasn't been updated "
+                    "by the controller yet, or all topics were deleted. Check the brokers, and "
+                    "start the query again: it goes on where it was"
+                )
+            time.sleep(self._options.fetch_offset_interval_s)
 
     def _warn_no_partitions(self) -> None:
         if not self._has_warned:
@@ -251,8 +274,7 @@ class DriverClient:
                 self._options.topics,
             )
 
-    def _fetch_partitions(self, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
-        snapshot = self._call(lambda router: router.metadata.refresh())
+    def _select(self, snapshot: ClusterSnapshot, *, missing_ok: bool) -> tuple[TopicPartition, ...]:
         existing = {name: sorted(info.partitions) for name, info in snapshot.topics.items()}
         internal = {name for name, info in snapshot.topics.items() if info.is_internal}
         return choose_partitions(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from aiokafka08.errors import OffsetOutOfRangeError
+from aiokafka08.errors import KafkaUnavailableError, OffsetOutOfRangeError
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
+from aiokafka08.spark.stream import Kafka08StreamReader
 from aiokafka08.testing import EmbeddedCluster
 from aiokafka08.testing.faults import Omit
 from tests.brokers.fixtures import BrokerClusters
@@ -107,6 +109,54 @@ def test_leader_that_catches_up_is_no_loss(reader: MakeReader, cluster: Embedded
         fill(cluster, [4])
         assert end.result(60) == BEGIN
     assert one.partitions(BEGIN, BEGIN) == []
+
+
+@pytest.fixture
+def forgetful(reader: MakeReader) -> Iterator[tuple[EmbeddedCluster, MakeReader]]:
+    """A broker of 0.8 that was restarted, and has no update of a controller yet: its Metadata
+    responses have neither brokers nor topics. Topic t has messages.
+    """
+    with EmbeddedCluster(version="0.8.2") as restarted:
+        restarted.hold_metadata(0)
+        restarted.create_topic("t", 3)
+        fill(restarted, [10])
+        servers = {"kafka.bootstrap.servers": restarted.bootstrap_servers}
+
+        def restart(**options: str) -> Kafka08StreamReader:
+            return reader(**servers, **options)
+
+        yield restarted, restart
+
+
+def test_restarted_broker_that_knows_no_topic_is_no_loss(
+    forgetful: tuple[EmbeddedCluster, MakeReader],
+) -> None:
+    """Else the journal had an end without partitions, and the query could never go on."""
+    cluster, restart = forgetful
+    one = restart()
+    with ThreadPoolExecutor(1) as pool:
+        end = pool.submit(one.latestOffset, BEGIN, ReadAllAvailable())
+        wait_for(lambda: len(cluster.requests(MetadataRequest)) >= 20 or None, 60, "more requests")
+        cluster.release_metadata(0)
+        assert end.result(60) == BEGIN
+
+
+def test_restarted_broker_that_stays_without_topics_fails_the_query(
+    forgetful: tuple[EmbeddedCluster, MakeReader],
+) -> None:
+    """Nothing is journaled, so the next start of the query goes on where this one was."""
+    cluster, restart = forgetful
+    start = {"t": {"0": 5, "1": 0, "2": 0}}
+    for fail in ("true", "false"):
+        one = restart(**{"kafka.request.timeout.ms": "200", "failOnDataLoss": fail})
+        with pytest.raises(KafkaUnavailableError, match="no broker names a broker or a topic"):
+            one.latestOffset(start, ReadAllAvailable())
+        with pytest.raises(KafkaUnavailableError, match="start the query again"):
+            one.partitions(start, BEGIN)
+    cluster.release_metadata(0)
+    again = restart()
+    assert again.latestOffset(start, ReadAllAvailable()) == BEGIN
+    assert ranges(again.partitions(start, BEGIN)) == [(0, 5, 10)]
 
 
 def test_deleted_partition_is_returned_then_raises(
