@@ -280,24 +280,24 @@ class ClusterWriter:
     def _plan_topics(
         self, cluster: WrittenCluster, plan: Plan, *, removes: bool, compares: bool
     ) -> None:
-        there = set(self._children(_TOPICS))
+        existing = set(self._children(_TOPICS))
         changed = {
             name: partitions
             for name, partitions in cluster.topics.items()
-            if compares or name not in there or self._written.get(name) != partitions
+            if compares or name not in existing or self._written.get(name) != partitions
         }
         wanted = {path: fields for name in changed for path, fields in _nodes(name, changed[name])}
-        gone = sorted(there - cluster.topics.keys())
-        cut = [
+        deleted = sorted(existing - cluster.topics.keys())
+        removed_states = [
             f"{_TOPICS}/{name}/partitions/{number}/state"
             for name, partitions in changed.items()
             for number in self._written.get(name, {}).keys() - partitions.keys()
         ]
-        read = [*_FOLDERS, *wanted, *cut, *(f"{_TOPICS}/{name}" for name in gone)]
+        paths = [*_FOLDERS, *wanted, *removed_states, *(f"{_TOPICS}/{name}" for name in deleted)]
         if cluster.cluster_id is not None and not self._written:
             wanted[_CLUSTER_ID] = {"id": cluster.cluster_id}
-            read.append(_CLUSTER_ID)
-        nodes = self._read(read)
+            paths.append(_CLUSTER_ID)
+        nodes = self._read(paths)
         plan.changes += [NodeChange(path, None, b"") for path in _FOLDERS if path not in nodes]
         for path, fields in wanted.items():
             old = nodes.get(path)
@@ -305,10 +305,10 @@ class ClusterWriter:
             if after is not None:
                 before, version = (None, -1) if old is None else (old.data, old.version)
                 plan.changes.append(NodeChange(path, before, after, version))
-        for path in cut:
+        for path in removed_states:
             if path in nodes and _fields(nodes[path].data).get(MARK) == {}:
                 plan.changes.append(NodeChange(path.removesuffix("/state"), b"", None))
-        for name in gone:
+        for name in deleted:
             path = f"{_TOPICS}/{name}"
             node = nodes.get(path)
             if node is None:

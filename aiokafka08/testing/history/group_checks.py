@@ -407,9 +407,9 @@ def commits_gone_back(history: History) -> Iterator[Anomaly]:
     reached = _Reached(history)
     current: dict[tuple[str, str, Fact], tuple[Operation, bool]] = {}
     calls = ("stored", "assigned", "expired", "seek", "commit")
-    told = [operation for operation in history.operations if operation.call in calls]
+    relevant = [operation for operation in history.operations if operation.call in calls]
     # Chosen offsets may be stored before the call that chose them ends.
-    for operation in sorted(told, key=lambda operation: operation.invoked):
+    for operation in sorted(relevant, key=lambda operation: operation.invoked):
         if operation.call != "stored" or operation.group is None:
             state.note(operation)
             continue
