@@ -60,7 +60,7 @@ def test_partition_that_a_group_never_committed_is_named(
     path.write_text(FILE)
     done = cli("bridge", "groups", str(path), *option)
     assert done.code == 0
-    text = "no offset is committed for orders/1 (billing): at the target these groups begin there"
+    text = "no offset is committed for orders/1 (billing): there these groups begin at"
     assert text in " ".join(done.err.split())
 
 

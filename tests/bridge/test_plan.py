@@ -219,8 +219,8 @@ async def test_plan_and_cutover_name_partitions_without_an_offset(
         await asyncio.to_thread(copy.copy, topic, partition, messages)
     expected = (
         True,
-        f"1 offset to commit, 0 are at the target. Nothing is committed of {topic}/1 ({group}): at "
-        "the target they begin there as their auto.offset.reset says",
+        f"1 offset to commit, 0 are at the target. No offset is committed for {topic}/1 "
+        f"({group}): there these groups begin at their auto.offset.reset at the target",
     )
     options = ("--quiet", "0.1")
     assert steps_of(await bridge(cli, config, "plan", *options))["groups"] == expected

@@ -38,10 +38,10 @@ _HOST_CHARACTERS: Final = 255
 
 DEFAULTS: Final[Mapping[str, Any]] = {option.key: option.default for option in OPTIONS}
 
-_NOT_OBSERVING: Final = (
+_EXCLUDED_BY_OBSERVE: Final = (
     "topics.include", "topics.exclude", "groups.include", "groups.exclude", "read_only", "isolation"
 )  # fmt: skip
-"""Options of translated and limited requests."""
+"""Options that `observe` excludes, because they translate or limit requests."""
 _TLS_FILES: Final = ("tls_cert", "tls_key", "tls_client_ca")
 
 
@@ -78,7 +78,7 @@ class OptionNames:
         return flag(key) if self.path is None else key
 
     def file(self, key: str, values: Mapping[str, Any]) -> Path | None:
-        """Return the path of an option; None if it isn't given. In a file it is relative to it."""
+        """Return the path of an option; None if it isn't given. In a file it is relative to that."""
         folder = Path() if self.path is None or key in self.flags else self.path.parent
         name: str | None = values[key]
         return None if name is None else folder / name
@@ -102,10 +102,11 @@ class GatewayOptions:
         allowed: the networks whose clients are served.
         is_read_committed: whether clients that fetch in old versions get no records of aborted and
             open transactions.
-        is_observing: whether all passes as it is, to a target that takes old requests itself.
+        is_observing: whether every request passes unchanged, to a target that takes old versions
+            itself.
         access: which topics, groups and requests clients may use.
         tls: the TLS of the listeners; None: none.
-        users: who clients may be by SASL; None: there is no SASL.
+        users: the users of SASL; None: clients needn't authenticate.
         peers: the addresses of all gateways to the same cluster, as clients reach them.
         zookeeper: "host:port,host:port/chroot" of the ZooKeeper that is kept current; None: none.
         max_request_bytes: a larger request ends its connection.
@@ -167,7 +168,7 @@ def gateway_options(
     if to is None:
         text = "missing; expected brokers of the target, such as kafka4-1:9092"
         raise IllegalArgumentError(f"{names.name_in_error('to')}: {text}")
-    for key in _NOT_OBSERVING if values["observe"] else ():
+    for key in _EXCLUDED_BY_OBSERVE if values["observe"] else ():
         if values[key] != DEFAULTS[key]:
             raise names.conflict("observe", names.name(key), "passes all requests as they are")
     try:
@@ -274,7 +275,7 @@ def _patterns(section: str, values: Mapping[str, Any], names: OptionNames) -> Na
 
 
 def listener_port(options: GatewayOptions, index: int) -> int:
-    """Return the port of the listener with this index. With peers, the entry has the first port.
+    """Return the port of the listener with this index. With peers, the first port is the entry's.
 
     Raises:
         IllegalArgumentError: there is no such port.

@@ -48,7 +48,7 @@ class TargetTopic:
 
 
 class PeerAnswer(NamedTuple):
-    """The answer of a peer; None: it wasn't asked, since its clients authenticate.
+    """The answer of a peer.
 
     Attributes:
         cluster_id: the id of its target's cluster.
@@ -73,7 +73,8 @@ class TargetSample:
         settings: the known settings of `BROKER_SETTINGS`.
         problems: the questions that weren't answered, and why.
         cluster_id: the id of the target's cluster.
-        peers: the other gateways: their answers, or why they can't be reached.
+        peers: the answers of the other gateways, or why they can't be reached; None: the gateway
+            wasn't asked, because its clients authenticate.
         zookeeper: why the gateway can't write there; None: it can, or needn't.
     """
 

@@ -97,9 +97,9 @@ class TranslatedRequests:
         acks = bytes(frame[head.body_at : head.body_at + 2])
         expects_response = head.key != ApiKey.PRODUCE or acks != _ACKS_0
         translate = partial(self._translate, head, frame)
-        step = yield from self._quick_or_apart(head, len(frame), translate, expects_response)
+        step = yield from self._run_or_offload(head, len(frame), translate, expects_response)
         if step is None:
-            self._leave_out(exchange)
+            self._drop_responses(exchange)
             return
         if step.is_exclusive:
             self._exclusive = exchange
@@ -131,7 +131,7 @@ class TranslatedRequests:
             other.close()
 
     def _begin(self, head: RequestHead, step: Translation, exchange: Exchange) -> None:
-        """Begin a step, now or after its time."""
+        """Begin a step, at once or after its delay (`after_s`)."""
         if step.after_s:
             loop = asyncio.get_running_loop()
             self._waiting = loop.call_later(step.after_s, self._send_step, head, step, exchange)
@@ -158,9 +158,9 @@ class TranslatedRequests:
 
         def answer(frame: memoryview) -> Work[list[Buffer] | None]:
             call = partial(respond_to, frame)
-            made = yield from self._quick_or_apart(head, len(frame), call, expects_response)
+            made = yield from self._run_or_offload(head, len(frame), call, expects_response)
             if made is None:
-                self._leave_out(exchange)
+                self._drop_responses(exchange)
                 return None
             if exchange is self._exclusive:
                 self._asked = None
@@ -190,8 +190,8 @@ class TranslatedRequests:
         if budget.messages or budget.errors:
             self._client.count(head, None, messages=budget.messages, errors=budget.errors)
 
-    def _leave_out(self, exchange: Exchange) -> None:
-        """Send no response, and none behind it, to a client that has gone."""
+    def _drop_responses(self, exchange: Exchange) -> None:
+        """Drop this response and all later ones: the client has disconnected."""
         self._client.connection.close_unanswered()
         exchange.end()
 
@@ -229,12 +229,12 @@ class TranslatedRequests:
         else:
             self._send(other, head, step, exchange)
 
-    def _quick_or_apart(
+    def _run_or_offload(
         self, head: RequestHead, size: int, function: Callable[[Budget], T], expects_response: bool
     ) -> Work[T | None]:
         """Return the result of a pure function, run in place if it is quick, else in a thread.
 
-        Return None, without a result, if the client was gone when the thread came to the request.
+        Return None instead if the client had disconnected before the thread began the work.
         Requests without a response are carried out all the same: their clients may close at once.
         """
 

@@ -93,8 +93,8 @@ class CopiedCluster:
         if not names:
             return ""
         return (
-            f"no offset is committed for {some_of(names)}: at the target these groups begin there "
-            "at their auto.offset.reset"
+            f"no offset is committed for {some_of(names)}: there these groups begin at their "
+            "auto.offset.reset at the target"
         )
 
     def left_out_text(self) -> str:
