@@ -78,7 +78,7 @@ class OptionNames:
         return flag(key) if self.path is None else key
 
     def file(self, key: str, values: Mapping[str, Any]) -> Path | None:
-        """Return the path of an option; None if it isn't given. In a file it is relative to that."""
+        """Return the path of an option, or None. In a file it is relative to that file's folder."""
         folder = Path() if self.path is None or key in self.flags else self.path.parent
         name: str | None = values[key]
         return None if name is None else folder / name
