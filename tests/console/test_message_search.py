@@ -25,6 +25,7 @@ from aiokafka08._tools.console.message_text import (
     json_part,
     show_bytes,
 )
+from aiokafka08.embedded_headers import embed
 from aiokafka08.protocol.compression import Codec
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.testing import EmbeddedCluster, Hang
@@ -124,6 +125,48 @@ async def test_filters_look_at_each_message_and_say_how_many(cluster: EmbeddedCl
     page = await search(cluster, MessageQuery("orders", 0, "beginning", count=2, key="k3"))
     assert (places(page), page.stopped) == ([(0, 3), (0, 13)], "2 messages found")
     assert page.next_start == "0=14"
+
+
+async def test_fields_and_headers_are_filtered_and_shown(cluster: EmbeddedCluster) -> None:
+    order = b'{"id": %d, "items": [{"sku": "tea"}]}'
+    traced = embed(order % 18, [("trace", b"<b>17</b>"), ("kind", b"x")])
+    cluster.append("orders", 0, [order % 17, traced])
+    cluster.append("orders", 0, [order % 17 + b" " * 1_000_000], codec=Codec.GZIP)
+    async with opened(cluster.bootstrap_servers) as client:
+        path, query = "/topics/orders/messages", {"from": "beginning"}
+
+        async def offsets(**filters: str) -> list[int]:
+            page = await json_of(client, path, **query, **filters)
+            assert page["scanned"] == 203
+            return [one["offset"] for one in page["messages"]]
+
+        assert await offsets(field="items[0].sku=tea") == [100, 101]
+        assert await offsets(field="$.id=17", header="") == [100]
+        assert await offsets(field="id=^1") == []  # without `regex` it is a text
+        assert await offsets(field="id=^1", regex="1") == [100, 101]
+        assert await offsets(header="trace", contains="tea") == [101]
+        assert await offsets(header="trace=^<b>", field="id=18", regex="1") == [101]
+        assert await offsets(header="trace=x") == []
+        page = await client.get(path, params={**query, "field": "id=18"})
+        text = " ".join(text_of(page.text).split())
+        assert "Not searched for the field: 1 value of more than 1 MB" in text
+        assert '{"id": 18, "items": [{"sku": "tea"}]}' in text
+        assert "2 headers" in text
+        assert 'title="trace, kind"' in page.text
+        assert 'name="field" value="id=18"' in page.text
+        assert "field=id%3D18" in page.text  # of the links to other positions, and to the live view
+        for name, wrong in (("field", "a..b=1"), ("header", "=x")):
+            refused = await client.get(path, params={name: wrong})
+            assert (refused.status_code, f"{name}=" in refused.text) == (400, True)
+
+
+async def test_hidden_fields_and_headers_are_not_found(cluster: EmbeddedCluster) -> None:
+    cluster.append("orders", 0, [b'{"card": {"number": 4111}}', embed(b"x", [("pin", b"7")])])
+    path = "/topics/orders/messages"
+    async with opened(cluster.bootstrap_servers, mask=["orders=card.number"]) as client:
+        for filters in ({"field": "card.number=4111"}, {"header": "pin"}, {"contains": "4111"}):
+            page = await json_of(client, path, **{"from": "100", **filters})
+            assert (page["messages"], page["scanned"]) == ([], 2)
 
 
 async def test_search_ends_in_time_and_keeps_what_was_found() -> None:

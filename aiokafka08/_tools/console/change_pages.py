@@ -39,7 +39,7 @@ from aiokafka08._tools.console.cluster_view import TopicRow
 from aiokafka08._tools.console.guard import Admission, port_of, viewer_of
 from aiokafka08._tools.console.message_text import PageText
 from aiokafka08._tools.console.page_frame import PageFrame
-from aiokafka08._tools.console.query_table import number_of
+from aiokafka08._tools.console.query_table import expect_number
 from aiokafka08._tools.doctor.brokers import releases_of
 from aiokafka08._tools.group_reset import reset_target
 from aiokafka08._tools.records.headers import parse_header
@@ -158,9 +158,12 @@ class ChangePages:
         """Ask for a new topic."""
 
         def make(form: Mapping[str, str]) -> MakeDraft:
-            name, partitions = form.get("name", "").strip(), _number("partitions", form)
-            replicas = _number("replicas", form)
-            return partial(create_draft, name=name, partitions=partitions, replicas=replicas)
+            return partial(
+                create_draft,
+                name=form.get("name", "").strip(),
+                partitions=expect_number("partitions", form),
+                replicas=expect_number("replicas", form),
+            )
 
         return await self._ask(request, "create_topic.html", "Create a topic", make)
 
@@ -316,14 +319,13 @@ async def _fields(request: Request) -> dict[str, str]:
 
 
 def _message(topic: str, form: Mapping[str, str]) -> NewMessage:
-    partition = form.get("partition", "").strip()
     lines = [line for line in form.get("headers", "").split("\n") if line.strip()]
     value = None if form.get("null") == "1" else _bytes("value", form)
     if value is None and (lines or form.get("value")):
         raise IllegalArgumentError("value: a null value has no text and no headers")
     return NewMessage(
         topic,
-        _number("partition", form) if partition else None,
+        expect_number("partition", form) if form.get("partition", "").strip() else None,
         _bytes("key", form) if form.get("key") else None,
         value,
         [parse_header(line) for line in lines],
@@ -340,22 +342,13 @@ def _bytes(name: str, form: Mapping[str, str]) -> bytes:
         raise IllegalArgumentError(f"{name}={shorten(text)}: expected hexadecimal digits") from None
 
 
-def _number(name: str, form: Mapping[str, str]) -> int:
-    text = form.get(name, "").strip()
-    number = number_of(text, 2**31)
-    if number is None:
-        raise IllegalArgumentError(f"{name}={shorten(text)}: expected a number")
-    return number
-
-
 def _target(wanted: str, value: str) -> PlanTarget:
     if wanted == "time":
         return reset_target("--to-datetime", value)
     if wanted in ("offset", "shift"):
-        is_back = wanted == "shift" and value.strip().startswith("-")
-        number = number_of(value.strip().removeprefix("-") if is_back else value.strip(), 2**63)
-        if number is None:
-            raise IllegalArgumentError(f"value={shorten(value)}: expected a number")
+        digits = value.strip()
+        is_back = wanted == "shift" and digits.startswith("-")
+        number = expect_number("value", {"value": digits[is_back:]}, 2**63)
         option = "--shift-by" if wanted == "shift" else "--to-offset"
         return reset_target(option, -number if is_back else number)
     if wanted not in TARGETS:
@@ -367,7 +360,7 @@ def _topic_change(row: TopicRow, form: Mapping[str, str]) -> MakeDraft:
     """Return the function that makes the draft for one of a topic's forms."""
     wanted = form.get("do", "")
     if wanted == "grow":
-        return partial(grow_draft, topic=row.topic, partitions=_number("partitions", form))
+        return partial(grow_draft, topic=row.topic, partitions=expect_number("partitions", form))
     if wanted == "configure":
         name, value = form.get("name", "").strip(), form.get("value", "").strip()
         if not name:

@@ -22,7 +22,7 @@ from aiokafka08._tools.reading.positions import Bounds, Position, PositionKind, 
 from aiokafka08._tools.reading.read_plan import PartitionRange, plan_ranges, select_partitions
 from aiokafka08._tools.reading.read_records import read_bounded
 from aiokafka08._tools.records.masks import Masks
-from aiokafka08._tools.records.selection import RecordFilter, linear_pattern, text_filter
+from aiokafka08._tools.records.selection import RecordFilter, linear_pattern
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08._wording import counted, missing_topics_text, some_of
 from aiokafka08.errors import (
@@ -44,6 +44,10 @@ _FILTERED_FETCH_BYTES: Final = 1024 * 1024
 _MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _UNPACKED_BYTES: Final = 16 * 1024 * 1024
 """How large a compressed message may be once it is unpacked; brokers don't limit it."""
+_JSON_BYTES: Final = 1_000_000
+"""How long a value may be that is taken apart to look for a field."""
+_PAUSE_BYTES: Final = 1_000_000
+"""How much is filtered until other pages get their turn."""
 _AT_ONCE: Final = 8
 """How many partitions are read at once."""
 _MAX_NAMED: Final = 100
@@ -59,8 +63,10 @@ class MessageQuery:
         partition: the partition to read; None: all.
         start: as `consume --from`; "": the last messages, about `count` of all partitions.
         count: how many messages to show.
-        contains, key: a part of the value, and the whole key; "": any.
-        is_pattern: `contains` is a regular expression, and so is `key` if it begins with "^".
+        contains, key, field, header: a part of the value, the whole key, and the conditions of
+            `RecordFilter` for a field and a header; "": any.
+        is_pattern: `contains` is a regular expression, and so are the others' texts that begin with
+            "^".
         most: how many messages to show at most, if `start` is before the ends.
         limit_bytes: after how many bytes the search stops.
     """
@@ -71,6 +77,8 @@ class MessageQuery:
     count: int = DEFAULT_COUNT
     contains: str = ""
     key: str = ""
+    field: str = ""
+    header: str = ""
     is_pattern: bool = False
     most: int = MAX_COUNT
     limit_bytes: int = SEARCHED_BYTES
@@ -78,14 +86,25 @@ class MessageQuery:
     @property
     def is_filtered(self) -> bool:
         """Whether not every message is shown."""
-        return bool(self.contains or self.key)
+        return bool(self.contains or self.key or self.field or self.header)
 
-    def picker(self, masks: Masks) -> Callable[[BytesRecord], BytesRecord | None]:
+    def filter(self) -> RecordFilter:
+        """Return what decides which messages are wanted."""
+        return RecordFilter(
+            self.key or None,
+            self.contains or None,
+            [self.field] if self.field else [],
+            [self.header] if self.header else [],
+            compiler=linear_pattern if self.is_pattern else None,
+            json_bytes=_JSON_BYTES,
+        )
+
+    def picker(
+        self, masks: Masks, wanted: RecordFilter
+    ) -> Callable[[BytesRecord], BytesRecord | None]:
         """Return the function that returns a message as it is shown; None if it isn't wanted."""
         # Hidden first, so that no filter finds out what is hidden.
-        hide, wanted = masks.of(self.topic), text_filter(self.contains, self.key)
-        if self.is_pattern:
-            wanted = RecordFilter(self.key or None, self.contains or None, linear_pattern)
+        hide = masks.of(self.topic)
 
         def pick(record: BytesRecord) -> BytesRecord | None:
             record = record if hide is None else hide(record)
@@ -146,7 +165,8 @@ async def search_messages(
         KafkaTimeoutError: the brokers don't say in time where the logs begin and end.
         KafkaError: a request failed.
     """
-    began, page, pick = time.monotonic(), MessagePage(), query.picker(masks)
+    began, page, wanted = time.monotonic(), MessagePage(), query.filter()
+    pick = query.picker(masks, wanted)
     try:
         async with asyncio.timeout(limit_s):
             tps = await _partitions(router, query, page)
@@ -167,6 +187,9 @@ async def search_messages(
     except TimeoutError:
         page.stopped = f"it took {limit_s:g} s"
     page.notes += scan.errors
+    if wanted.longer:
+        longer = counted(wanted.longer, "value of more than 1 MB")
+        page.notes.append(f"Not searched for the field: {longer}")
     page.messages = _in_order(page.messages, newest_first=page.newest_first)
     page.elapsed_s = time.monotonic() - began
     unread = [one for one in ranges if scan.next_offset(one) < (one.stop or 0)]
@@ -281,7 +304,7 @@ class _Scan:
             max_decompressed_bytes=_UNPACKED_BYTES,
             unpacking=self._unpacking,
         )
-        kept, page = 0, self._page
+        kept, page, paused_at = 0, self._page, 0
         async with aclosing(source) as batches:
             async for tp, batch in batches:
                 assert not isinstance(batch, Columns)
@@ -297,7 +320,9 @@ class _Scan:
                     if (picked := self._pick(record)) is not None:
                         kept += 1
                         page.messages.append(picked)
-                await asyncio.sleep(0)  # let other requests run between two steps
+                    if page.scanned_bytes >= paused_at:
+                        await asyncio.sleep(0)  # let other requests run
+                        paused_at = page.scanned_bytes + _PAUSE_BYTES
         self._next[range_.tp] = range_.stop or 0
 
 

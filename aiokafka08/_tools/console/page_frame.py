@@ -31,8 +31,9 @@ from aiokafka08._tools.console.numbers import exact_text, local_text, number_tex
 from aiokafka08._tools.console.query_table import url_of
 from aiokafka08._tools.console.sending import PacedHtml, PacedJson
 from aiokafka08._tools.console.watch import ClusterWatch, NotRunningError, Reword
+from aiokafka08._tools.records.headers import opened
 from aiokafka08._tools.times import show_time
-from aiokafka08._wording import missing_topics_text
+from aiokafka08._wording import missing_topics_text, some_of
 from aiokafka08.bridge.wording import duration_text, size_text
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -100,6 +101,7 @@ class PageFrame:
             "chart": chart,
             "sparkline": sparkline,
             "forms": FORMS,
+            "opened": opened,
             "version": aiokafka08.__version__,
             "watch": watch,
             "allowed": allowed,
@@ -186,11 +188,8 @@ class PageFrame:
             problem = f"the last sample is {duration_text(age_s)} old"
         gaps = [*([] if problem is None else [problem]), *view.sample.errors]
         if gaps:
-            more = "" if len(gaps) <= _LISTED_GAPS else f"; and {len(gaps) - _LISTED_GAPS} more"
-            text = "; ".join(gaps[:_LISTED_GAPS])
-            raise HTTPException(
-                503, f"{what} couldn't be read now, if it exists{similar}: {text}{more}"
-            )
+            text = some_of(gaps, _LISTED_GAPS, "; ")
+            raise HTTPException(503, f"{what} couldn't be read now, if it exists{similar}: {text}")
 
     async def _failed(self, request: Request, error: Exception) -> Response:
         """Show an error; without a sample say what is being read, and load the page again soon."""

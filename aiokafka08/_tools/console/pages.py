@@ -37,15 +37,14 @@ from aiokafka08._tools.console.message_search import (
 )
 from aiokafka08._tools.console.message_text import FORMS, PageText, json_part
 from aiokafka08._tools.console.page_frame import PageFrame, wants_json
-from aiokafka08._tools.console.query_table import Columns, QueryTable, number_of
+from aiokafka08._tools.console.query_table import Columns, QueryTable, expect_number, number_of
 from aiokafka08._tools.console.sending import EventStream, PacedJson, PacedResponse, while_connected
 from aiokafka08._tools.findings import is_healthy, summary
+from aiokafka08._tools.records.headers import opened
 from aiokafka08._tools.records.json_lines import JsonLinesEncoder
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.types import BytesRecord
-from aiokafka08._wording import shorten
-from aiokafka08.embedded_headers import extract
-from aiokafka08.errors import EmbeddedHeadersError, IllegalArgumentError, KafkaError
+from aiokafka08.errors import KafkaError
 
 _MESSAGE_BYTES: Final = 1024 * 1024
 """How much of a value the page of one message has."""
@@ -234,25 +233,21 @@ class Pages:
             asked=asked,
             found=found,
             text=PageText(),
-            **_forms(request),
+            form=_form(request),
         )
 
     async def tail(self, request: Request) -> Response:
         """Show messages as they are written; the rows come by `tail_events`."""
         row, asked = self._frame.topic_row(request), _asked(request, 1, 1, 1)
-        title, forms = f"Live messages of {row.topic}", _forms(request)
+        title, form = f"Live messages of {row.topic}", _form(request)
         return self._frame.page(
-            request, "tail.html", title, {}, is_live=False, row=row, asked=asked, **forms
+            request, "tail.html", title, {}, is_live=False, row=row, asked=asked, form=form
         )
 
     async def tail_events(self, request: Request) -> ASGIApp:
         """Send the rows of a live view until its viewer leaves."""
-        row, asked, forms = (
-            self._frame.topic_row(request),
-            _asked(request, 1, 1, 1),
-            _forms(request),
-        )
-        pick = asked.picker(self._masks)
+        row, asked = self._frame.topic_row(request), _asked(request, 1, 1, 1)
+        form, pick = _form(request), asked.picker(self._masks, asked.filter())
         template = self._frame.templates.get_template("tail_rows.html")
         root = request.scope.get("root_path", "")
 
@@ -263,11 +258,8 @@ class Pages:
                     async for period in periods:
                         yield "state", period.state
                         if period.shown:
-                            shown = period.shown
-                            yield (
-                                "rows",
-                                template.render(forms, root=root, shown=shown, text=PageText()),
-                            )
+                            rows = {"shown": period.shown, "text": PageText()}
+                            yield "rows", template.render(rows, form=form, root=root)
             except KafkaError as error:
                 yield "end", self._frame.reword(error.text)
 
@@ -290,14 +282,8 @@ class Pages:
         record = found.messages[0]
         if wants_json(request):
             return PacedJson(_json_message(record, _JSON_BYTES))
-        headers: Sequence[tuple[str, bytes]] = ()
-        value = record.value
-        if value is not None and value[:1] == b"\xff":
-            try:
-                value, headers = extract(value)
-            except EmbeddedHeadersError:
-                pass  # it isn't an envelope, but begins as one
-        forms, text = _forms(request), PageText()
+        value, headers = opened(record.value)
+        form, text = _form(request), PageText()
         return self._frame.page(
             request,
             "message.html",
@@ -306,10 +292,10 @@ class Pages:
             is_live=False,
             record=record,
             offset=int(asked.start),
-            key=text.show(record.key, forms["key_form"], _MESSAGE_BYTES // 4),
+            key=text.show(record.key, "auto" if form == "json" else form, _MESSAGE_BYTES // 4),
             headers=[(name, text.show(data, "auto", 4096)) for name, data in headers],
-            value=text.show(value, forms["form"], _MESSAGE_BYTES),
-            **forms,
+            value=text.show(value, form, _MESSAGE_BYTES),
+            form=form,
         )
 
     async def graphs(self, request: Request) -> Response:
@@ -391,17 +377,16 @@ class Pages:
 def _asked(request: Request, default: int, most: int, limit_bytes: int) -> MessageQuery:
     """Return the query in the URL; its count is `default` unless the URL has one."""
     query = request.query_params
-    partition = query.get("partition", "")
+    texts = {name: query.get(name, "") for name in ("contains", "key", "field", "header")}
     return MessageQuery(
         request.path_params["topic"],
-        _number("partition", partition) if partition else None,
+        expect_number("partition", query) if query.get("partition") else None,
         query.get("from", ""),
-        min(_number("count", query.get("count") or str(default)), most),
-        query.get("contains", ""),
-        query.get("key", ""),
-        query.get("regex") == "1",
-        most,
-        limit_bytes,
+        min(expect_number("count", query), most) if query.get("count") else default,
+        is_pattern=query.get("regex") == "1",
+        most=most,
+        limit_bytes=limit_bytes,
+        **texts,
     )
 
 
@@ -429,11 +414,10 @@ def _json_message(record: BytesRecord, limit: int) -> dict[str, Any]:
     return fields | {name: cut for name, cut in cuts.items() if cut}
 
 
-def _forms(request: Request) -> dict[str, Any]:
-    """Return how values and keys are shown."""
+def _form(request: Request) -> str:
+    """Return how values are shown."""
     form = request.query_params.get("as", "auto")
-    form = form if form in FORMS else "auto"
-    return {"form": form, "key_form": "auto" if form == "json" else form}
+    return form if form in FORMS else "auto"
 
 
 def _path_number(request: Request, name: str, end: int) -> int:
@@ -441,11 +425,4 @@ def _path_number(request: Request, name: str, end: int) -> int:
     number = number_of(request.path_params[name], end)
     if number is None:
         raise HTTPException(404, f"There is no such {name}")
-    return number
-
-
-def _number(name: str, text: str) -> int:
-    number = number_of(text, 10**9)
-    if number is None:
-        raise IllegalArgumentError(f"{name}={shorten(text)}: expected a number")
     return number

@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Generic, TypeVar
 from urllib.parse import urlencode
 
+from aiokafka08._wording import shorten
+from aiokafka08.errors import IllegalArgumentError
+
 R = TypeVar("R")
 
 Columns = Mapping[str, Callable[[R], Any]]
@@ -98,6 +101,18 @@ def number_of(text: str, end: int) -> int | None:
         return None
     number = int(text)
     return number if number < end else None
+
+
+def expect_number(name: str, given: Mapping[str, str], end: int = 2**31) -> int:
+    """Return the number from 0 to `end` - 1 that a query or form has by this name.
+
+    Raises:
+        IllegalArgumentError: it has none.
+    """
+    text = given.get(name, "").strip()
+    if (number := number_of(text, end)) is None:
+        raise IllegalArgumentError(f"{name}={shorten(text)}: expected a number")
+    return number
 
 
 def _number(text: str | None, default: int, most: int) -> int:

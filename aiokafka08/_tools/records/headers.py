@@ -4,6 +4,7 @@ Message formats 0 and 1 have no headers; with `-X headers=embedded` they are in 
 (`aiokafka08.embedded_headers`).
 
 Invariant: a damaged envelope is an error that names the record; the records before it are returned.
+Only `opened`, for readers who look at messages of any kind, takes it as a value.
 """
 
 from __future__ import annotations
@@ -50,6 +51,14 @@ def with_headers(
                 f"headers: {error.text}. Leave out -X headers=embedded to read values as they are"
             )
     return records, None
+
+
+def opened(value: bytes | None) -> tuple[bytes | None, Headers]:
+    """Return a value without its embedded headers, and these; a damaged envelope is a value."""
+    try:
+        return (value, ()) if value is None else extract(value)
+    except EmbeddedHeadersError:
+        return value, ()
 
 
 def headers_text(headers: Headers) -> bytes:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
+from aiokafka08._tools.records.field_path import Step, parse_path
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.errors import IllegalArgumentError
 
@@ -26,22 +27,21 @@ class Masks:
 
     Args:
         texts: each names a topic, or a pattern with "*", and fields of its messages: "key",
-            "value", or the path of a field of JSON values, such as "card.number".
+            "value", or the path of a field of JSON values, such as "card.number" (`field_path`).
+        option: what an error calls them (default "mask").
 
     Raises:
         IllegalArgumentError: a text has no meaning.
     """
 
-    def __init__(self, texts: Iterable[str] = ()) -> None:
+    def __init__(self, texts: Iterable[str] = (), option: str = "mask") -> None:
         self._masks: list[tuple[str, list[str]]] = []
         for text in texts:
             topic, _, fields = text.partition("=")
             names = fields.split(",")
-            parts = [part for name in names for part in name.split(".")]
-            # "$" is the root of a JSONPath. As the name of a field it would hide nothing.
-            if not topic or not all(parts) or "$" in parts:
+            if not topic or None in map(parse_path, names):
                 raise IllegalArgumentError(
-                    f"mask={text!r}: expected TOPIC=FIELD,…, such as orders=key,card.number or "
+                    f"{option}={text!r}: expected TOPIC=FIELD,…, such as orders=key,card.number or "
                     "*=value"
                 )
             self._masks.append((topic, names))
@@ -53,7 +53,7 @@ class Masks:
         }
         if not names:
             return None
-        paths = [name.split(".") for name in sorted(names - {"key", "value"})]
+        paths = [parse_path(name) or () for name in sorted(names - {"key", "value"})]
 
         def hide(record: BytesRecord) -> BytesRecord:
             key, value = record.key, record.value
@@ -68,7 +68,7 @@ class Masks:
         return hide
 
 
-def _without(value: bytes, paths: Iterable[Sequence[str]]) -> bytes:
+def _without(value: bytes, paths: Iterable[Sequence[Step]]) -> bytes:
     try:
         text = value.decode()
         data = json.loads(text, parse_int=_NUMBER.__add__, parse_float=_NUMBER.__add__)
@@ -82,9 +82,12 @@ def _without(value: bytes, paths: Iterable[Sequence[str]]) -> bytes:
     return _HIDDEN.encode()
 
 
-def _hidden(data: Any, path: Sequence[str]) -> Any:
+def _hidden(data: Any, path: Sequence[Step]) -> Any:
+    step, rest = (path[0], path[1:]) if path else (None, ())
     if path and isinstance(data, list):
-        return [_hidden(one, path) for one in data]
-    if path and isinstance(data, dict):
-        return data | {name: _hidden(data[name], path[1:]) for name in path[:1] if name in data}
+        if isinstance(step, int):
+            return [_hidden(one, rest) if at == step else one for at, one in enumerate(data)]
+        return [_hidden(one, rest if step is None else path) for one in data]
+    if isinstance(step, str) and isinstance(data, dict):
+        return data | {name: _hidden(data[name], rest) for name in (step,) if name in data}
     return _HIDDEN

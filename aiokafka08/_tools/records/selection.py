@@ -1,51 +1,85 @@
-"""`RecordFilter`: the records that `consume` writes by `--key` and `--grep`, or a page shows. Pure.
+"""`RecordFilter`: the records that `consume` writes, or a page of the console shows. Pure.
 
-Invariant: both compare bytes, of keys and values as they are read (with embedded headers, without
-the envelope). Null has no bytes, so nothing matches it.
+Invariants: keys, and values for `grep`, are compared as bytes, as they are read. Null has no bytes,
+so nothing matches it. Fields and headers are looked for in the value and in its envelope, wherever
+the reader has left them, and are compared as text, numbers with the digits that were sent.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from aiokafka08._core.names import glob_hint
+from aiokafka08._tools.records.field_path import find, parse_path
+from aiokafka08._tools.records.headers import opened
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
 
+Compiler = Callable[[bytes], re.Pattern[bytes]]
+Matches = Callable[[bytes], object]
+
+_CONDITION: Final = re.compile(r'((?:[^=\["]|\["[^"]*"\]|\[)+)(?:=(.*))?', re.DOTALL)
+"""`PATH=VALUE`; a quoted name in the path may have "="."""
+
 
 class RecordFilter:
-    """Accept records whose key and value match; at least one of the arguments is given.
+    """Accept records that meet all conditions.
+
+    A text for a whole key, field or header is a regular expression, found somewhere in it, if it
+    begins with "^".
 
     Args:
-        key: the key as text, or a regular expression if it begins with "^"; None: any.
+        key: the key; None: any.
         grep: a regular expression that is found somewhere in the value; None: any.
-        compiler: makes a pattern of a regular expression (default `re.compile`).
+        fields: each a field of values that are JSON, and its text, such as "order.items[0].id=17";
+            without "=" the field is there, whatever it has.
+        headers: each an embedded header and its text, or only its name.
+        compiler: makes a pattern of a regular expression; None: texts are compared as they are
+            (default `re.compile`).
+        json_bytes: how long a value may be that is taken apart; None: any length (default None).
+
+    Attributes:
+        longer: how many values were longer than `json_bytes`, so that no field was found.
 
     Raises:
-        IllegalArgumentError: a regular expression is wrong.
+        IllegalArgumentError: a regular expression or a path is wrong.
     """
 
     def __init__(
         self,
-        key: str | None,
-        grep: str | None,
-        compiler: Callable[[bytes], re.Pattern[bytes]] = re.compile,
+        key: str | None = None,
+        grep: str | None = None,
+        fields: Sequence[str] = (),
+        headers: Sequence[str] = (),
+        *,
+        compiler: Compiler | None = re.compile,
+        json_bytes: int | None = None,
     ) -> None:
-        is_pattern = key is not None and key.startswith("^")
-        self._key = None if key is None or is_pattern else _bytes(key)
-        self._key_pattern = self._grep = None
-        if key is not None and is_pattern:
-            self._key_pattern = _compiled("--key", key, compiler)
-        if grep is not None:
-            self._grep = _compiled("--grep", grep, compiler)
+        self.longer = 0
+        self._json_bytes = json_bytes
+        self._key = None if key is None else _test("--key", key, compiler)
+        self._grep = None if grep is None else _grep(grep, compiler)
+        self._fields = [_field(text, compiler) for text in fields]
+        self._headers = [_header(text, compiler) for text in headers]
 
     def accepts(self, record: BytesRecord) -> bool:
-        """Return True if key and value match."""
+        """Return True if all conditions are met."""
         key, value = record.key, record.value
-        if self._key is not None and key != self._key:
+        if self._key is not None and (key is None or not self._key(key)):
             return False
-        return _found(self._key_pattern, key) and _found(self._grep, value)
+        if self._grep is not None and (value is None or not self._grep(value)):
+            return False
+        if not self._fields and not self._headers:
+            return True
+        value, headers = opened(value)
+        for name, matches in self._headers:
+            found = [text or b"" for has, text in (*record.headers, *headers) if has == name]
+            if not any(matches is None or matches(text) for text in found):
+                return False
+        return not self._fields or self._has_fields(value)
 
     def select(
         self, records: Sequence[BytesRecord], most: int | None
@@ -62,30 +96,72 @@ class RecordFilter:
                     return index + 1, accepted
         return len(records), accepted
 
+    def _has_fields(self, value: bytes | None) -> bool:
+        if value is None:
+            return False
+        if self._json_bytes is not None and len(value) > self._json_bytes:
+            self.longer += 1
+            return False
+        try:
+            data = json.loads(value.decode(), parse_int=str, parse_float=str, parse_constant=str)
+            return all(
+                any(matches is None or _is_text(one, matches) for one in find(data, path))
+                for path, matches in self._fields
+            )
+        except (ValueError, RecursionError):
+            return False
+
 
 def _bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape")
 
 
-def _found(pattern: re.Pattern[bytes] | None, data: bytes | None) -> bool:
-    return pattern is None or (data is not None and pattern.search(data) is not None)
+def _is_text(value: Any, matches: Matches) -> bool:
+    """Return whether a text, number, true, false or null matches; objects and arrays have none."""
+    if isinstance(value, dict | list):
+        return False
+    text = value if isinstance(value, str) else json.dumps(value)
+    return bool(matches(text.encode(errors="surrogatepass")))
 
 
-def _compiled(
-    option: str, pattern: str, compiler: Callable[[bytes], re.Pattern[bytes]]
-) -> re.Pattern[bytes]:
+def _test(option: str, text: str, compiler: Compiler | None) -> Matches:
+    """Return what compares a whole text."""
+    if compiler is not None and text.startswith("^"):
+        return _compiled(option, text, compiler)
+    return _bytes(text).__eq__
+
+
+def _grep(text: str, compiler: Compiler | None) -> Matches:
+    """Return what finds a text or a regular expression somewhere in a value."""
+    if compiler is None:
+        return re.compile(re.escape(_bytes(text))).search
+    return _compiled("--grep", text, compiler)
+
+
+def _field(text: str, compiler: Compiler | None) -> tuple[Sequence[Any], Matches | None]:
+    found = _CONDITION.fullmatch(text)
+    path = None if found is None else parse_path(found[1])
+    if found is None or path is None:
+        raise IllegalArgumentError(
+            f"--field={text!r}: expected PATH=VALUE, such as order.items[0].id=17, or PATH"
+        )
+    return path, None if found[2] is None else _test("--field", found[2], compiler)
+
+
+def _header(text: str, compiler: Compiler | None) -> tuple[str, Matches | None]:
+    name, equals, value = text.partition("=")
+    if not name:
+        raise IllegalArgumentError(f"--header={text!r}: expected NAME=VALUE, or NAME")
+    return name, _test("--header", value, compiler) if equals else None
+
+
+def _compiled(option: str, pattern: str, compiler: Compiler) -> Matches:
     try:
-        return compiler(_bytes(pattern))
+        return compiler(_bytes(pattern)).search
     except (re.error, OverflowError, RecursionError) as error:
         raise IllegalArgumentError(
             f"{option}={pattern!r}: {error}; expected a regular expression{glob_hint(pattern)}"
         ) from None
-
-
-def text_filter(contains: str, key: str) -> RecordFilter:
-    """Return the filter for values that contain a text and keys that equal one; "" accepts any."""
-    whole_key = rf"^{re.escape(key)}\Z" if key else None
-    return RecordFilter(whole_key, re.escape(contains) if contains else None)
 
 
 def linear_pattern(pattern: bytes) -> re.Pattern[bytes]:

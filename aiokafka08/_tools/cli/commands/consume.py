@@ -98,6 +98,21 @@ FIELDS: Final = {
     help="Write only records with this key; a KEY that begins with ^ is a regular expression.",
 )
 @click.option(
+    "--field",
+    "fields",
+    metavar="PATH=VALUE",
+    multiple=True,
+    help="Write only records whose value is JSON with this field, such as order.items[0].id=17; "
+    "may be repeated.",
+)
+@click.option(
+    "--header",
+    "headers",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Write only records with this embedded header; may be repeated.",
+)
+@click.option(
     "-g",
     "--group",
     metavar="NAME",
@@ -148,6 +163,8 @@ def consume(
     count: int | None,
     grep: str | None,
     key: str | None,
+    fields: tuple[str, ...],
+    headers: tuple[str, ...],
     group: str | None,
     format: str | None,
     template: str | None,
@@ -167,8 +184,11 @@ def consume(
     documentation).
 
     --grep and --key compare the bytes that were sent with the UTF-8 of the option. Null matches
-    nothing; a REGEX that begins with (?i) ignores case. --count counts the written records; --group
-    commits what the reader of stdout has taken.
+    nothing; a REGEX that begins with (?i) ignores case. --field and --header compare texts, and
+    numbers with the digits that were sent; a VALUE that begins with ^ is a regular expression, and
+    without =VALUE any will do. A PATH names fields of objects (order.id), and elements of arrays
+    (items[0]; without a number, any). All conditions have to be met. --count counts the written
+    records; --group commits what the reader of stdout has taken.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run
@@ -192,6 +212,7 @@ def consume(
         )
     if template is not None and format not in (None, "raw"):
         raise IllegalArgumentError(f"--template with --format {format}: expected one of them")
+    is_filtered = not (grep is None and key is None) or bool(fields or headers)
     job = ConsumeJob(
         topics=topics,
         partitions=partitions,
@@ -199,7 +220,7 @@ def consume(
         end=end,
         exit_at_end=exit_at_end,
         count=count,
-        only=None if grep is None and key is None else RecordFilter(key, grep),
+        only=RecordFilter(key, grep, fields, headers) if is_filtered else None,
         group=group,
         bytes_per_s=None if rate is None else parse_rate(rate),
     )
