@@ -24,7 +24,7 @@ from tests.brokers.fixtures import BrokerClusters
 from tests.console.consoles import PAYLOADS
 from tests.console.test_command import running
 from tests.console.test_neighbours import hostile_clients, served_bridge, served_gateway
-from tests.support.browser import opened_browser
+from tests.support.browser import opened_browser, violations
 
 PAGES = {
     "cluster": "/",
@@ -39,6 +39,14 @@ PAGES = {
     "watch": "/watch",
     "gateway": "/gateway",
     "bridge": "/bridge",
+}
+ERRORS = {
+    "missing": "/topics/nope",
+    "no message": "/topics/orders/messages/0/4711",
+    "no match": "/topics/orders/messages?from=beginning&contains=nothing+has+this",
+    "no topic": "/topics?q=nope",
+    "no group": "/groups?q=nope",
+    "reset": "/group/reset?name=billing&store=kafka&to=earliest",
 }
 SCREENS = {"desktop": (1280, 800), "phone": (390, 844)}
 
@@ -105,7 +113,7 @@ def wait_for_rows(page: Any, count: int) -> None:
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("screen", SCREENS)
-def test_pages_open_without_errors_or_foreign_requests(
+def test_pages_open_without_errors_foreign_requests_or_barriers(
     url: str, browser: Any, screen: str, scheme: str
 ) -> None:
     base = url.split("/?")[0]
@@ -127,8 +135,24 @@ def test_pages_open_without_errors_or_foreign_requests(
         if folder:
             target = Path(folder, f"{name}-{screen}-{scheme}.png")
             page.screenshot(path=str(target), full_page=True)
+        assert violations(page) == [], name
     assert problems == []
+    for name, path in ERRORS.items():
+        page.goto(f"{base}{path}")
+        assert violations(page) == [], name
     context.close()
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_page_that_waits_for_brokers_is_accessible(browser: Any, scheme: str) -> None:
+    with running("-b", "127.0.0.1:1", "--listen", ":0", "--interval", "1") as (_, url):
+        context = browser.new_context(color_scheme=scheme)
+        page = context.new_page()
+        page.goto(url)
+        page.wait_for_selector("[data-waiting] .note.error", timeout=40_000)
+        assert violations(page) == []
+        context.close()
 
 
 @pytest.mark.timeout(180)
@@ -223,6 +247,12 @@ def test_pages_work_without_script(url: str, browser: Any) -> None:
     page.click("tbody a")
     page.click("text=look at messages")
     wait_for_rows(page, 11)
+    page.fill("input[name=field]", "a=<script>hacked=1</script>")
+    page.click("form.tools button")
+    wait_for_rows(page, 1)
+    page.fill("input[name=field]", "a[=")
+    page.click("form.tools button")
+    assert "--" not in (page.text_content(".note.error") or "--")
     context.close()
 
 
@@ -244,15 +274,23 @@ def changing(browser: Any, *arguments: str, has_script: bool = True) -> Iterator
         context.close()
 
 
+def barriers(page: Any) -> list[str]:
+    """Return what is inaccessible on a page; nothing without scripts, which axe-core needs."""
+    return violations(page) if page.evaluate("typeof htmx") != "undefined" else []
+
+
 def look_and_confirm(page: Any, name: str) -> str:
     """Look at a confirmation, confirm it, and return the text of the page with the outcome."""
+    page.wait_for_selector("form[action*='/changes/'] button")  # a click doesn't wait for the page
     assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS["phone"][0], name
+    assert barriers(page) == []
     folder = os.environ.get("CONSOLE_SCREENSHOTS")
     if folder:
         page.screenshot(path=str(Path(folder, f"{name}-phone-light.png")), full_page=True)
     page.click("form.change button")
     outcome = page.text_content("p[role=status]")
     assert page.evaluate("typeof hacked") == "undefined"
+    assert barriers(page) == []
     return str(outcome)
 
 
@@ -265,6 +303,7 @@ def test_message_is_produced_and_group_reset(
     with changing(browser, *at, has_script=has_script) as (page, base):
         page.goto(f"{base}/topics/live")
         page.click("text=Produce a message")
+        assert barriers(page) == []
         page.select_option("select[name=partition]", "0")
         page.fill("input[name=key]", PAYLOADS[0])
         page.fill("textarea[name=value]", f"{PAYLOADS[1]}\nnext line")
@@ -301,6 +340,7 @@ def test_topic_is_created_configured_and_deleted(
     with changing(browser, *at) as (page, base):
         page.goto(f"{base}/topics")
         page.click("text=Create a topic")
+        assert barriers(page) == []
         page.fill("input[name=name]", topic)
         page.fill("input[name=partitions]", "2")
         page.click("form.change button")
@@ -310,6 +350,7 @@ def test_topic_is_created_configured_and_deleted(
             assert time.monotonic() < deadline
         page.click("td.name a")
         page.click("text=Grow, configure, delete")
+        assert barriers(page) == []
         page.fill("input[name=name]", "retention.ms")
         page.fill("form.change input[name=value]", "3600000")
         page.click("form.change:has(input[value=configure]) button")

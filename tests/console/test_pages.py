@@ -211,7 +211,7 @@ async def test_first_page_says_what_is_read_until_there_is_a_sample() -> None:
     async with opened(f"127.0.0.1:{free_port()}", is_read=False) as client:
         page = await client.get("/")
         assert page.status_code == 503
-        assert 'http-equiv="refresh"' in page.text
+        assert 'http-equiv="refresh"' in page.text  # for viewers without scripts
         text_of(page.text)
         await eventually(lambda: _has(client, "/topics", "Nothing could be read yet"))
 

@@ -1,4 +1,4 @@
-"""Open pages in Debian's chromium, which playwright drives."""
+"""Open pages in Debian's chromium, which playwright drives, and let axe-core judge them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def opened_browser() -> Iterator[Any]:
     with skipped_if_missing("chromium, which playwright drives,", "chromium"):
         if chromium is None:
             raise MissingPackageError("not on PATH")
-        if importlib.util.find_spec("playwright") is None:
+        if importlib.util.find_spec("axe_playwright_python") is None:
             raise MissingPackageError("the dependency group browser isn't installed")
     from playwright.sync_api import sync_playwright
 
@@ -28,3 +28,14 @@ def opened_browser() -> Iterator[Any]:
         )
         yield made
         made.close()
+
+
+def violations(page: Any) -> list[str]:
+    """Return what axe-core finds inaccessible on a page: rule, element and reason."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        f"{rule['id']}: {node['html'][:200]}: {node['failureSummary']}"
+        for rule in Axe().run(page).response["violations"]
+        for node in rule["nodes"]
+    ]

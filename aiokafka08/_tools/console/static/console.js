@@ -28,6 +28,22 @@
     element.textContent = seconds < 120 ? `${seconds} s old` : `${Math.floor(seconds / 60)} min old`;
     element.classList.toggle("bad", seconds > Number(element.dataset.staleAfter));
   };
+  // Before the first sample: ask for the page until it is there. What a reader reads stays meanwhile.
+  const wait = () => {
+    const waiting = document.querySelector("[data-waiting]");
+    if (!waiting) return;
+    setTimeout(async () => {
+      try {
+        const text = await (await fetch(location.href)).text();
+        const next = new DOMParser().parseFromString(text, "text/html").querySelector("[data-waiting]");
+        if (!next) return location.reload();
+        if (next.textContent !== waiting.textContent) waiting.replaceChildren(...next.childNodes);
+      } catch {
+        // The console doesn't answer: ask again.
+      }
+      wait();
+    }, 2000);
+  };
   // One consumer of the server reads for this view, while it isn't paused.
   const tail = () => {
     const body = document.querySelector("tbody[data-tail]");
@@ -54,7 +70,7 @@
     button.onclick = () => { if (source) { close(); say("Paused.", ""); } else open(); };
     open();
   };
-  document.addEventListener("DOMContentLoaded", () => { localise(); age(); tail(); });
+  document.addEventListener("DOMContentLoaded", () => { localise(); age(); wait(); tail(); });
   document.addEventListener("htmx:after:swap", () => { localise(); age(); });
   setInterval(age, 1000);
 })();
