@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from collections.abc import AsyncIterator
 
@@ -272,6 +273,27 @@ async def test_damage_names_a_place_to_begin(cluster: EmbeddedCluster) -> None:
         page = text_of((await client.get("/topics/idle/messages")).text)
     assert "to begin at offset 1 skips it" in page
     assert "seek()" not in page
+
+
+async def test_pages_leave_no_garbage_that_holds_a_view(cluster: EmbeddedCluster) -> None:
+    """Full garbage collections are rare, and a view of a large cluster has many megabytes."""
+    async with opened(cluster.bootstrap_servers, allow=["produce,reset,topics"]) as client:
+        paths = [*PAGES, *("/topics/orders/produce", "/topics/orders/change", "/create-topic")]
+        for path in paths:  # what is made once
+            await client.get(path)
+        gc.collect()
+        gc.disable()
+        try:
+            for path in paths:
+                await client.get(path)
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            found = {type(one).__module__ for one in gc.garbage}
+        finally:
+            gc.set_debug(0)
+            gc.enable()
+            gc.garbage.clear()
+    assert not {name for name in found if name.startswith(("jinja2", "aiokafka08._tools.console"))}
 
 
 async def test_console_that_is_not_run_says_how(cluster: EmbeddedCluster) -> None:
