@@ -28,11 +28,11 @@ FETCH_BYTES = 1 << 20
 
 
 @contextmanager
-def embedded_cluster(topics: Mapping[str, int]) -> Iterator[str]:
+def embedded_cluster(topics: Mapping[str, int], *options: str) -> Iterator[str]:
     """Run `python -m aiokafka08.testing` with these topics and partitions; yield its address."""
     named = [f"--topic={topic}:{partitions}" for topic, partitions in topics.items()]
     process = subprocess.Popen(
-        [sys.executable, "-m", "aiokafka08.testing", "--port=0", "--quiet", *named],
+        [sys.executable, "-m", "aiokafka08.testing", "--port=0", "--quiet", *options, *named],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,  # Ctrl-C doesn't reach it; it ends with this block
