@@ -480,7 +480,7 @@ async def test_form_is_of_the_user_that_opened_it(cluster: EmbeddedCluster) -> N
         access,
         title=None,
         interval_s=1.0,
-        allow=["reset"],
+        allowed=["reset"],
         record=records.append,
     )
     async with console, client_of(console) as client:

@@ -114,7 +114,11 @@ def test_stderr_has_a_line_with_who_changes_what() -> None:
         (("--token-file", "/nonexistent"), "/nonexistent"),
         (("--listen", ":0", "--tls-cert", "/no.pem", "--tls-key", "/no.pem"), "No such file"),
         (("--interval", "0"), "--interval"),
-        (("--allow", "produce,delete"), "expected some of produce, reset, topics"),
+        (
+            ("--allow", "produce,delete"),
+            "--allow='delete': expected some of produce, reset, topics",
+        ),
+        (("--mask", "orders"), "--mask='orders': expected TOPIC=FIELD"),
     ],
 )
 def test_mistakes_are_one_line(cli: RunCommand, options: tuple[str, ...], text: str) -> None:

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from aiokafka08._tools.console.change_pages import ChangePages
 from aiokafka08._tools.console.changes import Changes, allowed_kinds
 from aiokafka08._tools.console.guard import Admission, Authorize, Guard
+from aiokafka08._tools.console.message_search import NO_MASKS
 from aiokafka08._tools.console.neighbours import Neighbour
 from aiokafka08._tools.console.page_frame import PageFrame
 from aiokafka08._tools.console.pages import Pages
@@ -120,10 +121,10 @@ def app(
         Admission(authorize=authorize, hosts=names),
         title=title,
         interval_s=interval_s,
-        mask=mask,
+        masks=Masks(mask),
         gateways=gateways,
         bridges=bridges,
-        allow=allow,
+        allowed=allowed_kinds(allow),
     )
 
 
@@ -133,10 +134,10 @@ def make_console(
     *,
     title: str | None,
     interval_s: float,
-    mask: Sequence[str] = (),
+    masks: Masks = NO_MASKS,
     gateways: Sequence[str] = (),
     bridges: Sequence[str] = (),
-    allow: Sequence[str] = (),
+    allowed: Sequence[str] = (),
     reword: Reword = in_positions,
     record: Callable[[str], object] = _log.warning,
 ) -> Console:
@@ -147,7 +148,9 @@ def make_console(
         access: decides which requests are admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
-        mask, gateways, bridges, allow: as for `app`.
+        masks: what hides parts of messages.
+        gateways, bridges: as for `app`.
+        allowed: the kinds of changes that may be made (`allowed_kinds`).
         reword: rewords the text of an error, such as with the names of command-line options.
         record: called with a text before and after each change: who makes it, and the outcome.
     """
@@ -159,8 +162,8 @@ def make_console(
         *(Neighbour("bridge", url) for url in bridges),
     ]
     watch = ClusterWatch(options, float(interval_s), neighbours)
-    changes = Changes(watch, allowed_kinds(allow), record)
+    changes = Changes(watch, allowed, record)
     frame = PageFrame(watch, title or watch.servers, reword, changes.allowed)
-    pages, change_pages = Pages(frame, Masks(mask)), ChangePages(frame, changes, access)
+    pages, change_pages = Pages(frame, masks), ChangePages(frame, changes, access)
     served = frame.application([*pages.routes, *change_pages.routes])
     return Console(watch, changes, Guard(served, access, admits_changes=bool(changes.allowed)))

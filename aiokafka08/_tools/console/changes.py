@@ -95,8 +95,12 @@ class Change:
     outcome: ChangeOutcome = field(default_factory=lambda: ChangeOutcome(""))
 
 
-def allowed_kinds(names: Iterable[str]) -> tuple[str, ...]:
+def allowed_kinds(names: Iterable[str], option: str = "allow") -> tuple[str, ...]:
     """Return the kinds of changes that texts with commas name.
+
+    Args:
+        names: the texts.
+        option: what an error calls them (default "allow").
 
     Raises:
         IllegalArgumentError: there is no such kind.
@@ -105,7 +109,7 @@ def allowed_kinds(names: Iterable[str]) -> tuple[str, ...]:
     given = [name.strip() for text in names for name in text.split(",")]
     for name in given:
         if name not in KINDS:
-            raise IllegalArgumentError(f"allow={name!r}: expected some of {', '.join(KINDS)}")
+            raise IllegalArgumentError(f"{option}={name!r}: expected some of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if kind in given)
 
 

@@ -165,7 +165,9 @@ def console(
     from aiokafka08._tools.cli.connection import run
 
     _require_extra()
+    from aiokafka08._tools.console.changes import allowed_kinds
     from aiokafka08._tools.console.server import ServeOptions, access_of
+    from aiokafka08._tools.records.masks import Masks
 
     host, port = parse_listen(listen)
     options = ServeOptions(
@@ -182,8 +184,8 @@ def console(
     access = access_of(options)
     shown: dict[str, Any] = {
         "title": title,
-        "mask": masks,
-        "allow": allow,
+        "masks": Masks(masks, "--mask"),
+        "allowed": allowed_kinds(allow, "--allow"),
         "gateways": gateways,
         "bridges": bridges,
     }
