@@ -166,11 +166,17 @@ class FrameReader:
 
         Of an incomplete frame, only the bytes that have arrived count.
         """
-        return SCRATCH_BYTES + self._filled + self._buffers.kept_bytes + len(self._apart or b"")
+        held_bytes = len(self._scratch) + self._filled + len(self._apart or b"")
+        return held_bytes + self._buffers.kept_bytes
 
     def drop_kept(self) -> int:
         """Free the buffers that are kept for the next frames; return how many bytes they have."""
         return self._buffers.drop()
+
+    def close(self) -> None:
+        """Free all memory; the reader is unusable afterwards."""
+        self._scratch, self._frame, self._apart, self._filled = memoryview(b""), None, None, 0
+        self._buffers.drop()
 
     def get_buffer(self, least_bytes: int = 0) -> memoryview:
         """Return the buffer for the next bytes, of this size at least; it is never empty."""

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import resource
 import select
 import struct
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -45,6 +43,7 @@ from tests.conformance.contract.wire.requests import (
     wrapper,
 )
 from tests.conformance.contract.wire.wire_client import WireClient
+from tests.support.memory import resident_bytes
 from tests.testing.hostile_peers import ATTACKS
 from tests.testing.hostile_run import SERVERS, attacked, ping
 
@@ -56,11 +55,6 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 def address(cluster: EmbeddedCluster) -> tuple[str, int]:
     return cluster.nodes[0].host, cluster.nodes[0].port
-
-
-def resident_bytes() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
 
 
 @contextlib.contextmanager

@@ -56,7 +56,8 @@ class Exchange:
 
     Attributes:
         connection: The connection.
-        held_bytes: The memory for it: of the frame, then of a response that waits for others.
+        held_bytes: The memory for it: of the frame or what is kept in place of it, then of a
+            response that waits for others.
         response: None while it is open. An empty list: there is no response.
     """
 
@@ -75,9 +76,9 @@ class Exchange:
         """Complete the exchange without a response."""
         self.connection.complete(self, [])
 
-    def release(self) -> None:
-        """Note that the request's frame isn't held in memory any more."""
-        self.connection.release(self)
+    def release(self, held_bytes: int = 0) -> None:
+        """Note that the request holds so much memory in place of its frame."""
+        self.connection.release(self, held_bytes)
 
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """Do more work for the request, when it is the connection's turn; then call `ended`."""
@@ -325,6 +326,7 @@ class ServerConnection(FrameProtocol):
         """Close the connection at once, and end the handler's work for a frame."""
         self._finishes = False
         self._drop_requests()
+        self._output.drop()
         if self._job is not None:
             self._scheduler.cancel(self._job)
             self._job = None
@@ -354,10 +356,10 @@ class ServerConnection(FrameProtocol):
         if not self._scheduler.works_for(self._account):
             self._advance()
 
-    def release(self, exchange: Exchange) -> None:
+    def release(self, exchange: Exchange, held_bytes: int) -> None:
         """See `Exchange.release`."""
         if exchange.response is None:
-            self._hold(exchange, 0)
+            self._hold(exchange, held_bytes)
 
     def cancel(self, job: Job) -> None:
         """End work that `run` has begun."""
@@ -387,6 +389,8 @@ class ServerConnection(FrameProtocol):
             self._job = self._begin()
             if self._scheduler.run(self._job):
                 self._job = None
+        if self._next is None and (self._outlived or self._lost):
+            self._free_memory()
         if self._lost:
             self._end()
             return
@@ -451,8 +455,7 @@ class ServerConnection(FrameProtocol):
     def _report(self, coming_bytes: int = 0) -> bool:
         """Report this connection's memory; return False if it is aborted because of that."""
         held_bytes = self._pending_bytes + len(self._next or b"") + coming_bytes
-        if not self._transport.is_closing():
-            held_bytes += self._frames.memory_bytes + self._output.memory_bytes
+        held_bytes += self._frames.memory_bytes + self._output.memory_bytes
         return self._memory.holds(self, held_bytes)
 
     # --- the end ----------------------------------------------------------------------------------

@@ -50,6 +50,15 @@ class FrameProtocol(asyncio.BufferedProtocol):
         """See `memory_limit.MemoryHolder`."""
         return self._frames.drop_kept()
 
+    def _free_memory(self) -> None:
+        """Free the receive buffers and the unsent bytes of a lost connection.
+
+        A connection and its handler refer to each other, so the garbage collector may free them
+        much later: meanwhile they would hold memory that isn't counted any more.
+        """
+        self._frames.close()
+        self._output.drop()
+
     def _pause_or_resume_reading(self) -> None:
         """Pause the transport's reading, or let it read again."""
         raise NotImplementedError

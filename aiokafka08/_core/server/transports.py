@@ -58,15 +58,23 @@ class PacedOutput:
         self.is_tls = transport.get_extra_info("sslcontext") is not None
         self._waiting: deque[memoryview] = deque()
         self._waiting_bytes = 0
+        # The sizes of the writes that may be unsent. The transport keeps the buffers of one that is
+        # sent in part.
+        self._written: deque[int] = deque()
+        self._written_bytes = 0
         self._closes = False
         self.is_paused = False
 
     @property
     def unsent_bytes(self) -> int:
-        """How much the peer hasn't taken; of TLS, all but about two parts."""
-        if self._transport.is_closing():
+        """How much memory the unsent bytes take: a write counts whole until its end is sent."""
+        if not self._written:
             return 0
-        return self._waiting_bytes + self._transport.get_write_buffer_size()
+        # Of TLS, all but about two parts.
+        unsent_bytes = self._waiting_bytes + self._transport.get_write_buffer_size()
+        while self._written and self._written_bytes - self._written[0] >= unsent_bytes:
+            self._written_bytes -= self._written.popleft()
+        return self._written_bytes
 
     @property
     def memory_bytes(self) -> int:
@@ -80,6 +88,8 @@ class PacedOutput:
 
     def write_all(self, buffers: list[Buffer]) -> None:
         """Write the buffers, in order."""
+        self._written.append(sum(map(len, buffers)))
+        self._written_bytes += self._written[-1]
         if self.is_tls:
             # Don't limit the buffer earlier, when it may have the last bytes of the handshake.
             self._transport.set_write_buffer_limits(high=1, low=0)
@@ -111,15 +121,21 @@ class PacedOutput:
                 self._waiting.appendleft(first[_PART_BYTES:])
             self._waiting_bytes -= len(first[:_PART_BYTES])
             if self._waiting and is_half_closed(self._transport):
-                self._drop()  # TLS would take it, and log each part that it doesn't send
+                self._drop_waiting()  # TLS would take it, and log each part that it doesn't send
         if self._transport.is_closing():
-            self._drop()
+            self._drop_waiting()
         elif self._closes and not self._waiting:
             # Once only: a TLS transport that is closed twice can't be aborted or inspected any
             # more.
             self._transport.close()
 
-    def _drop(self) -> None:
+    def drop(self) -> None:
+        """Free and forget the unsent bytes, once the transport is closed at once or lost."""
+        self._drop_waiting()
+        self._written.clear()
+        self._written_bytes = 0
+
+    def _drop_waiting(self) -> None:
         self._waiting.clear()
         self._waiting_bytes = 0
 

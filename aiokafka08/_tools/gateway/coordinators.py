@@ -70,6 +70,7 @@ def ask_coordinator(
     group, header_end = request["GroupId"], translation.request_end(head, frame)
     version = TRANSLATED[head.key][1]
     asked = translation.write_request(head.key, version, header_end, request)
+    items = translation.count_items(request["Topics"])
 
     def ask(broker: Address | None, tries: int, after_s: float) -> Translation:
         def answered(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:
@@ -80,7 +81,7 @@ def ask_coordinator(
             known.forget(group)
             return look_up(tries, after_s) if tries else respond(response, budget)
 
-        return Translation(asked, answered, is_exclusive=True, broker=broker)
+        return Translation(asked, answered, is_exclusive=True, broker=broker, kept_items=items)
 
     def look_up(tries: int, after_s: float) -> Translation:
         def answered(answer: memoryview, budget: Budget) -> list[Buffer] | Translation:

@@ -22,6 +22,7 @@ import errno
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
@@ -401,30 +402,35 @@ class GatewayHandler(ConnectionHandler):
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
     ) -> None:
         """Pass a request that may create topics; the broker may be asked whether it does so."""
-        known, node_id = self.shared.creation, self._route.node_id
-        creates, replaced = known.get(node_id), self._replaced(api, head.version)
-        kept = bytes(frame) if creates is None else b""
-
-        def answered(answer: memoryview) -> Work[list[Buffer] | None]:
-            to_come = yield from apart(
-                len(answer), lambda: topic_creation.with_topics_to_come(api, head.version, answer)
-            )
-            if to_come is not None and creates is None:
-                asked = topic_creation.ask_creation(node_id, request_end(head, kept))
-                self.upstream.send(head.correlation_id, asked, exchange, noted)
-                return None
-            return (yield from replaced(to_come if to_come is not None and creates else answer))
-
-        def noted(configs: memoryview) -> Work[list[Buffer] | None]:
-            nonlocal creates
-            creates = topic_creation.reads_creation(node_id, configs)
-            known.note(node_id, creates)
-            self.upstream.send(head.correlation_id, [kept], exchange, answered)
-            return finish(None)
-
+        creates = self.shared.creation.get(self._route.node_id)
+        kept = frame if creates is None else memoryview(b"")
+        # Nested functions that refer to each other would keep the frame until the garbage collector
+        # finds them.
+        answered = partial(self._answer_creating, api, head, kept, exchange, creates)
         self.upstream.send(head.correlation_id, [frame], exchange, answered)
-        if creates is not None:
-            exchange.release()
+        exchange.release(len(kept))
+
+    def _answer_creating(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange,
+        creates: bool | None, answer: memoryview,
+    ) -> Work[list[Buffer] | None]:  # fmt: skip
+        to_come = yield from apart(
+            len(answer), lambda: topic_creation.with_topics_to_come(api, head.version, answer)
+        )
+        if to_come is not None and creates is None:
+            asked = topic_creation.ask_creation(self._route.node_id, request_end(head, frame))
+            noted = partial(self._note_creation, api, head, frame, exchange)
+            self.upstream.send(head.correlation_id, asked, exchange, noted)
+            return None
+        return (yield from self._replaced(api, head.version)((creates and to_come) or answer))
+
+    def _note_creation(
+        self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange, answer: memoryview
+    ) -> Work[list[Buffer] | None]:
+        node_id = self._route.node_id
+        self.shared.creation.note(node_id, topic_creation.reads_creation(node_id, answer))
+        self._pass_creating(api, head, frame, exchange)
+        return finish(None)
 
     def _replaced(self, api: Api, version: int) -> Answer:
         """Return the function that replaces the addresses in a response."""

@@ -187,7 +187,7 @@ def translate_fetch(
         return write_response(head, FetchResponse(throttle_ms, topics))
 
     frame_10 = write_request(head.key, TARGET_VERSION, request_end(head, frame), asked)
-    return Translation(frame_10, respond)
+    return Translation(frame_10, respond, kept_items=len(wanted))
 
 
 @dataclass(slots=True)

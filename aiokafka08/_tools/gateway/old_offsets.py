@@ -57,7 +57,8 @@ def translate_list_offsets(head: RequestHead, frame: Buffer, target: ListedVersi
         return _list_offsets(head, frame, request, target)
 
     asked = translation.write_request(API_VERSIONS, 0, translation.request_end(head, frame), {})
-    return Translation(asked, respond, is_exclusive=True)
+    items = translation.count_items(request["Topics"])
+    return Translation(asked, respond, is_exclusive=True, kept_items=items)
 
 
 def _list_offsets(
@@ -81,7 +82,7 @@ def _list_offsets(
         return translation.write_response(head, response)
 
     asked = translation.write_request(head.key, 1, translation.request_end(head, frame), request)
-    return Translation(asked, respond)
+    return Translation(asked, respond, kept_items=len(wanted))
 
 
 def translate_offsets(head: RequestHead, frame: Buffer, coordinators: Coordinators) -> Translation:

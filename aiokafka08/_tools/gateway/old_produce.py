@@ -164,6 +164,7 @@ class _Produce:
             is_answered=acks != 0,
             is_exclusive=self._is_exclusive,
             failure=failure,
+            kept_items=len(self._in_order),
         )
 
     def _respond(self, answer: memoryview, budget: Budget) -> list[Buffer] | Translation:

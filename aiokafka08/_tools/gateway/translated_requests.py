@@ -38,6 +38,8 @@ from aiokafka08.protocol.types import Buffer
 
 T = TypeVar("T")
 
+_ITEM_BYTES: Final = 400
+"""The memory for a topic or partition of a request: fetches of one partition a topic take most."""
 _ACKS_0: Final = b"\0\0"
 QUICK_BYTES: Final = 32 << 10
 """A larger frame is translated in the worker thread, since it may have many items."""
@@ -104,8 +106,8 @@ class TranslatedRequests:
         if step.is_exclusive:
             self._exclusive = exchange
             self._client.hold("exclusive", True)
-        elif step.request is not None:
-            exchange.release()
+        held_bytes = len(frame) if step.is_exclusive else 0
+        exchange.release(held_bytes + step.kept_items * _ITEM_BYTES)
         self._begin(head, step, exchange)
 
     def _translate(self, head: RequestHead, frame: memoryview, budget: Budget) -> Translation:

@@ -99,6 +99,8 @@ class Translation:
             the first step counts.
         broker: the broker to ask; None: the one that the client has chosen.
         after_s: how long to wait before this step, in seconds.
+        kept_items: how many topics and partitions of the request `respond` keeps in memory. The
+            value of the first step counts.
     """
 
     request: list[Buffer] | None
@@ -109,6 +111,7 @@ class Translation:
     is_exclusive: bool = False
     broker: Address | None = None
     after_s: float = 0.0
+    kept_items: int = 0
 
 
 def read_body(kind: type[T], version: int, frame: Buffer, pos: int) -> T:
@@ -199,6 +202,11 @@ def read_config(answer: Buffer, setting: str) -> dict[str, str]:
         for config in one["Configs"]
         if config["Name"] == setting and config["Value"] is not None
     }
+
+
+def count_items(topics: Sequence[Values]) -> int:
+    """Return how many topics and partitions there are in an array of topics."""
+    return len(topics) + sum(1 for _ in partitions(topics))
 
 
 def partitions(topics: Sequence[Values]) -> Iterator[tuple[str, Any]]:

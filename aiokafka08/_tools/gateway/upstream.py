@@ -324,12 +324,15 @@ class Upstream(FrameProtocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._closed = True
-        if self._transport is None:
+        transport, self._transport = self._transport, None
+        self.close()  # the client's connection ends too, so the responses in work are of no use
+        if transport is None:
             return  # `connection_made` has aborted it, or wasn't called
-        self._transport = None
         self._end_session()
         self._reading.forget(self)
+        self._pending.clear()
+        self._waiting.clear()
+        self._free_memory()
         self._memory.forget(self)
         if self._giving_up is not None:
             self._giving_up.cancel()

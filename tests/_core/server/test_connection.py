@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -26,6 +27,7 @@ from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import PAUSE, Work, finish, offload
 from tests._core import net
 from tests._core.server.frames import frame, read_frame
+from tests.support.memory import resident_bytes
 from tests.support.waiting import until
 
 TLS = Path(net.__file__).with_name("tls")
@@ -230,6 +232,49 @@ async def test_responses_that_are_not_read_count_in_the_limit(is_tls: bool) -> N
         await client.send(b"0", handled=1)
         client.handler.exchanges[0].respond([bytes(32 << 20)])
         await until(lambda: client.handler.log == ["evicted", "lost", "ended"])
+
+
+@over_both
+async def test_closed_connection_counts_what_its_client_does_not_read(is_tls: bool) -> None:
+    async with served(PIPELINED, is_tls=is_tls, max_held_bytes=16 << 20) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.send(b"0", b"1", handled=2)
+        client.handler.exchanges[0].respond([bytes(12 << 20)])
+        client.handler.connection.close()
+        client.handler.exchanges[1].respond([bytes(12 << 20)])
+        await until(lambda: client.handler.log == ["evicted", "lost", "ended"])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_ended_connection_holds_no_memory_while_others_refer_to_it() -> None:
+    options = ConnectionOptions(max_frame_bytes=64 << 20)
+    before = resident_bytes()
+    async with served(options) as client:
+        client.writer.write((64 << 20).to_bytes(4, "big") + bytes(48 << 20))
+        await client.writer.drain()
+        await until(lambda: resident_bytes() - before > 40 << 20, "most of it has come")
+        client.writer.transport.abort()
+        await until(lambda: client.handler.log == ["lost", "ended"])
+        assert resident_bytes() - before < 24 << 20
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_work_for_a_client_that_has_gone_holds_no_part_of_a_frame() -> None:
+    """The work may take as long as the client has asked for. Over TLS a FIN ends the transport."""
+    async with served(ConnectionOptions(64 << 20, max_in_flight=2), is_tls=True) as client:
+        await client.send(b"0", handled=1)
+        before = resident_bytes()
+        client.writer.write((64 << 20).to_bytes(4, "big"))
+        for _ in range(48):
+            client.writer.write(bytes(1 << 20))
+            await client.writer.drain()
+        await until(lambda: resident_bytes() - before > 40 << 20, "most of it has come")
+        client.writer.close()
+        await until(lambda: client.handler.connection.is_half_closed)
+        await until(lambda: resident_bytes() - before < 24 << 20, "it is freed")
+        assert not client.handler.log
+        client.handler.exchanges[0].end()
+        await until(lambda: client.handler.log == ["lost", "ended"])
 
 
 @over_both

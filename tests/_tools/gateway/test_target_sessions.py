@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -16,6 +17,7 @@ from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._tools.gateway.upstream import Upstream, Upstreams, connect
 from aiokafka08.protocol.api import ApiKey
 from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker, first_port, running
+from tests.support.memory import resident_bytes
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
@@ -106,6 +108,32 @@ async def test_what_waits_for_a_session_counts_in_the_memory() -> None:
         upstream.send(2, [bytes(1 << 19), bytes(1 << 17)], Unanswered(), None)
         assert "max_held_bytes" in warnings[0]
         await upstreams.wait_lost()
+    await resources.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_lost_connection_to_a_broker_holds_no_memory() -> None:
+    """Its response, of which the end is missing, goes with it, whoever still refers to it."""
+    writers = list[asyncio.StreamWriter]()
+
+    def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((64 << 20).to_bytes(4, "big") + bytes(48 << 20))
+        writers.append(writer)
+
+    upstreams, lost = Upstreams(), list[Exception | None]()
+    resources = ServerResources(1 << 30, "max_held_bytes", lambda: None)
+    before = resident_bytes()
+    async with await asyncio.start_server(respond, HOST, 0) as server:
+        upstream = Upstream(
+            "a broker", upstreams, resources, 64 << 20, lambda _: None, lost.append, lambda _: None
+        )
+        port = server.sockets[0].getsockname()[1]
+        await asyncio.get_running_loop().create_connection(lambda: upstream, HOST, port)
+        await until(lambda: writers and not writers[0].transport.get_write_buffer_size())
+        assert resident_bytes() - before > 30 << 20
+        writers[0].transport.abort()
+        await until(lambda: lost, "the connection is lost")
+        assert resident_bytes() - before < 24 << 20
     await resources.close()
 
 

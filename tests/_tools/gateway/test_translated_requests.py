@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
+import sys
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -20,6 +22,7 @@ from aiokafka08.protocol.requests.committed_offsets import (
 )
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.gateway.gateways import (
@@ -38,6 +41,7 @@ from tests._tools.gateway.test_handler import (
     send_acks_0,
 )
 from tests.brokers.ports import free_port
+from tests.support.memory import resident_bytes
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
@@ -171,6 +175,44 @@ async def test_responses_that_are_not_whole_count(caplog: pytest.LogCaptureFixtu
             client = await stack.enter_async_context(await RawClient.connect(first_port(gateway)))
             client.send(request(16, 0))
         await until(lambda: "connection to node 0 closed, it holds" in caplog.text, "one is closed")
+
+
+async def test_what_is_kept_of_requests_counts_until_the_broker_responds(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    partitions = [FetchPartition(number, 0, 1 << 20) for number in range(50_000)]
+    limit = 30 * MIB
+    async with (
+        ScriptedBroker(lambda frame: b"") as broker,
+        running(broker.address, max_held_bytes=limit) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        client.send_request(FetchRequest(-1, 3_600_000, 1, [Topic("t", partitions)]), 0)
+        await until(lambda: len(broker.requests) == 1, "the broker has it")
+        assert not caplog.text
+        client.send_request(FetchRequest(-1, 3_600_000, 1, [Topic("t", partitions)]), 0)
+        await until(lambda: f"max_held_bytes={limit}" in caplog.text, "the connection is closed")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+async def test_answered_request_that_may_create_topics_leaves_no_garbage() -> None:
+    """Memory isn't bounded if the frames of earlier requests wait for the garbage collector."""
+    metadata = MetadataRequest([f"{number:0>1000}" for number in range(3000)])
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + bytes(8)) as broker,
+        running(broker.address) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        gc.disable()
+        try:
+            before = resident_bytes()
+            for _ in range(20):
+                client.send_request(metadata, 0)
+                assert await client.frame()
+                broker.requests.clear()
+            assert resident_bytes() - before < 24 * MIB
+        finally:
+            gc.enable()
 
 
 # --- groups ---------------------------------------------------------------------------------------
