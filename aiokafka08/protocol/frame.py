@@ -77,10 +77,11 @@ class _FrameBuffers:
     pages is a page fault.
     """
 
-    __slots__ = ("_kept", "_largest_bytes")
+    __slots__ = ("_filling", "_kept", "_largest_bytes")
 
     def __init__(self) -> None:
         self._kept: list[_FrameBuffer] = []
+        self._filling: _FrameBuffer | None = None  # a new buffer, to be kept once it is full
         self._largest_bytes = 0  # the size of the largest frame that was complete
 
     @property
@@ -99,6 +100,7 @@ class _FrameBuffers:
         It is smaller than the frame if few of the frame's bytes have arrived, and the frame is
         much larger than those before.
         """
+        self._filling = None
         for buffer in self._kept:
             # Not much larger, because a view of any part of the frame keeps the whole buffer in
             # memory.
@@ -109,13 +111,15 @@ class _FrameBuffers:
             step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)
         if step < size_bytes or size_bytes > _KEPT_BYTES:
             return memoryview(allocate_pages(min(step, size_bytes)))
-        buffer = _FrameBuffer(size_bytes)
-        self._kept = [*self._kept, buffer][-_KEPT_BUFFERS:]
-        return buffer.view()
+        self._filling = _FrameBuffer(size_bytes)
+        return self._filling.view()
 
     def note_complete(self, size_bytes: int) -> None:
         """Take in that a large frame has arrived wholly."""
         self._largest_bytes = max(self._largest_bytes, size_bytes)
+        if self._filling is not None:
+            self._kept = [*self._kept, self._filling][-_KEPT_BUFFERS:]
+            self._filling = None
 
 
 def held_bytes(data: Buffer) -> int:
@@ -164,7 +168,7 @@ class FrameReader:
     def memory_bytes(self) -> int:
         """How much memory the reader itself holds: views of frames that callers keep aren't in it.
 
-        Of an incomplete frame, only the bytes that have arrived count.
+        Of an incomplete frame, only the bytes that have arrived count, beside kept buffers.
         """
         held_bytes = len(self._scratch) + self._filled + len(self._apart or b"")
         return held_bytes + self._buffers.kept_bytes

@@ -59,6 +59,8 @@ T = TypeVar("T")
 # How long to try to reach a first broker without kafka.request.timeout.ms. With the start of a
 # Python process, Spark shows a wrong address in less than 30 s.
 _FIRST_BROKER_MS: Final = 25_000
+# The shortest pause between two requests to brokers that don't know the topics yet.
+_MIN_RETRY_S: Final = 0.1
 # How many logs are searched for a timestamp at the same time.
 _MAX_CONCURRENT_SCANS: Final = 8
 # How many records are decoded at a time in such a search.
@@ -257,13 +259,14 @@ class DriverClient:
             # ZooKeeper session has expired (docs/brokers.md 4.1). That says nothing about topics.
             if snapshot.brokers or not had_topics:
                 return snapshot
-            if time.monotonic() >= deadline:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
                 raise KafkaUnavailableError(
                     "no broker names a broker or a topic: a restarted broker hasn't been updated "
                     "by the controller yet, or all topics were deleted. Check the brokers, and "
                     "start the query again: it goes on where it was"
                 )
-            time.sleep(self._options.fetch_offset_interval_s)
+            time.sleep(min(max(self._options.fetch_offset_interval_s, _MIN_RETRY_S), left_s))
 
     def _warn_no_partitions(self) -> None:
         if not self._has_warned:

@@ -60,7 +60,6 @@ class LagListener(StreamingQueryListener):
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         self._gauges = _LagGauges() if registry is None else _gauges_of(registry)
-        self._names: dict[str, str] = {}  # id → name of running queries that have reported a lag
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
         """Do nothing: the first batch has the first lag."""
@@ -72,7 +71,7 @@ class LagListener(StreamingQueryListener):
         if lags is None:
             return
         query = progress.name or str(progress.id)
-        self._names[str(progress.id)] = query
+        self._gauges.names[str(progress.id)] = query
         self._gauges.show(query, lags)
         run = str(progress.runId)
         if _logged.get(run) != progress.batchId:
@@ -81,14 +80,14 @@ class LagListener(StreamingQueryListener):
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Note that a query without new messages is alive."""
-        query = self._names.get(str(event.id))
+        query = self._gauges.names.get(str(event.id))
         if query is not None:
             self._gauges.touch(query)
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Drop the series of an ended query."""
         _logged.pop(str(event.runId), None)
-        query = self._names.pop(str(event.id), None)
+        query = self._gauges.names.pop(str(event.id), None)
         if query is not None:
             self._gauges.drop(query)
 
@@ -112,6 +111,8 @@ class _LagGauges:
     """The lags of the running queries, as a collector of prometheus-client."""
 
     def __init__(self) -> None:
+        # By id, the names of the running queries that have reported a lag, to any listener
+        self.names: dict[str, str] = {}
         self._lags: dict[str, Mapping[TopicPartition, int]] = {}  # by query
         self._last_events: dict[str, float] = {}
 
@@ -152,6 +153,8 @@ class _LagGauges:
         for query, at in list(self._last_events.items()):
             last_event.add_metric([query], at)
         yield from (total, partition, last_event)
+
+    describe = collect  # a registry then knows the names, for /metrics?name[]=…
 
 
 def _gauges_of(registry: CollectorRegistry) -> _LagGauges:

@@ -215,7 +215,7 @@ def test_outage_and_its_end_are_logged_once(caplog: pytest.LogCaptureFixture) ->
             status.note_away(cluster, "Connection refused")
             log.look(0.0)
         assert lines(caplog) == [
-            f"the {cluster} can't be reached, waiting for it: Connection refused"
+            f"the {cluster} is away, waiting for it: Connection refused"
         ]
         for _ in range(3):
             status.note_away(cluster, None)
@@ -343,7 +343,7 @@ async def test_run_that_never_started_says_so_each_time(caplog: pytest.LogCaptur
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
     found = lines(caplog)
-    [away] = [one for one in found if one.startswith("the target can't be reached, waiting for it")]
+    [away] = [one for one in found if one.startswith("the target is away, waiting for it")]
     found.remove(away)
     assert len(found) >= 2
     assert all(one.startswith("not started yet (see bridge.toml), next") for one in found)

@@ -98,7 +98,7 @@ def test_health_names_a_cluster_that_stays_away(cluster: str) -> None:
     page = health_page(status, 0.0)
     assert page.status == 503
     assert page.body.startswith(
-        b"the %s can't be reached: Connection refused (2 times since " % cluster.encode()
+        b"the %s is away: Connection refused (2 times since " % cluster.encode()
     )
     status.note_away(cluster, None)
     assert health_page(status, 0.0).body == b"ok\n"

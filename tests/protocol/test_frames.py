@@ -126,6 +126,14 @@ def test_frame_gets_its_whole_room_after_one_of_a_quarter_of_its_size(size: int)
     assert len(reader.get_buffer()) == size - pending_bytes(reader)
 
 
+def test_trusted_frame_counts_by_what_has_arrived() -> None:
+    reader = FrameReader()
+    list(feed(reader, framed(bytes(1 << 20))))
+    reader.drop_kept()
+    list(feed(reader, (4 << 20).to_bytes(4, "big") + b"x"))
+    assert reader.memory_bytes < 2 * SCRATCH
+
+
 def resident_bytes() -> int:
     _, pages, *_ = Path("/proc/self/statm").read_text().split()
     return int(pages) * mmap.PAGESIZE

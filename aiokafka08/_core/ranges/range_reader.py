@@ -236,6 +236,7 @@ class _RangeReader:
                     if self._ends == _ENDS_OF_EMPTY:
                         return None
             except KafkaError as error:
+                self._ends = 0  # the leader may have changed in between
                 if isinstance(error, OffsetOutOfRangeError):
                     await self._verify_bounds(offset, refused)
                 elif is_final(error):

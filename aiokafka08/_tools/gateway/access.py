@@ -324,14 +324,18 @@ class ConnectionAccess:
         kept_header = frame[4 : changed.body_at(frame, head.body_at)]
         request = [struct.pack(">hh", head.key, version), kept_header, *changed.write(kept)]
 
+        # Made now: `refused` may have views of the whole frame, which isn't counted any more while
+        # the target works, and a small answer is changed on the event loop.
+        failed = (_NO_TOPIC, "the gateway doesn't allow it", _CODES)
+        made = answers.error_answer(api, head.version, refused, *failed) if refused else None
+        del refused
+
         def respond(answer: memoryview) -> list[Buffer]:
             values = messages.message_of(api, "response", version).read(answer)
             response = messages.message_of(api, "response", head.version)
             if api.name in _LISTS:
                 self._hide(response.struct, values, everything=hides_all)
-            if refused:
-                failed = (_NO_TOPIC, "the gateway doesn't allow it", _CODES)
-                made = answers.error_answer(api, head.version, refused, *failed)
+            if made is not None:
                 _merge(response.struct, values, made)
             return response.changed(answer, values)
 

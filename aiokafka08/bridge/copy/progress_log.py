@@ -93,7 +93,7 @@ class ProgressLog:
     def _look_away(self, away: Mapping[str, RepeatedError]) -> None:
         for cluster in away.keys() - self._away.keys():
             _log.warning(
-                "%s: the %s can't be reached, waiting for it: %s",
+                "%s: the %s is away, waiting for it: %s",
                 self._client_id, cluster, away[cluster].text,
             )  # fmt: skip
         for cluster in self._away.keys() - away.keys():

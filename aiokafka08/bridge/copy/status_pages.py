@@ -39,7 +39,7 @@ def health_page(status: CopyStatus, now: float) -> Page:
         *([silence] if silent_s >= SILENT_S else []),
         *([status.problem] if status.problem is not None else []),
         *(f"{action}: {error}" for action, error in errors if error.count > 1),
-        *(f"the {name} can't be reached: {error}" for name, error in away if error.count > 1),
+        *(f"the {name} is away: {error}" for name, error in away if error.count > 1),
         *status.stopped.values(),
         *status.refused_topics.values(),
     ]
