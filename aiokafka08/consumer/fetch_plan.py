@@ -1,7 +1,9 @@
 """Decide which partitions go into the next fetch request to one broker. Pure.
 
 The queue keeps the ready partitions apart, so the CPU time per request depends on how many are
-ready, not on how many are assigned.
+ready, not on how many are assigned. A partition is urgent if it has become ready while a long poll
+without it may be in flight, such as after a seek or a back-off. `plan_urgent` plans a request for
+the urgent partitions that leaves beside the long poll.
 
 Invariant: every ready partition goes into the next request, until MAX_EXPECTED_BYTES are expected
 in the response. Exceptions: a partition that must be fetched alone (`next_fetch`) goes first, in a
@@ -216,7 +218,8 @@ class FetchQueue:
         longest_s = max(self._max_wait_s, IDLE_WAIT_S) if self.idle else self._max_wait_s
         if not self._full and not self._urgent_in_flight:
             return longest_s
-        # The user may read a full buffer in the next moment, and that partition must not wait for
-        # an idle poll. So the wait is the time since a partition last became full; it grows until
-        # another one does. A partition that is fetched urgently is to join the next long poll.
+        # A partition whose buffer is full becomes ready when the user reads the buffer, and must
+        # not wait for a long poll then. A user who has just read may soon read again, so the wait
+        # is as long as the time since a partition last became full. A partition that is fetched
+        # urgently is to join the next long poll soon, too.
         return min(max(now - self._last_left_out, SHORT_WAIT_S), longest_s)

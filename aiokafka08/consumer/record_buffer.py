@@ -386,7 +386,7 @@ class RecordBuffer:
         many.
 
         Only for consumers without deserializers. After the last step of a call, `read_ahead` must
-        follow: until then, `position` may be after a record whose offset others share.
+        follow: until then, `position` may be after an offset that the next records have, too.
 
         Raises CorruptRecordException if the next message to return is corrupt.
         """
@@ -485,14 +485,15 @@ class RecordBuffer:
     def _read(self, max_records: int) -> list[Record]:
         """Decode up to `max_records` of the next set that has any."""
         records, self._undeserialized = self._undeserialized, []
-        # One more shows whether the set has more, and whether of the same offset.
+        # One record more shows whether the set has more records, and whether they have the same
+        # offset.
         missing = 0 if self._failed else max_records + 1 - len(records)
         while self._sets and missing > 0:
             fetched = self._sets[0]
             reader = self._reader_of(fetched)
             try:
                 decoded = reader.read(missing)
-                decoded[:0] = records  # a few: a copy of the others would cost more
+                decoded[:0] = records  # `records` are few; copying `decoded` would cost more
                 records = decoded
             except CorruptRecordException:
                 if not records:

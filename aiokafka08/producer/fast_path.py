@@ -181,7 +181,8 @@ class PureAppender:
         builder.append(key, value, now_ms)
         index = batch.count
         batch.count = index + 1
-        # The batch is full. `on_full` makes it due (due_at = -inf), so it is called once per batch.
+        # Full: another message of this size wouldn't fit. `on_full` makes the batch due (due_at =
+        # -inf), so it is called once per batch.
         if total + size > self._batch_bytes and batch.due_at > 0.0:
             self._on_full(batch, size)
         return DeliveryFuture(batch.delivery, index, now_ms)
