@@ -4,16 +4,17 @@ An `OffsetRun` is a range of messages without a break in either log; an `OffsetM
 one partition, and a `RunLog` stores them.
 
 Invariants:
-- `to_target` returns the offset at which a reader continues with the first message at or after a
-  source offset up to the bridge's position: none lost, none twice. `to_source` is its inverse.
+- For each source offset up to the bridge's position, `to_target` returns the target offset of the
+  first message at or after it: a reader that continues there loses no message and reads none twice.
+  `to_source` is its inverse.
 - `RunLog` loses no run: pages only change how many records hold the runs.
 """
 
 # A bridge writes the messages of a transaction one after the other, so in each target partition
 # they are one contiguous range of offsets, and one marker of the transaction follows. Source
 # offsets are contiguous too, except for holes of compaction and of transactions, and for messages
-# that share an offset (docs/brokers.md 6.7): each of these is a run of one message; the first may
-# end a longer run, the last may begin one.
+# that share an offset (docs/brokers.md 6.7). Each message that shares an offset is a run of its
+# own, but the first of them may be the end of a longer run, and the last the beginning of one.
 
 from __future__ import annotations
 
@@ -25,14 +26,16 @@ from typing import Final, NamedTuple
 
 from aiokafka08.structs import LAST_OFFSET
 
-# The fewest runs of a page. Fewer are kept as one record per transaction.
+# A transaction's runs are stored as one record. When these records have this many runs in all,
+# pages replace them: records of up to `RECORD_RUNS` runs.
 PAGE_RUNS: Final = 128
 # The most runs of a record: far below the bytes that a topic takes by default.
 RECORD_RUNS: Final = 4096
 # The most bytes of a record: its runs, its key and the batch around it.
 RECORD_BYTES: Final = 24 * RECORD_RUNS + 1024
-# The most runs of messages that share an offset, so that each record begins at another offset. The
-# last of this many runs stands for all that follow up to the next run.
+# The most runs for messages that share an offset. It is below `RECORD_RUNS`, so that no two records
+# begin at the same offset. Further messages with the offset have no run: in the target, they lie
+# between the last of these runs and the next one.
 SHARED_RUNS: Final = 1024
 
 
@@ -102,8 +105,9 @@ def runs_of_transaction(runs: Iterable[OffsetRun]) -> list[OffsetRun]:
     joined = OffsetMap()
     for run in runs:
         source, target, length = run
-        # Messages that share an offset have at most `SHARED_RUNS` runs. A message after one of
-        # another producer gets no run, because a later copy of its offset would look the same.
+        # The run's first message shares its offset with the message before. It gets no run if the
+        # offset has `SHARED_RUNS` runs already, or if a message of another producer is between the
+        # two in the target: `OffsetMap` would take that run for a later copy of the same offset.
         if source + 1 == joined.end_source and (
             target != joined.end_target or joined.shared_runs >= SHARED_RUNS
         ):
@@ -117,7 +121,8 @@ class OffsetMap:
     """All known runs of one partition, in the order of target offsets.
 
     Args:
-        runs: in the order in which they were written; that matters only for lost ends.
+        runs: in the order in which they were written. The order matters only if the target's log
+            has lost its end.
     """
 
     def __init__(self, runs: Iterable[OffsetRun] = ()) -> None:
@@ -354,8 +359,7 @@ class RunLog:
     """Choose the records of the offsets topic for one partition, so that it stays small.
 
     A `RunLog` is immutable: after a commit the caller continues with the one that `append`
-        returned,
-    after an abort with the old one.
+    returned, after an abort with the old one.
 
     Attributes:
         end_target: The target offset after the last message; 0 if it isn't known.

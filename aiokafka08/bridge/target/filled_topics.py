@@ -32,7 +32,7 @@ async def filled_topics(
         target: the connection.
         source: all topics of the source, with their partition counts.
         target_counts: all topics of the target, with their partition counts.
-        run: the start of the process.
+        run: this run of the bridge's process.
 
     Raises:
         TargetError: the target doesn't respond.

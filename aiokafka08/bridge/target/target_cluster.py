@@ -137,7 +137,10 @@ class TargetWatch:
             self.report(None)
 
     def take_late(self, poll: Callable[[float], object]) -> None:
-        """Call a client's `poll` for errors that were queued before; the outage may be over."""
+        """Call a client's `poll` for errors that are queued already, without calling `report`.
+
+        The outage that they are about may be over.
+        """
         report, self.report = self.report, None
         try:
             poll(0)
@@ -222,8 +225,9 @@ class Target:
     Attributes:
         confluent: The module `confluent_kafka`.
         admin: Its `AdminClient`, until `close()`.
-        settings: librdkafka's, for further clients of the same target: the call of this connection
-            that waits for such a client raises its refusal.
+        settings: librdkafka's settings for further clients of the same target. They share the
+            `TargetWatch`: if the target refuses the user of such a client, the call of this
+            connection that waits for the client raises the refusal.
     """
 
     def __init__(self, config: BridgeConfig, timeout_s: float = _TIMEOUT_S) -> None:
@@ -614,9 +618,9 @@ class Target:
         def produce() -> None:
             failed: list[Any] = []
             # Without idempotence this also works on brokers before 0.11, which then refuse the
-            # transactions with an error that says so. Each key's last record counts, so a repeated
-            # one is harmless, except for a claim after a newer one: the newer start then ends as
-            # fenced.
+            # transactions with an error that says so. librdkafka may write a record again. That is
+            # harmless, because each key's last record counts. Exception: a run's claim that is
+            # written again after the claim of a newer run fences the newer run.
             settings = {**self.settings, "acks": "all", "message.timeout.ms": 30_000}
             producer = self.confluent.Producer(settings)
             for key, value in records:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FIELDS: Final = {
     "topic": "the topic at the source",
     "partition": "the partition's number",
-    "source_count": "how many messages the source has; behind a difference only counted",
+    "source_count": "how many messages the source has; those after a difference are only counted",
     "target_count": "how many the target has",
     "equal": "whether these are the same messages, in order, with the right stored offsets",
     "first_difference": "the source offset of the first one that differs, or whose stored "
@@ -173,7 +173,11 @@ def _row(verdict: PartitionVerdict) -> dict[str, Any]:
 
 
 def _map_texts(verdicts: Sequence[PartitionVerdict]) -> Iterator[str]:
-    """Yield texts about the maps of equal partitions: those that are right, those not checked."""
+    """Yield a text about the offset maps that are right, and one about those not checked.
+
+    An offset map is a pair of offsets of one message, at the source and at the target. Those of
+    partitions that aren't equal are left out.
+    """
     right: list[str] = []
     uncovered: list[str] = []
     for verdict in verdicts:
@@ -181,7 +185,7 @@ def _map_texts(verdicts: Sequence[PartitionVerdict]) -> Iterator[str]:
         found = {place: pair for place, pair in maps.items() if pair is not None}
         if not found or not verdict.is_equal:
             continue
-        # The maps that aren't checked: no stored run covers their message.
+        # Pairs that aren't checked, because no stored run covers their message.
         unknown = {place: pair for place, pair in found.items() if pair.stored_target is None}
         pairs = ", ".join(
             f"{place} {pair.source_offset} -> {pair.target_offset}"

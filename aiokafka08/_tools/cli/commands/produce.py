@@ -111,8 +111,8 @@ def produce(
     A message that isn't acknowledged (with acks=0: written) within -X delivery.timeout.ms (default:
     120000; --timeout doesn't change it) ends the command with exit code 1.
 
-    Plain message sets have 16 KiB, and grow as the link needs while one before them is in flight.
-    -X batch.size=BYTES sets another size; larger plain sets are slower to read.
+    Message sets without compression have 16 KiB; while one is in flight, the next ones grow as the
+    link needs. -X batch.size=BYTES sets another size, but consumers read larger sets more slowly.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run
