@@ -7,9 +7,9 @@ A gateway calls `ClusterWriter` in threads, because it blocks. It writes these n
 - `/cluster/id`: clients compare it with the cluster id of the brokers, through any gateway.
 
 Invariants: nothing is written while a broker or another gateway is registered. `/controller` says
-which of several gateways writes. A node that replaces one of a broker keeps the broker's data in
-the field `MARK`, where `plan_restore` finds it. So such a node is never removed: when its topic is
-deleted, it is written with no partitions.
+which of several gateways writes. If a gateway overwrites a node of a broker, it keeps the broker's
+data in the field `MARK`, where `plan_restore` finds it. So such a node is never removed: when its
+topic is deleted, it is written with no partitions.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 MARK: Final = "aiokafka08_gateway"
-"""The field that marks a node as a gateway's. In an ephemeral node it has the gateway's name; in
-other nodes it is an object, with the fields that a broker had written as `before`, if any."""
+"""The field that marks a node as a gateway's. In an ephemeral node its value is the gateway's name.
+In other nodes it is an object: if a broker had written the node, `before` has the broker's fields,
+else the object is empty."""
 
 SESSION_S: Final = 6.0
 """After this time without a gateway its brokers are removed; the default of brokers up to 1.1."""

@@ -58,7 +58,8 @@ def replace_addresses(
         frame: the frame.
         values: what `read_addresses` has returned for it.
         address_of: called for each address.
-        more: called then: brokers that a response of `LISTS` names too, by their ids.
+        more: returns brokers to add to a response of `LISTS`, by their ids. Called after
+            `address_of`.
 
     Raises:
         KafkaProtocolError: a host isn't text.

@@ -1,8 +1,8 @@
 """The answer that a broker gives to a request, or to a part of it, that isn't authorized. Pure.
 
 An answer mirrors the request: each topic, partition, group or resource of it is there with an error
-code. So one description (`layouts`) is enough for all APIs and versions; what isn't an item of the
-request has a value that means nothing.
+code. So one description (`layouts`) is enough for all APIs and versions. Other fields repeat the
+request's field of the same name; without one they are zero, empty or null.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id", "p
 
 _TOPIC_APIS: Final = frozenset({"DeleteTopics", "DeleteRecords", "CreatePartitions"})
 _FIRST_BY_TOPIC: Final = 3
-"""Before this version of CreateTopics (Kafka 2.0) brokers answer that the cluster isn't authorized:
-Connect goes on without creating topics only if it gets that."""
+"""Before this version of CreateTopics (Kafka 2.0) brokers answer that the cluster isn't authorized.
+Only after this error Kafka Connect goes on without creating topics."""
 
 _TOPIC_RESOURCE: Final = 2
 
@@ -48,7 +48,7 @@ def error_answer(
         request: the values of the request, or of the part of it that is refused.
         code: the error code; clients that don't know it get the nearest one.
         text: the message of the error, in versions that have one.
-        codes: by the role of items: the code of these, and of the items inside them.
+        codes: the error codes of items, by their role; items inside them have the same code.
     """
     known = {role: old_code(api.key, version, one) for role, one in codes.items()}
     made, given = message_of(api, "response", version), message_of(api, "request", version)
@@ -74,7 +74,11 @@ class _Mirror:
         self._text = text
 
     def struct(self, made: Struct, given: Struct | None, values: Any, code: int) -> Values:
-        """Return a struct with the error; `values` are the item of the request that it is for."""
+        """Return a struct of the response with the error.
+
+        `made` is its layout, `given` that of the request's struct or item that it answers, and
+        `values` are the values of the latter.
+        """
         made_values: Values = {}
         for field in made.fields:
             if field.role == "code":
@@ -102,7 +106,7 @@ class _Mirror:
         return field.zero
 
     def _items(self, made: Field, given: Struct | None, values: Any, code: int) -> Iterator[Values]:
-        """Yield an item of the response's array for each item of the request's with its role."""
+        """Yield an item of the response's array for each item of the request with the same role."""
         if made.struct is None or given is None or not made.struct.has("code"):
             return
         name = item_field(made.struct)

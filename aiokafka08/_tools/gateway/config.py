@@ -6,8 +6,8 @@
     [topics]
     include = ["orders", "clicks-.*"]
 
-`option_table` has all options. A flag overrides the file, but not what a section
-`[listeners.NAME]` has of its own: a further listener, such as one with another principal.
+`option_table` has all options. A section `[listeners.NAME]` describes a further listener, such as
+one with another principal. A flag overrides the file, but not the options in such a section.
 
 Invariant: an error names the file and the key, or the flag, with the value and what is expected.
 """
@@ -30,7 +30,7 @@ from aiokafka08.errors import IllegalArgumentError
 
 @dataclass(frozen=True, slots=True)
 class GivenOptions:
-    """The options as a file and flags have them, without those files that they name.
+    """The options as a file and flags have them; files that they name aren't read yet.
 
     Attributes:
         names: the file, and which options were given by flags.
@@ -99,7 +99,10 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
 
 
 def _checked(document: Mapping[str, Any], *, of_all: bool) -> dict[str, Any]:
-    """Return the options in a file, or in a listener's section, by their keys."""
+    """Return the options in a file, or in a listener's section, by their keys.
+
+    `of_all` allows the options that all listeners share, which a section must not have.
+    """
     known: dict[str, dict[str, Key]] = {}
     for option in OPTIONS:
         section, _, name = option.key.rpartition(".")

@@ -3,6 +3,9 @@
 Clients remember addresses, so a broker keeps its listener's port when others come or go, and after
 a restart of the gateway if the table has a file.
 
+The table gives each broker an index. A listener's port for a broker is the index plus the
+listener's first port.
+
 Invariants: an index is never given to another broker. Otherwise a client that remembers the address
 of a broker that has gone would send to the wrong one, and with acks=0 it would never learn that.
 The file is replaced as a whole, and written only by the gateway that holds its lock.
@@ -30,7 +33,8 @@ class PortTable:
     Args:
         path: the file; None: the table is kept in memory only.
         taken: indices that no new broker gets, since their ports are used for something else.
-        room: indices are below this number, whose port is that of another listener.
+        room: indices must be below this number, because the ports after that belong to another
+            listener.
 
     Raises:
         KafkaConfigurationError: the file can't be read, or isn't such a table.
