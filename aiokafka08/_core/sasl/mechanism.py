@@ -13,9 +13,10 @@ from aiokafka08.errors import KafkaConfigurationError
 Steps = Generator[bytes, bytes, bytes | None]
 """The client's side of one authentication: it yields a token, and receives the broker's next one.
 
-It returns None after the broker's last token, or else the client's last token, to which brokers
-respond in SaslAuthenticate only. It raises `AuthenticationFailedError` if the broker's token is
-wrong, and `KafkaConnectionError` if a failure may pass, such as a KDC that can't be reached."""
+The generator returns None if the broker sends the last token. If the client sends it, the generator
+returns that token; only in SaslAuthenticate does the broker respond to it. The generator raises
+`AuthenticationFailedError` if the broker's token is wrong, and `KafkaConnectionError` if a failure
+may pass, such as a KDC that can't be reached."""
 
 
 class Mechanism(ABC):

@@ -45,8 +45,9 @@ class SaslUsers:
 
     Args:
         passwords: the passwords of the users, by name.
-        hiding_key: a secret. With it SCRAM goes on with an unknown user up to the last step, as
-            with a wrong password; brokers don't (default None).
+        hiding_key: a secret. With it, SCRAM refuses an unknown user only at the last step, as it
+            refuses a wrong password. Without it, SCRAM refuses an unknown user at the first step,
+            as brokers do (default None).
 
     Raises:
         ModuleNotFoundError: the package scramp isn't installed.
@@ -114,7 +115,7 @@ class SaslUsers:
             raise AuthenticationFailed(f"{mechanism}: {type(error).__name__}", named) from None
 
     def _make_credential(self, mechanism: str, user: str | None) -> _Credential:
-        """Return the credential of a user; None: one that no client can fit."""
+        """Return the credential of a user; for None, one that no password of a client matches."""
         if user is None:
             assert self._hiding_key is not None
             password = hmac.digest(self._hiding_key, b"password", "sha256").hex()
