@@ -183,7 +183,8 @@ def rows_so_far(
 ) -> Iterator[list[Row]]:
     """Yield a list for rows, and write those that it has at the end of the block.
 
-    If the block fails, the rows show the work that was done before; no rows, no output then.
+    If the block fails, the rows that it has added show the work done before. If it has added none,
+    nothing is written then.
 
     Args:
         fields: as for `write_rows`.

@@ -1,8 +1,8 @@
-"""Rules about groups: lag without members, retention that overtakes a group, damage before it.
+"""Rules about groups: lag without members, retention that overtakes a group, damage at its offset.
 Pure.
 
 Invariant: a group in both stores counts once, in each partition by the higher committed offset, as
-in `group lag`. It is in use if it is in one of them.
+in `group lag`. It is in use if one of the stores shows members or new commits.
 """
 
 from __future__ import annotations

@@ -137,14 +137,14 @@ class _GroupFamilies:
         )
         self._uncommitted = MetricFamily(
             f"{prefix}_uncommitted_partitions",
-            "Number of partitions of Topic of which a ConsumerGroup has committed nothing, though "
-            "of others",
+            "Number of partitions of Topic without a committed offset of a ConsumerGroup that has "
+            "one for other partitions",
             topic,
         )
         self._beyond_end = MetricFamily(
             f"{prefix}_offset_beyond_end",
-            "Offsets by which the committed one of a ConsumerGroup is after the end of "
-            "Topic/Partition: its log was truncated, or made anew",
+            "Number of offsets between the end of Topic/Partition and the larger committed offset "
+            "of a ConsumerGroup: the log was truncated, or made anew",
             partition,
         )
         self._lag_s = MetricFamily(

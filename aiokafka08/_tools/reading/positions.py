@@ -255,7 +255,7 @@ def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentErr
 
 
 def in_positions(text: str) -> str:
-    """Reword a consumer's error: it names a position to begin at in place of `seek()`."""
+    """Reword a consumer's error: name the position to begin at, and not `seek()`."""
     text = re.sub(r"\bseek\(\) to (\d+) skips it", r"to begin at offset \1 skips it", text)
     text = text.replace("a seek() past it", "to begin behind it")
     return text.replace("seek() past it", "begin behind it").replace("seek() to ", "begin at ")

@@ -93,7 +93,7 @@ class DelimitedStream:
     def feed_column(self, block: bytes, *, skip_empty: bool) -> BinaryColumn:
         """Return the messages of `feed`, without an object for each message; raises as `feed`.
 
-        `skip_empty` leaves out messages without any byte.
+        The delimiter must have one byte. `skip_empty` leaves out messages without any byte.
         """
         self._check_rest()
         delimiter, rest = self._delimiter, self._rest
