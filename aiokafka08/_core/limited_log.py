@@ -63,7 +63,8 @@ class LimitedLog:
         Args:
             key: the subject of the text.
             text: the text.
-            kind: many keys of one kind hide no texts of another one. A program has few kinds.
+            kind: `MAX_KEYS` counts per kind, so that many keys of one kind don't hide the texts of
+                another one. A program has few kinds.
         """
         with self._lock:
             text, full_key = one_line(text), (kind, key)

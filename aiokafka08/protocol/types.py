@@ -309,7 +309,7 @@ def _compile_array(item: CompiledType, mode: _Mode, *, nullable: bool) -> Compil
     item_steps = item.read_steps
 
     def checked(count: int, left: int) -> int:
-        """Return how many items there are in what is left; -1 for null."""
+        """Return the count if the `left` bytes can hold as many items; -1 for null."""
         if count < 0:
             if nullable:
                 return -1
@@ -395,12 +395,14 @@ def _compile_struct(
     cls: Any, version: int, mode: _Mode, type_args: dict[TypeVar, Any]
 ) -> CompiledType:
     hints = typing.get_type_hints(cls, include_extras=True)
-    parts: list[tuple[PartReader, StepReader | None]] = []  # runs and other fields
-    readers: list[PartReader] = []  # of the same fields: one call for a run and the length after it
+    # A run is a sequence of neighbouring fixed-width fields: (name, letter).
+    run: list[tuple[str, str]] = []
+    parts: list[tuple[PartReader, StepReader | None]] = []  # one for each run and each other field
+    # For the same fields, but a run and the length or count after it are read in one call
+    readers: list[PartReader] = []
     writers: list[Writer] = []
     absent: list[tuple[str, Any]] = []
     min_size = 0
-    run: list[tuple[str, str]] = []  # neighbouring fixed-width fields: (name, letter)
 
     read_items: ItemsReader | None = None
     write_items: Callable[[list[Any]], bytes] | None = None
@@ -500,7 +502,7 @@ def _sized_field_reader(
 
 
 def _builder(cls: Any, absent: list[tuple[str, Any]]) -> Callable[[list[Any]], Any] | None:
-    """Return the function that makes a value of its read fields; None for the class itself."""
+    """Return a function that makes an instance of the read fields; None if `cls` itself can."""
     others = dict(absent)
     fields = [field for field in dataclasses.fields(cls) if field.name not in others]
     names = tuple(field.name for field in fields)

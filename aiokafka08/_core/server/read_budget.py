@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 _READ_BYTES: Final = 4 << 20
 _BUFFER_BYTES: Final = 64 << 10
-# A read is large from here on, or in the middle of a request larger than a small one's buffer.
-# How many connections continue in one iteration.
+# A read of fewer bytes isn't counted, unless it is a part of a request that needs a large buffer.
 LEAST_BYTES: Final = 16 << 10
+# How many connections continue in one iteration.
 _READERS: Final = 16
 
 
