@@ -59,8 +59,9 @@ class OffsetsTopic:
     # The groups that brokers have coordinated (from 0.9 on), as they were after their last
     # rebalance. A group without members may still be listed.
     groups: Mapping[str, GroupRecord]
-    # Why a partition of `__consumer_offsets` isn't in the result, or not all of it: it can't be
-    # read (what was read of it before is in the result), or has a corrupt message
+    # Partitions of `__consumer_offsets` that aren't in the result, or only in part, and why: the
+    # partition can't be read (the result has what earlier calls have read), or it has a corrupt
+    # message
     errors: Mapping[TopicPartition, KafkaError] = field(default_factory=dict)
 
 

@@ -180,6 +180,7 @@ class StoredGroupCalls:
             groups = await self.possible_groups(group_ids)
         stored = await self.list_stored_offsets(groups)
         for one in stored:
+            # `others` are the errors of nodes that may hide partitions of the group.
             errors += [*(() if one.error is None else (one.error,)), *one.others]
         described = await self._describe_stored(groups)
         for group in described.values():
@@ -245,6 +246,7 @@ class StoredGroupCalls:
         async for some in in_chunks(listed.items()):
             for tp, found in some:
                 if isinstance(found, KafkaError):
+                    # Refused: the leader in the metadata responds that it isn't the leader.
                     is_refused = isinstance(found, NotLeaderForPartitionError)
                     bounds[tp] = _REFUSED if is_refused else _UNKNOWN
                 else:

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("aiokafka08.spark")
 
-# Shared by the listeners of a process, since Spark calls each one that was added: the gauges of a
-# registry, and by the id of a run the batch whose line was logged last.
+# Shared by the listeners of a process, since Spark calls each one that was added: the gauges of
+# each registry, and for each run of a query (by its id) the last batch that was logged.
 _gauges: Final[WeakKeyDictionary[CollectorRegistry, _LagGauges]] = WeakKeyDictionary()
 _logged: Final[dict[str, int]] = {}
 

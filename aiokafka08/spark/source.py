@@ -83,8 +83,8 @@ class Kafka08DataSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns of a read.
 
-        Spark calls this in `load()`, so most wrong options raise there, as in Spark's own source;
-        and to create a table, whose options it doesn't pass on.
+        Spark calls this in `load()`, so most wrong options raise there, as in Spark's own source.
+        It also calls this to create a table, but doesn't pass on the table's options then.
         """
         if is_create_table(self.options):
             return StructType(_COLUMNS)
@@ -145,8 +145,8 @@ class Kafka08DataSource(DataSource):
 class Kafka08PushdownDataSource(Kafka08DataSource):
     """The data source with filter pushdown, for sessions in which Spark's setting for it is on."""
 
-    # While the setting is off, Spark fails each batch read of a reader that has `pushFilters`
-    # (4.3).
-    # While it is on, Spark gives a frame's unfiltered queries the tasks of its filtered one (4.3).
+    # While the setting is off, each batch read with a reader that has `pushFilters` fails (4.3).
+    # While it is on, Spark keeps the tasks of a data frame's filtered query, and uses them for
+    # queries of the same frame without a filter, too (4.3).
 
     _reader = Kafka08PushdownReader

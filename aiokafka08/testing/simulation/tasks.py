@@ -37,7 +37,7 @@ class NumberedTask(asyncio.Task[Any]):
 
 def restart_numbers() -> None:
     """Begin a simulation: number tasks from 0."""
-    global _numbers  # noqa: PLW0603  # the factory of each loop counts on
+    global _numbers  # noqa: PLW0603  # the task factories of all loops share it
     _numbers = itertools.count()
 
 
