@@ -214,9 +214,7 @@ def test_outage_and_its_end_are_logged_once(caplog: pytest.LogCaptureFixture) ->
         for _ in range(3):
             status.note_away(cluster, "Connection refused")
             log.look(0.0)
-        assert lines(caplog) == [
-            f"the {cluster} is away, waiting for it: Connection refused"
-        ]
+        assert lines(caplog) == [f"the {cluster} is away, waiting for it: Connection refused"]
         for _ in range(3):
             status.note_away(cluster, None)
             log.look(0.0)

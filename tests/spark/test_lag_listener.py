@@ -127,6 +127,21 @@ def test_listener_that_is_made_again_doubles_nothing(caplog: pytest.LogCaptureFi
     assert series(registry) == {}
 
 
+def test_listener_that_is_made_again_ends_the_series_of_its_forerunner() -> None:
+    """The query has no new messages: only the first listener has seen its lag."""
+    registry = CollectorRegistry()
+    LagListener(registry).onQueryProgress(progress(({"t": {"0": 5}}, {"t": {"0": 9}})))
+    LagListener(registry).onQueryTerminated(QueryTerminatedEvent(QUERY, QUERY, None, None))
+    assert series(registry) == {}
+
+
+def test_gauges_are_found_by_name() -> None:
+    registry = CollectorRegistry(auto_describe=False)
+    LagListener(registry).onQueryProgress(progress(({"t": {"0": 5}}, {"t": {"0": 9}})))
+    found = list(registry.restricted_registry(["aiokafka08_spark_lag"]).collect())
+    assert [one.name for one in found] == ["aiokafka08_spark_lag"]
+
+
 def test_running_query_shows_how_far_it_is_behind(
     spark: Any, cluster: EmbeddedCluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

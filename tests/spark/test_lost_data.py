@@ -159,6 +159,18 @@ def test_restarted_broker_that_stays_without_topics_fails_the_query(
     assert ranges(again.partitions(start, BEGIN)) == [(0, 5, 10)]
 
 
+def test_restarted_broker_is_asked_with_pauses_even_without_a_retry_interval(
+    forgetful: tuple[EmbeddedCluster, MakeReader],
+) -> None:
+    cluster, restart = forgetful
+    waits = {"kafka.request.timeout.ms": "500", "fetchOffset.retryIntervalMs": "0"}
+    one = restart(**waits)
+    before = len(cluster.requests(MetadataRequest))
+    with pytest.raises(KafkaUnavailableError):
+        one.latestOffset(BEGIN, ReadAllAvailable())
+    assert len(cluster.requests(MetadataRequest)) - before < 30
+
+
 def test_deleted_partition_is_returned_then_raises(
     reader: MakeReader, cluster: EmbeddedCluster
 ) -> None:
