@@ -84,6 +84,17 @@ class StubTarget(ScriptedBroker):
         return frame[4:8] + (b"\0" if is_flexible else b"") + body
 
 
+def request_frame(api: Api, version: int, values: Values) -> bytes:
+    """Return a request of the client "abc" with the correlation id 7, without its size."""
+    header = b"".join(
+        (
+            api.key.to_bytes(2, "big"), version.to_bytes(2, "big"), b"\0\0\0\x07", b"\0\3abc",
+            b"\0" if version >= api.flexible else b"",
+        )
+    )  # fmt: skip
+    return header + b"".join(message_of(api, "request", version).write(values))
+
+
 class Caller:
     """Sends requests by their values, and reads the responses."""
 
@@ -91,13 +102,7 @@ class Caller:
         self.client = client
 
     def send(self, api: Api, version: int, values: Values) -> None:
-        header = b"".join(
-            (
-                api.key.to_bytes(2, "big"), version.to_bytes(2, "big"), b"\0\0\0\x07", b"\0\3abc",
-                b"\0" if version >= api.flexible else b"",
-            )
-        )  # fmt: skip
-        self.client.send(header + b"".join(message_of(api, "request", version).write(values)))
+        self.client.send(request_frame(api, version, values))
 
     async def call(self, name: str, version: int, **values: Any) -> Values:
         api = KEYS[name]
@@ -151,6 +156,24 @@ async def test_produce_writes_the_allowed_topics_only(version: int) -> None:
         assert found == {"t1": [0], "other": [refused, refused]}
         ((_, _, asked),) = target.asked
         assert [one["Name"] for one in asked["TopicData"]] == ["t1"]
+
+
+def test_refused_messages_are_not_held_while_the_target_works() -> None:
+    """They count only until the target is asked."""
+    api, records = KEYS["Produce"], [{"Index": 0, "Records": bytes(1 << 20)}]
+    topics = [
+        {"Name": "t1", "PartitionData": [{"Index": 0, "Records": b"a batch"}]},
+        {"Name": "other", "PartitionData": records},
+    ]
+    values = {"TransactionalId": None, "Acks": 1, "TopicData": topics}
+    frame = bytearray(request_frame(api, 3, values))
+    with memoryview(frame) as view:
+        limited = ConnectionAccess(ONLY_T).check(api, read_head(view), view)
+    assert limited is not None
+    respond = limited.respond  # what is left when the request has been sent
+    del limited
+    frame.extend(b"resizable")  # a BufferError while there is a view
+    assert respond is not None
 
 
 @pytest.mark.parametrize("version", versions("Fetch"))
