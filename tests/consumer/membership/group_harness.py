@@ -86,7 +86,7 @@ class WorkerHistory:
             polled = Message(self._partition(found[1]), found[3], int(found[2]))
             self._recorder.note(worker, "poll", group="workers", polled=(polled,))
             self.values.append(found[3])
-        elif found := re.fullmatch(r"(assigned|revoked) \[(.*)\]", line):
+        elif found := re.fullmatch(r"(?:\S+ \S+ \d+ INFO )?(assigned|revoked) \[(.*)\]", line):
             partitions = tuple(map(self._partition, re.findall(r"\d+", found[2])))
             self._recorder.note(worker, found[1], group="workers", partitions=partitions)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -245,10 +245,12 @@ async def test_killed_and_paused_workers_lose_no_message(
     group = Group(cluster, name, topic)
     workers = [Worker(cluster, name, topic, tmp_path) for _ in range(3)]
     stops += [worker.stop for worker in workers]
-    client = "aiokafka08-consumer-1"  # each in a process of its own
-    await kill_and_pause(
-        cluster, topic, workers, group.offsets, lambda count: group.shared_by(*[client] * count)
-    )
+
+    def shared(count: int) -> Awaitable[None]:
+        """Wait for the last ones: the first one is killed, the second one paused."""
+        return group.shared_by(*[worker.client_id for worker in workers[-count:]])
+
+    await kill_and_pause(cluster, topic, workers, group.offsets, shared)
 
 
 @pytest.mark.full

@@ -15,7 +15,7 @@ VALUES = "abc"
 Reading = tuple[str, int]
 """What the worker has printed since the last `read()`, and the committed offset."""
 
-ALL_READ: Reading = "assigned [0]\n0/0 b'a'\n0/1 b'b'\n0/2 b'c'\n", 3
+ALL_READ: Reading = "2026-11-29 09:00:00,000 7 INFO assigned [0]\n0/0 b'a'\n0/1 b'b'\n0/2 b'c'\n", 3
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,9 @@ class Worker:
 
     Args:
         options: further options of the command line.
+
+    Attributes:
+        client_id: the name that its group's coordinator knows it by.
     """
 
     def __init__(
@@ -32,6 +35,8 @@ class Worker:
                 stderr=subprocess.STDOUT,
                 cwd=EXAMPLE.parents[1],
             )
+
+        self.client_id = f"{group}-{self.process.pid}"
 
     @property
     def text(self) -> str:
