@@ -37,7 +37,6 @@ PROPERTIES = {
     # Leaders and ISRs stay as they are on a machine that is slow for some seconds.
     "zookeeper.session.timeout.ms": 60_000,
     "replica.lag.time.max.ms": 60_000,
-    "auto.leader.rebalance.enable": False,
 }
 """The settings of the brokers, where they don't have those of other tests."""
 _COORDINATED = 11
