@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import random
 import subprocess
 import sys
 import tracemalloc
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,6 +17,7 @@ from aiokafka08.protocol import frame as frame_module
 from aiokafka08.protocol.frame import FrameReader, held_bytes
 from tests.protocol.decoding import feed, pending_bytes
 from tests.protocol.strategies import examples
+from tests.support.memory import resident_bytes
 from tests.support.paths import ROOT
 
 pytestmark = pytest.mark.fast
@@ -132,11 +131,6 @@ def test_trusted_frame_counts_by_what_has_arrived() -> None:
     reader.drop_kept()
     list(feed(reader, (4 << 20).to_bytes(4, "big") + b"x"))
     assert reader.memory_bytes < 2 * SCRATCH
-
-
-def resident_bytes() -> int:
-    _, pages, *_ = Path("/proc/self/statm").read_text().split()
-    return int(pages) * mmap.PAGESIZE
 
 
 def test_announced_sizes_cost_little_memory() -> None:

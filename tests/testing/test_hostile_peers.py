@@ -43,14 +43,12 @@ from tests.conformance.contract.wire.requests import (
     wrapper,
 )
 from tests.conformance.contract.wire.wire_client import WireClient
-from tests.support.memory import resident_bytes
+from tests.support.memory import reads_proc, resident_bytes
 from tests.testing.hostile_peers import ATTACKS
 from tests.testing.hostile_run import SERVERS, attacked, ping
 
 MIB = 1 << 20
 PING = ListOffsetsRequest(-1, [])
-
-linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
 def address(cluster: EmbeddedCluster) -> tuple[str, int]:
@@ -75,7 +73,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 # --- memory ---------------------------------------------------------------------------------------
 
 
-@linux
+@reads_proc
 def test_announced_sizes_cost_no_memory() -> None:
     with EmbeddedCluster() as cluster, connections(cluster, 200) as peers:
         before = resident_bytes()
@@ -303,7 +301,7 @@ LIMITS = {
 """By server: the option that limits its memory, and what it logs about the attacks."""
 
 
-@linux
+@reads_proc
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("server", SERVERS)
 def test_attacked_server_keeps_its_limits_and_serves_others(server: str) -> None:

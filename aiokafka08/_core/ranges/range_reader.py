@@ -412,7 +412,7 @@ class _RangeReader:
         probe: _RangeFetch,
         at_end: FetchedPartition,
     ) -> None:
-        """Count in a row the contradictory watermarks: at the offset, then after the range."""
+        """Count how often in a row the watermark was at the offset, and then after the range."""
         # A leader's watermark never falls. So if it is at the offset again after it was after the
         # range, no message follows. A gateway responds so where only control batches follow, since
         # an old client can't pass these.
@@ -422,7 +422,10 @@ class _RangeReader:
             and at_end.high_watermark >= self._end
             and fetch.node_id == probe.node_id
         )
-        self._ends = is_contradiction * (self._ends + 1 if self._ends_at == place else 1)
+        if not is_contradiction:
+            self._ends = 0
+        else:
+            self._ends = self._ends + 1 if self._ends_at == place else 1
         self._ends_at = place
 
     # --- failures ---------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -19,9 +18,10 @@ from aiokafka08.protocol.frame import DEFAULT_MAX_FRAME_BYTES
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from tests._core.net.conftest import MakeConfig
 from tests._core.net.scripted_peers import PeerConnection, listening
+from tests.support.memory import reads_proc
 from tests.support.zookeeper import UncheckedZookeeper
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+pytestmark = reads_proc
 
 LARGEST_OF_ZOOKEEPER = 2**31 - 1
 

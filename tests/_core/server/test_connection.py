@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import socket
 import ssl
-import sys
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -27,7 +26,7 @@ from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._core.server.work import PAUSE, Work, finish, offload
 from tests._core import net
 from tests._core.server.frames import frame, read_frame
-from tests.support.memory import resident_bytes
+from tests.support.memory import reads_proc, resident_bytes
 from tests.support.waiting import until
 
 TLS = Path(net.__file__).with_name("tls")
@@ -245,7 +244,7 @@ async def test_closed_connection_counts_what_its_client_does_not_read(is_tls: bo
         await until(lambda: client.handler.log == ["evicted", "lost", "ended"])
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@reads_proc
 async def test_ended_connection_holds_no_memory_while_others_refer_to_it() -> None:
     options = ConnectionOptions(max_frame_bytes=64 << 20)
     before = resident_bytes()
@@ -258,7 +257,7 @@ async def test_ended_connection_holds_no_memory_while_others_refer_to_it() -> No
         assert resident_bytes() - before < 24 << 20
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@reads_proc
 async def test_work_for_a_client_that_has_gone_holds_no_part_of_a_frame() -> None:
     """The work may take as long as the client has asked for. Over TLS a FIN ends the transport."""
     async with served(ConnectionOptions(64 << 20, max_in_flight=2), is_tls=True) as client:

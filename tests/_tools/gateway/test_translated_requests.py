@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import struct
-import sys
 from contextlib import AsyncExitStack, suppress
 from typing import Any
 
@@ -41,7 +40,7 @@ from tests._tools.gateway.test_handler import (
     send_acks_0,
 )
 from tests.brokers.ports import free_port
-from tests.support.memory import resident_bytes
+from tests.support.memory import reads_proc, resident_bytes
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
@@ -194,7 +193,7 @@ async def test_what_is_kept_of_requests_counts_until_the_broker_responds(
         await until(lambda: f"max_held_bytes={limit}" in caplog.text, "the connection is closed")
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@reads_proc
 async def test_answered_request_that_may_create_topics_leaves_no_garbage() -> None:
     """Memory isn't bounded if the frames of earlier requests wait for the garbage collector."""
     metadata = MetadataRequest([f"{number:0>1000}" for number in range(3000)])
