@@ -10,11 +10,12 @@ import pytest
 
 from tests.tools.soak import __main__ as command
 from tests.tools.soak.bridge import soak_bridge
+from tests.tools.soak.gateway import PER_SECOND, soak_gateway
 from tests.tools.soak.gauges import SLACK, Gauges, Sample, read, slope_of
 from tests.tools.soak.workload import Ledger
 
 
-def samples(values: list[float]) -> Gauges:
+def samples(values: list[float]) -> Gauges[Sample]:
     """Return samples a minute apart, all of whose gauges have these values."""
     return Gauges([Sample(60.0 * at, *[value] * len(SLACK)) for at, value in enumerate(values)])
 
@@ -90,7 +91,10 @@ def test_ledger_is_empty_when_all_is_done() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--minutes"], ["--kill-every"], ["--sample-every"], ["bridge", "--fault-every"]],
+    [
+        *(["--minutes"], ["--kill-every"], ["--sample-every"]),
+        *(["bridge", "--fault-every"], ["gateway", "--per-second"]),
+    ],
 )
 def test_impossible_times_are_refused(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
@@ -115,3 +119,13 @@ async def test_a_short_soak_with_a_kill_loses_nothing() -> None:
 async def test_bridge_loses_nothing_in_a_short_soak() -> None:
     found = await soak_bridge(seconds=60, fault_every_s=15, sample_every_s=1)
     assert [trend.name for trend in found.trends()] == list(SLACK)
+
+
+@pytest.mark.real
+@pytest.mark.full
+@pytest.mark.timeout(1200)
+async def test_gateway_stays_flat_in_five_minutes_of_traffic() -> None:
+    found = await soak_gateway(seconds=300, per_second=PER_SECOND, sample_every_s=1)
+    trends = found.trends()
+    assert [trend.name for trend in trends] == ["rss_mib", "fds", "threads"]
+    assert all(trend.is_flat for trend in trends), list(map(str, trends))

@@ -1,6 +1,7 @@
 """`python -m tests.tools.soak --minutes 60`: clients of a real 0.8.2.2 and 3.9.1, with kills.
 
-`bridge` in front of the options lets a bridge run instead (`tests.tools.soak.bridge`).
+`bridge` or `gateway` in front of the options lets one run instead (`tests.tools.soak.bridge`,
+`.gateway`).
 Prints a line a minute, and in the end the trend of each gauge. Exit code 0, or 1 if a gauge grows.
 An acknowledged message that isn't read is an error.
 """
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 
 from tests.brokers.cluster import RealCluster
 from tests.support.arguments import positive_number
-from tests.tools.soak import bridge, gauges
+from tests.tools.soak import bridge, gateway, gauges
 from tests.tools.soak.sampling import sample
 from tests.tools.soak.workload import Workload
 
@@ -29,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments[:1] == ["bridge"]:
         return bridge.main(arguments[1:])
+    if arguments[:1] == ["gateway"]:
+        return gateway.main(arguments[1:])
     parser = argparse.ArgumentParser(prog="nox -s soak --", description=__doc__)
     parser.add_argument("--minutes", type=positive_number, default=10.0)
     parser.add_argument("--kill-every", type=positive_number, default=60.0, metavar="SECONDS")
@@ -51,9 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def soak(
     versions: Sequence[str], seconds: float, kill_every_s: float, sample_every_s: float
-) -> gauges.Gauges:
+) -> gauges.Gauges[gauges.Sample]:
     """Run the workload on a cluster of each version; return the samples."""
-    found = gauges.Gauges()
+    found = gauges.Gauges[gauges.Sample]()
     async with contextlib.AsyncExitStack() as stack:
         works = []
         for version in versions:
@@ -72,6 +75,7 @@ async def soak(
                 seconds,
                 sample_every_s,
                 lambda: "; ".join(f"{work.cluster.version}: {work.counts}" for work in works),
+                gauges.read,
             )
         finally:
             for killer in killers:

@@ -57,13 +57,15 @@ def main(arguments: Sequence[str]) -> int:
     return 0 if all(trend.is_flat for trend in trends) else 1
 
 
-async def soak_bridge(seconds: float, fault_every_s: float, sample_every_s: float) -> gauges.Gauges:
+async def soak_bridge(
+    seconds: float, fault_every_s: float, sample_every_s: float
+) -> gauges.Gauges[gauges.Sample]:
     """Run the bridge and its load, with faults; return the samples.
 
     Raises:
         AssertionError: the target differs from the source.
     """
-    found = gauges.Gauges()
+    found = gauges.Gauges[gauges.Sample]()
     async with contextlib.AsyncExitStack() as stack:
         source, target = RealCluster(SOURCE, 2), RealCluster(TARGET)
         for cluster in (source, target):
@@ -86,7 +88,7 @@ async def soak_bridge(seconds: float, fault_every_s: float, sample_every_s: floa
             )
 
         try:
-            await sample(found, tasks, seconds, sample_every_s, describe)
+            await sample(found, tasks, seconds, sample_every_s, describe, gauges.read)
             faults.stop()
             load.stop()
             async with asyncio.timeout(_DRAIN_S):

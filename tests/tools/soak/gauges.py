@@ -1,4 +1,4 @@
-"""Measure this process again and again, and tell growth from ups and downs. Pure but for `read`.
+"""Measure a process again and again, and tell growth from ups and downs. Pure but for `read…`.
 
 Invariant: a gauge is flat if its low value in the last third of the run is at most `slack` above
 that in the third before. A tenth of the samples are below the low value, so a sample or two in
@@ -14,7 +14,7 @@ import gc
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import psutil
 
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 class Sample(NamedTuple):
-    """The process at a moment.
+    """This process at a moment.
 
     `rss_mib` is the resident memory: what is in use, and what allocators keep of what was in use.
     `blocks_k` counts Python's blocks of memory in thousands. `malloc_mib` is what is in use of the
@@ -39,6 +39,15 @@ class Sample(NamedTuple):
     threads: float
 
 
+class OtherSample(NamedTuple):
+    """Another process at a moment: what the system tells of it."""
+
+    at_s: float
+    rss_mib: float
+    fds: float
+    threads: float
+
+
 SLACK = {
     "rss_mib": 4.0,
     "blocks_k": 10.0,
@@ -49,6 +58,9 @@ SLACK = {
     "threads": 2.0,
 }
 """What a gauge may grow by: allocators keep pieces, and a timer may just have been set."""
+
+
+S = TypeVar("S", bound=Sample | OtherSample)
 
 
 def read() -> Sample:
@@ -64,6 +76,16 @@ def read() -> Sample:
         process.num_fds(),
         len(asyncio.all_tasks()),
         len(timers),
+        process.num_threads(),
+    )
+
+
+def read_other(process: psutil.Process) -> OtherSample:
+    """Measure another process; call it in the event loop."""
+    return OtherSample(
+        asyncio.get_running_loop().time(),
+        process.memory_info().rss / MIB,
+        process.num_fds(),
         process.num_threads(),
     )
 
@@ -119,10 +141,10 @@ class Trend:
 
 
 @dataclass
-class Gauges:
-    """The samples of a run."""
+class Gauges(Generic[S]):
+    """The samples of a run, all of one process."""
 
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[S] = field(default_factory=list)
 
     def trends(self) -> list[Trend]:
         """Return the trend of each gauge; the first third of the run warms up.
@@ -136,7 +158,7 @@ class Gauges:
         before, after = self.samples[count // 3 : 2 * count // 3], self.samples[2 * count // 3 :]
         times = [one.at_s for one in (*before, *after)]
         found = []
-        for name in SLACK:
+        for name in self.samples[0]._fields[1:]:
             first = [float(getattr(one, name)) for one in before]
             second = [float(getattr(one, name)) for one in after]
             slope = 3600 * slope_of(times, first + second)

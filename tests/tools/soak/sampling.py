@@ -7,16 +7,18 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from tests.tools.soak import gauges
+from tests.tools.soak.gauges import S
 
 
 async def sample(
-    found: gauges.Gauges,
+    found: gauges.Gauges[S],
     tasks: Collection[asyncio.Task[Any]],
     seconds: float,
     every_s: float,
     describe: Callable[[], str],
+    read: Callable[[], S],
 ) -> None:
-    """Add samples of this process.
+    """Add samples of a process.
 
     Args:
         found: gets the samples.
@@ -24,6 +26,7 @@ async def sample(
         seconds: how long the soak lasts.
         every_s: the time between two samples.
         describe: returns what the workload has done so far.
+        read: measures the process.
 
     Raises:
         RuntimeError: a task has ended without an error.
@@ -35,14 +38,10 @@ async def sample(
         for task in done:
             task.result()
             raise RuntimeError(f"{task.get_name()} has ended before the soak")
-        found.samples.append(gauges.read())
+        found.samples.append(read())
         if loop.time() - said >= 60:
             said = loop.time()
             last = found.samples[-1]
-            print(
-                f"{said - began:.0f} s: {last.rss_mib:.1f} MiB ({last.blocks_k:.0f},000 blocks, "
-                f"{last.malloc_mib:.1f} MiB by malloc), {last.fds:.0f} descriptors, "
-                f"{last.tasks:.0f} tasks, {last.timers:.0f} timers, {last.threads:.0f} threads; "
-                f"{describe()}",
-                flush=True,
-            )
+            values = zip(last._fields[1:], last[1:], strict=True)
+            measured = ", ".join(f"{name} {value:.1f}" for name, value in values)
+            print(f"{said - began:.0f} s: {measured}; {describe()}", flush=True)
