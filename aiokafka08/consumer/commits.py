@@ -76,7 +76,6 @@ class Committer:
         self._tasks = TaskSet(observer.task_failed)
         self._cancel_count = 0  # calls of `cancel_pending`
         self._pending: dict[asyncio.Timeout, None] = {}
-        self._error: KafkaError | None = None
 
     @property
     def is_committing(self) -> bool:
@@ -168,12 +167,6 @@ class Committer:
     def check_session(self) -> None:
         """Raise CommitFailedError if the group is gone, or the ZooKeeper session is or may be."""
         if (error := self._lost()) is not None:
-            raise error
-
-    def raise_error(self) -> None:
-        """Raise the error that makes automatic commits fail, if there is one, and clear it."""
-        if self._error is not None:
-            error, self._error = self._error, None
             raise error
 
     # --- inside -----------------------------------------------------------------------------------
@@ -292,9 +285,8 @@ class Committer:
         except KafkaError as error:
             self._telemetry.emit(CommitFailed(str(error)))
             if not error.retriable and not isinstance(error, CommitFailedError):
-                # No retry can help, so the next public call raises it, once.
-                self._error = error
-                self._observer.commit_failed()
+                # No retry can help.
+                self._observer.commit_failed(error)
 
 
 def known_positions(

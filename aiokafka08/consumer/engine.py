@@ -42,7 +42,12 @@ from aiokafka08.consumer.membership.choose import (
 from aiokafka08.consumer.missing_topics import MissingTopicReporter
 from aiokafka08.consumer.start_offsets import StartOffsets
 from aiokafka08.consumer.subscription import Subscription, SubscriptionKind
-from aiokafka08.errors import ConsumerStoppedError, IllegalStateError, KafkaTimeoutError
+from aiokafka08.errors import (
+    ConsumerStoppedError,
+    IllegalStateError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Event, PartitionFailed, Rebalanced
@@ -86,7 +91,9 @@ class ConsumerEngine:
         self.membership: Membership | None = None
         # The offset store of the group; None until it is started
         self.store: OffsetStore | None = None
-        self._crash: BaseException | None = None
+        self._failure: BaseException | None = None  # each call raises it
+        # Errors of parts that go on, by part: the next calls raise them, each once.
+        self._reported: dict[str, KafkaError] = {}
         # The subscription whose listener knows that a group has revoked all partitions; None while
         # the group has assigned some.
         self._revoked_subscription: int | None = None
@@ -386,7 +393,7 @@ class ConsumerEngine:
         )
         return (
             self._is_started
-            and self._crash is None
+            and self._failure is None
             and has_partitions
             and self._router.is_reachable()
             and all(
@@ -473,8 +480,17 @@ class ConsumerEngine:
             return None
         return self.collector.call_count + self._messages_returned()
 
-    def wake(self) -> None:
+    def membership_failed(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
         self.collector.changed.notify()
+
+    def report_error(self, error: KafkaError | None) -> None:
+        if error is None:
+            self._reported.pop("membership", None)
+        else:
+            self._reported["membership"] = error
+            self.collector.changed.notify()
 
     # --- for the parts: `observer.ConsumerObserver` -----------------------------------------------
 
@@ -482,11 +498,12 @@ class ConsumerEngine:
         if self._lifecycle.stopped:
             raise ConsumerStoppedError
         self._lifecycle.check()
-        if self._crash is not None:
-            raise self._crash
+        if self._failure is not None:
+            raise self._failure
+        if self._reported:
+            raise self._reported.pop(next(iter(self._reported)))
         if self.membership is not None:
-            self.membership.check()
-        self.commits.raise_error()
+            self.membership.on_call()
 
     def messages_fetched(self, cursor: Cursor) -> None:
         self.collector.add_ready(cursor)
@@ -516,7 +533,8 @@ class ConsumerEngine:
     def call_starved(self, wanted: set[Cursor] | None) -> None:
         self.fetcher.reclaim_memory(wanted)
 
-    def commit_failed(self) -> None:
+    def commit_failed(self, error: KafkaError) -> None:
+        self._reported["commits"] = error
         self.collector.changed.notify()
 
     def task_failed(self, error: BaseException) -> None:
@@ -525,8 +543,7 @@ class ConsumerEngine:
             self._router.config.client_id,
             exc_info=error,
         )
-        self._crash = error
-        self.collector.changed.notify()
+        self.membership_failed(error)
 
     # --- inside -----------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from aiokafka08.consumer.cursor import Cursor
+from aiokafka08.errors import KafkaError
 
 
 class ConsumerObserver(Protocol):
@@ -42,8 +43,8 @@ class ConsumerObserver(Protocol):
     def call_starved(self, wanted: set[Cursor] | None) -> None:
         """Take back memory from buffers that a waiting call doesn't want (None: all)."""
 
-    def commit_failed(self) -> None:
-        """Wake waiting calls: the next one to check raises the error."""
+    def commit_failed(self, error: KafkaError) -> None:
+        """Let the next call raise the error of automatic commits."""
 
     def task_failed(self, error: BaseException) -> None:
         """Let every later call raise `error`, which ended a background task."""

@@ -9,10 +9,11 @@ Invariant: a member of a group revokes all partitions before it joins the next g
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Protocol
 
-from aiokafka08.errors import BrokerResponseError
+from aiokafka08.errors import BrokerResponseError, KafkaError
 from aiokafka08.structs import TopicPartition
 
 
@@ -54,8 +55,14 @@ class Assignee(Protocol):
     def activity(self) -> int | None:
         """Return a number that changes with each read call and record; None while one waits."""
 
-    def wake(self) -> None:
-        """Wake the read calls that wait for records, so that they run `Membership.check`."""
+    def membership_failed(self, error: BaseException) -> None:
+        """Let each call from now on raise the error that has ended the membership."""
+
+    def report_error(self, error: KafkaError | None) -> None:
+        """Let the next call raise an error after which the membership goes on.
+
+        None takes back an error that no call has raised yet: the membership has succeeded.
+        """
 
 
 class Membership(Protocol):
@@ -77,5 +84,16 @@ class Membership(Protocol):
     def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
         """React to a commit that the broker refused because its generation has ended."""
 
-    def check(self) -> None:
-        """Raise the membership's error, if there is one; each read call runs this."""
+    def on_call(self) -> None:
+        """React to a call of the user, which shows that the program is active."""
+
+
+def end_wait(waiting: asyncio.Future[None] | None, error: BaseException | None) -> bool:
+    """End a wait, by an error if there is one; return whether it hadn't ended before."""
+    if waiting is None or waiting.done():
+        return False
+    if error is None:
+        waiting.set_result(None)
+    else:
+        waiting.set_exception(error)
+    return True

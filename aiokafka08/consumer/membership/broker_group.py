@@ -24,7 +24,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import NO_GENERATION, NO_MEMBER, MemberState
-from aiokafka08.consumer.membership import Assignee
+from aiokafka08.consumer.membership import Assignee, end_wait
 from aiokafka08.consumer.membership.generation import (
     Generation,
     NextStep,
@@ -117,9 +117,7 @@ class BrokerGroup:
         self._task: asyncio.Task[None] | None = None
         self._first_round: asyncio.Future[None] | None = None
         self._start_deadline = math.inf  # loop time until which `start()` waits for the first round
-        self._error: BaseException | None = None
-        # An error to show the user, while this member still tries to join
-        self._refusal: KafkaError | None = None
+        self._has_failed = False
         self._heartbeat = Heartbeat(
             router,
             config,
@@ -157,7 +155,6 @@ class BrokerGroup:
         self._task = loop.create_task(self._run(), name="aiokafka08 group")
         if self._subscription.by_topic:
             await self._first_round
-            self.check()
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -170,7 +167,7 @@ class BrokerGroup:
     def is_joined(self) -> bool:
         """See `Membership`; False also without an answered heartbeat in the session."""
         joined = self._generation is not None and not self._needs_rejoin
-        return joined and self._error is None and self._heartbeat.is_session_alive
+        return joined and not self._has_failed and self._heartbeat.is_session_alive
 
     def on_change(self) -> None:
         """Rejoin if the subscription, its topics or, for the leader, partitions have changed."""
@@ -193,15 +190,8 @@ class BrokerGroup:
         if current is not None and current.number == generation:
             self._react(current, next_step(error.errno), error.errno)
 
-    def check(self) -> None:
-        """Raise the error that ended the membership, if there is one; otherwise end idleness."""
-        if self._error is not None:
-            raise self._error
-        if (refusal := self._refusal) is not None:
-            # Members in ZooKeeper end no membership: their error is raised once.
-            self._refusal = None
-            raise refusal
-        # Each read call runs this, so the user is active.
+    def on_call(self) -> None:
+        """End idleness: join again."""
         if self._is_idle:
             self._is_idle = False
             self._notifier.notify()
@@ -238,26 +228,26 @@ class BrokerGroup:
         self._notifier.notify()
 
     def _fail(self, error: BaseException) -> None:
-        self._error = error
-        self._assignee.wake()
-        self._end_first_round()
+        self._has_failed = True
+        if not self._end_first_round(error):
+            self._assignee.membership_failed(error)
         self._notifier.notify()
 
     @property
     def _is_starting(self) -> bool:
         return self._start_deadline < math.inf
 
-    def _end_first_round(self) -> None:
-        self._start_deadline = math.inf
-        if self._first_round is not None and not self._first_round.done():
-            self._first_round.set_result(None)
+    def _end_first_round(self, error: BaseException | None = None) -> bool:
+        """End the wait of `start()`; return whether it waited, and so raises the error."""
+        self._start_deadline, was_starting = math.inf, self._is_starting
+        return was_starting and end_wait(self._first_round, error)
 
     # --- rebalances -------------------------------------------------------------------------------
 
     async def _run(self) -> None:
         search = TopicSearch(self._router)
         try:
-            while self._error is None:
+            while not self._has_failed:
                 if self._needs_rejoin or self._generation is None:
                     await self._rebalance()
                 else:
@@ -340,14 +330,14 @@ class BrokerGroup:
             if await members.have_left():
                 members = self._zookeeper_members = None
                 break
-            if (refusal := members.refusal()) is not None:
-                self._refusal = refusal
-                self._assignee.wake()
-                self._end_first_round()
+            refusal = members.refusal()
+            # Members in ZooKeeper end no membership: it goes on when they have left.
+            if refusal is not None and not self._end_first_round(refusal):
+                self._assignee.report_error(refusal)
             next_look = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
             while self._subscription.number == number and await self._notifier.wait(next_look):
                 pass  # something else has changed
-        self._refusal = None
+        self._assignee.report_error(None)
         return self._subscription.number == number
 
     def _end_identity(self) -> None:

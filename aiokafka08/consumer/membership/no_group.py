@@ -54,20 +54,20 @@ class NoGroup:
     def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
         """Do nothing: there is no generation to join again."""
 
-    def check(self) -> None:
-        """Raise the exception that ended the background task, if it has ended."""
-        task = self._task
-        if task is not None and task.done() and not task.cancelled():
-            task.result()
+    def on_call(self) -> None:
+        """Do nothing: partitions stay assigned without calls."""
 
     async def _run(self) -> None:
         search = TopicSearch(self._router)
-        while True:
-            unknown = self._subscription.unknown(self._router.metadata.snapshot)
-            deadline = search.next_look(unknown)
-            if not self._is_stale:
-                await self._notifier.wait(deadline)
-            await self._assign()
+        try:
+            while True:
+                unknown = self._subscription.unknown(self._router.metadata.snapshot)
+                deadline = search.next_look(unknown)
+                if not self._is_stale:
+                    await self._notifier.wait(deadline)
+                await self._assign()
+        except Exception as error:
+            self._assignee.membership_failed(error)
 
     async def _assign(self) -> None:
         self._is_stale = False

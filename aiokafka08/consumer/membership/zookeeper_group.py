@@ -24,7 +24,7 @@ from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08._core.zookeeper.session import ZookeeperSession
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.member_state import MemberState
-from aiokafka08.consumer.membership import Assignee
+from aiokafka08.consumer.membership import Assignee, end_wait
 from aiokafka08.consumer.membership.scala_assignment import assign_to_member, scala_strategy
 from aiokafka08.consumer.subscription import Subscription
 from aiokafka08.errors import BrokerResponseError, KafkaError, KafkaUnavailableError
@@ -83,7 +83,6 @@ class ZookeeperGroup:
         self._request: asyncio.Task[Any] | None = None
         self._first_round: asyncio.Future[None] | None = None
         self._is_starting = False  # `start()` waits for the first round
-        self._error: BaseException | None = None
 
     # --- Membership -------------------------------------------------------------------------------
 
@@ -115,7 +114,6 @@ class ZookeeperGroup:
         self._task = loop.create_task(self._run(), name="aiokafka08 zookeeper group")
         if self._is_starting:
             await self._first_round
-            self.check()
 
     async def stop(self) -> None:
         """End the session; ZooKeeper deletes the member's nodes with it."""
@@ -141,14 +139,8 @@ class ZookeeperGroup:
     def on_commit_fenced(self, error: BrokerResponseError, generation: int) -> None:
         """Do nothing: groups in ZooKeeper have no generations."""
 
-    def check(self) -> None:
-        """Raise the error of a failed rebalance, or the error that ended the membership."""
-        if self._error is not None:
-            error = self._error
-            if self._task is not None and not self._task.done():
-                # The task retries a failed rebalance, so that error is raised once.
-                self._error = None
-            raise error
+    def on_call(self) -> None:
+        """Do nothing: a member in ZooKeeper stays one without calls."""
 
     # --- the session ------------------------------------------------------------------------------
 
@@ -212,7 +204,8 @@ class ZookeeperGroup:
                     error,
                     exc_info=None if is_reported else error,
                 )
-            self._fail(error)
+            if not self._end_first_round(error):
+                self._assignee.membership_failed(error)
             try:
                 await self._assignee.revoke()
             finally:
@@ -247,7 +240,7 @@ class ZookeeperGroup:
                     raise
                 failure = error.nested_text(KafkaUnavailableError)
             if failure is None:
-                self._error = None
+                self._assignee.report_error(None)
                 self._end_first_round()
                 return
             reason = failure
@@ -256,12 +249,12 @@ class ZookeeperGroup:
                 self._is_stale = True
                 return
         self._is_stale = True
-        self._fail(
-            KafkaUnavailableError(
-                f"group {self._group!r}: no partitions after rebalance_max_retries="
-                f"{self._config.rebalance_max_retries} tries: {reason}"
-            )
+        given_up = KafkaUnavailableError(
+            f"group {self._group!r}: no partitions after rebalance_max_retries="
+            f"{self._config.rebalance_max_retries} tries: {reason}"
         )
+        if not self._end_first_round(given_up):
+            self._assignee.report_error(given_up)
 
     async def _try_rebalance(self, registry: ScalaRegistry) -> str | None:
         """Run one rebalance; return None if it succeeded, otherwise the reason."""
@@ -369,15 +362,10 @@ class ZookeeperGroup:
         loop = asyncio.get_running_loop()
         return lambda *args: loop.call_soon_threadsafe(callback, *args)
 
-    def _end_first_round(self) -> None:
-        self._is_starting = False
-        if self._first_round is not None and not self._first_round.done():
-            self._first_round.set_result(None)
-
-    def _fail(self, error: BaseException) -> None:
-        self._error = error
-        self._end_first_round()
-        self._assignee.wake()
+    def _end_first_round(self, error: BaseException | None = None) -> bool:
+        """End the wait of `start()`; return whether it waited, and so raises the error."""
+        was_starting, self._is_starting = self._is_starting, False
+        return was_starting and end_wait(self._first_round, error)
 
 
 def _set_result(future: asyncio.Future[bool], value: bool) -> None:

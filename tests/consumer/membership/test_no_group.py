@@ -12,6 +12,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_router import router_config
 from aiokafka08.consumer.membership.no_group import NoGroup
 from aiokafka08.consumer.subscription import Subscription
+from aiokafka08.errors import KafkaError
 from aiokafka08.structs import TopicPartition
 from aiokafka08.telemetry import Telemetry
 from tests.consumer.conftest import tp
@@ -40,7 +41,10 @@ class Recorder:
     def activity(self) -> int | None:
         raise AssertionError
 
-    def wake(self) -> None:
+    def membership_failed(self, error: BaseException) -> None:
+        raise error
+
+    def report_error(self, error: KafkaError | None) -> None:
         raise AssertionError
 
 
