@@ -1,7 +1,7 @@
 """How texts show values, counts, partitions and lists of names. Pure.
 
-Invariant: a text has a bounded length, whatever the values are: `shorten` cuts one value, `some_of`
-a list.
+Invariant: whatever the values are, `shorten` bounds the length of one value's text, and `some_of`
+the number of names.
 """
 
 from __future__ import annotations

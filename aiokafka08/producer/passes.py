@@ -1,4 +1,4 @@
-"""Schedule the passes of a sender.
+"""Schedule a sender's passes, each of which expires batches and sends those that are due.
 
 Invariants: `wake` schedules a pass for the next event-loop iteration, unless one is scheduled
 already, so one pass handles the messages that tasks buffer in one iteration. While responses are

@@ -79,9 +79,9 @@ class EmbeddedCluster:
         port: the port of the first broker, the next ones follow; 0: free ones.
         advertised_host: the host that Metadata names; "{}" in it stands for the broker's id; None:
             `host`.
-        advertised_port: the port that Metadata names for the first broker, the next ones follow,
-            such as those of a proxy or of a container's mapping; None: the one it listens on.
-            `nodes` and `bootstrap_servers` name the latter.
+        advertised_port: the port that Metadata names for the first broker, such as that of a proxy
+            or of a container's mapping, the next ones follow; None: the one it listens on, which
+            `nodes` and `bootstrap_servers` name in any case.
         clock: returns seconds since the epoch, for segments, timestamps and retention; None: the
             wall clock.
         sasl: user names → passwords: clients must authenticate by PLAIN, SCRAM-SHA-256 or
@@ -335,7 +335,7 @@ class EmbeddedCluster:
         self._call(act)
 
     def fill_disk(self, node: int, then: AfterDeath = "elect") -> None:
-        """Let a broker halt, as after `kill`, when it leads and is to store the next message.
+        """Let a broker halt, as after `kill`, at the next message that it is to store as a leader.
 
         It neither stores nor acknowledges this message. `restart` finds the disk with room again.
 
@@ -354,7 +354,7 @@ class EmbeddedCluster:
             self.kill(node, self._after_disk_full[node])
 
     def change_version(self, version: str) -> None:
-        """Restart the brokers as another line from now on, as an upgrade or a downgrade does.
+        """Let `restart` start brokers of another line from now on, as after an up- or downgrade.
 
         Logs, settings, committed offsets and groups stay.
 
@@ -529,7 +529,7 @@ class EmbeddedCluster:
         return self._call(controls.offsets, topic, partition)
 
     def delete_before(self, topic: str, partition: int, offset: int) -> None:
-        """Delete the messages below `offset`, as retention does at the start of a segment."""
+        """Delete the messages below `offset`, as retention does if a segment starts there."""
         self._call(controls.delete_before, topic, partition, offset)
 
     def apply_retention(self) -> None:
@@ -607,7 +607,7 @@ class EmbeddedCluster:
     def move_controller(self, node: int) -> None:
         """Let a live broker become the controller, which Metadata names from "0.10" on.
 
-        Without a call, and when this broker is dead, it is the live one with the lowest id.
+        By default, or while that broker is dead, the controller is the live one of the lowest id.
         """
         self._call(controls.move_controller, node)
 

@@ -1,8 +1,8 @@
 """`MetricsEndpoint`: serve `/metrics` and `/healthz` by HTTP.
 
 Invariant: after `close()` nothing listens, and no thread that a client holds up prevents the end of
-the process. Threads of their own serve requests, from memory: a slow client delays no refresh, and
-a slow broker no scrape.
+the process. Each client has its own thread, and its pages wait for no broker: a slow client delays
+no refresh of the metrics, and a slow broker no scrape.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    """Serves each client in a thread that doesn't outlive the process."""
+    """Serves each client in a daemon thread, for which the process doesn't wait at its end."""
 
     client_id = ""
     daemon_threads = True

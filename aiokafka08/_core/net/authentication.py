@@ -50,8 +50,8 @@ MAX_TOKENS: Final = 16
 
 _CORRELATION_ID: Final = 1
 
-# The version for `authenticate_again`, which follows only if the broker has named the lifetime of a
-# session: V0_10 stands for 0.10 to 3.9, and such a broker also has SaslAuthenticate 1.
+# The version for `authenticate_again`, which is called only if the broker has limited the session.
+# Such a broker has SaslAuthenticate 1, and V0_10 stands for 0.10 to 3.9.
 _WITH_SESSIONS: Final = BrokerVersion.of(BrokerLine.V0_10)
 
 _REFUSED: Final = SaslFailure(FailureKind.REFUSED)
@@ -108,10 +108,10 @@ async def open_authenticated(
     """
     closed_at: list[str] = []
     knows_handshake = version is not None and version.supports(SaslAuthenticateRequest)
-    # Raw: the tokens are frames, with no request of Kafka before them. Only GSSAPI knows it (0.9 to
-    # 3.9, and HDP's 0.8.2), and below 0.10 there is no other way. So it comes first as long as the
-    # version isn't known. The other mechanisms make the same attempt twice, because a connection
-    # that closes without a reason may also have been lost by chance.
+    # Raw: the tokens are frames, with no request of Kafka before them. Brokers accept only GSSAPI
+    # raw (0.9 to 3.9, and HDP's 0.8.2), and those below 0.10 nothing else. So raw is first unless
+    # the version is known to have SaslAuthenticate. The other mechanisms make the same attempt
+    # twice, because a connection that closes without a reason may also have been lost by chance.
     for is_raw in (mechanism.starts_raw and not knows_handshake, False):
         stream = await connect()
         conversation = _Conversation(stream, address, config, mechanism, progress)

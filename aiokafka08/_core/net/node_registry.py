@@ -1,10 +1,10 @@
 """All known brokers by node id, and the bootstrap addresses for when no known broker responds.
 
 Invariant: each known node id has exactly one `Node`, at the address that was reported last. If a
-broker leaves or moves to another address, its connections are closed. A broker that hangs takes at
-most a quarter of the time of `request_any()` from the others, and a dead connection half of it from
-a new one. After `keep_connected()` the last connection isn't closed because it is idle, and its
-loss is reported.
+broker leaves or moves to another address, its connections are closed. In `request_any()` a broker
+that hangs delays the next one by at most a quarter of the time, and a dead connection delays a new
+one by at most half. After `keep_connected()` the last connection stays open even if it is idle, and
+its loss is reported.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _FINAL: Final = (WrongPortError, CertificateError, AuthenticationFailedError)
 
 
 def is_for_the_user(error: BaseException | None) -> bool:
-    """Return whether only the user can change why an address is no broker."""
+    """Return whether retries can't help, because only the user can remove the cause."""
     # Other failures may pass: a balancer without a broker behind it closes its connections, or
     # responds in HTTP.
     return isinstance(error, _FINAL) or (
@@ -94,7 +94,7 @@ class NodeRegistry:
         self._reconnect = reconnect
 
     def require_exact_lines(self) -> None:
-        """Probe the exact line with the version from now on; see `Node.exact_version()`."""
+        """From now on, also probe the exact `BrokerLine`; see `Node.exact_version()`."""
         self._needs_exact_line = True
         for node in self:
             node.needs_exact_line = True
@@ -131,10 +131,10 @@ class NodeRegistry:
         Args:
             request: sends it to a node; its second argument is the timeout in seconds.
             timeout_s: seconds for all brokers together.
-            caller_s: how long a caller waits, if that is shorter: one broker takes a share of it.
+            caller_s: how long a caller waits, if less; one broker may take a fraction of this.
             delay_s: how long one broker may take before the next one gets the request too; by
                 default `NetLimits.unresponsive_s`. At most a quarter of the caller's time.
-            stagger: gets this delay; a caller with less time that joins may shorten it.
+            stagger: gets this delay; a later caller with less time for the request may shorten it.
 
         Raises:
             NoBrokersAvailable: no broker responded; the text has each one's error.
@@ -314,7 +314,7 @@ class NodeRegistry:
         try:
             connection = await node.connection(Lane.CONTROL, timeout_s=max(deadline - clock(), 0.0))
             if self._config.pinned_version is not None and len(self._bootstrap) > 1:
-                # No probe has shown that a broker responds there, and another one may.
+                # Without a probe, only this request shows that the address is a broker.
                 await connection.request(
                     alive_request(), version=0, timeout_s=max(deadline - clock(), 0.0)
                 )

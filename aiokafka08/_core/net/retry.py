@@ -16,7 +16,7 @@ from aiokafka08.errors import Action, BrokerResponseError, KafkaError
 
 T = TypeVar("T")
 
-# How much before the deadline a failure counts as the deadline's: uvloop's timers count
+# A failure this shortly before the deadline counts as one at the deadline: uvloop's timers count
 # milliseconds, so an attempt's own timeout may come that early
 _TIMER_SLACK_S: Final = 0.001
 

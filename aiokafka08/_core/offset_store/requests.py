@@ -144,8 +144,8 @@ async def _complete(
     succeeded: dict[TopicPartition, T] = {}
     failed: dict[TopicPartition, KafkaError] = {}
     last_errors: dict[TopicPartition, KafkaError] = {}
-    # Responses with UnknownError, which a retry may cure, but not if the node of the partition in
-    # ZooKeeper holds no offset: that is the same error.
+    # The number of responses with UnknownError. A retry may cure it, unless the broker responds so
+    # because the partition's node in ZooKeeper holds no offset.
     unknown = Counter[TopicPartition]()
 
     def pending() -> list[TopicPartition]:

@@ -119,7 +119,7 @@ class TopicNodes:
         """Return the replicas of each partition of a topic that may grow.
 
         Raises UnknownTopicOrPartitionError if the topic doesn't exist, or is marked for deletion;
-        KafkaUnavailableError if its node holds something else.
+        KafkaUnavailableError if its node can't be decoded.
         """
         return self._read_topic(topic)[0]
 
@@ -136,7 +136,7 @@ class TopicNodes:
         """Return the settings of topics; none for one that has the brokers' defaults only.
 
         Raises UnknownTopicOrPartitionError if a topic doesn't exist, KafkaUnavailableError if the
-        node of its settings holds something else.
+        node of its settings can't be decoded.
         """
         with self._session() as client:
             return {topic: self._read_overrides(client, topic)[0] for topic in topics}

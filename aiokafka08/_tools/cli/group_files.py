@@ -19,8 +19,8 @@ from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.structs import LAST_OFFSET
 
 # The first character of a file shows its format.
-# - `json` is an array, and `jsonl` a line for each item, of objects such as {"group": "billing",
-#   "store": "kafka", "topic": "orders", "partition": 0, "offset": 7, "metadata": ""}.
+# - `json` is an array of objects such as {"group": "billing", "store": "kafka", "topic": "orders",
+#   "partition": 0, "offset": 7, "metadata": ""}; `jsonl` has one such object a line.
 # - `zookeeper` has lines such as /consumers/billing/offsets/orders/0:7, which Kafka's
 #   ExportZkOffsets writes and ImportZkOffsets reads.
 # - `csv` has lines such as orders,0,7, or billing,orders,0,7 with the group, which
@@ -220,7 +220,7 @@ def _parse_nodes(text: str, origin: str) -> Iterator[tuple[str, GroupOffset]]:
 
 
 def _quoted(group: str) -> str:
-    """Return a group's name as a field of CSV; quoted if it may begin like another format."""
+    """Return a group's name for CSV; quoted if necessary, or if it may begin another format."""
     return group if _PLAIN.fullmatch(group) else '"' + group.replace('"', '""') + '"'
 
 

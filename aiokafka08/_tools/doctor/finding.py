@@ -14,7 +14,7 @@ from aiokafka08.errors import IllegalArgumentError
 
 
 class FindingCode(Code):
-    """The codes, the most urgent first; the texts are in the documentation."""
+    """The codes with their severities and meanings, the most urgent first."""
 
     KEYTAB = (
         "keytab-unusable",

@@ -1,6 +1,6 @@
 """The output of `--template`: text with tokens for the parts of a record. Pure.
 
-Tokens are those of kcat, with the modifiers of kcl in braces; escapes are those of delimiters.
+Tokens are those of kcat, with the modifiers of kcl in braces; for escapes see `unescape`.
 
 Invariant: a wrong template is an error before anything is read.
 """

@@ -1,7 +1,7 @@
 """The messages between the event loop and the workers: chunks of records in, events out. Pure.
 
-Invariant: records that share an offset (docs/brokers.md 6.7) are in the same chunk, and a chunk is
-in one transaction, since its end is a position.
+Invariant: records that share an offset (docs/brokers.md 6.7) are in the same chunk. A transaction
+has whole chunks, because the position that it commits is the end of a chunk.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class WorkerFailed(NamedTuple):
     """A worker has ended by an error that it can't continue after."""
 
     worker: int
-    # A `BridgeError` is a bug, which another session wouldn't cure.
+    # Here a `BridgeError` means a bug in the sink, which a new session wouldn't cure.
     error: KafkaError
 
 
@@ -97,7 +97,7 @@ SinkEvent = ChunkTaken | TransactionCommitted | TransactionAborted | RecordRefus
 
 
 class HeldRecords:
-    """The last records read of a partition: the next read may bring more with the same offset.
+    """The last records read of a partition, held until no more can share their offset.
 
     Attributes:
         memory: About how many bytes they take in the process.

@@ -1,11 +1,11 @@
 """`verify`: read each partition and its copy once, and compare them message by message.
 
-Compared are, at the source, all messages from the start of the log (or of the copy) to the bridge's
-position; at the target all messages, except copies of those that the source no longer has.
+It compares all messages of the source from the start of the log (or of the copy) to the bridge's
+position with all messages of the target, except copies of those that the source no longer has.
 
-Invariant: each message is read once, and the two ends belong together, also while the bridge
-copies. So a message that is waiting to be copied isn't a difference, but one of another producer at
-the target is.
+Invariant: a call reads each message once, and compares both sides up to the same position, also
+while the bridge copies. So a message that is waiting to be copied isn't a difference, but one of
+another producer at the target is.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PartitionBounds(NamedTuple):
 
 
 class OffsetPair(NamedTuple):
-    """The offsets of a message that is equal on both sides, and the one that the runs give."""
+    """The offsets of a message equal on both sides, and its target offset by its `OffsetRun`."""
 
     source_offset: int
     target_offset: int
@@ -70,7 +70,7 @@ class OffsetPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionVerdict:
-    """The outcome for a partition of the source; `progress` also continues it."""
+    """The outcome for a partition of the source; a call with `resume` continues at `progress`."""
 
     topic: str
     partition: int
@@ -84,8 +84,8 @@ class PartitionVerdict:
     # The first difference is a message at the target that the bridge hasn't written.
     is_of_another: bool = False
     before: int = 0
-    # The maps of the first and the last equal message before the first difference; None until both
-    # sides were compared to the end. Groups' positions rest on them.
+    # The first and the last equal message before the first difference; None until both sides were
+    # compared to the end. They check the stored runs, by which groups' offsets are translated.
     first_map: OffsetPair | None = None
     last_map: OffsetPair | None = None
 
@@ -97,8 +97,8 @@ class PartitionVerdict:
     @property
     def wrong_map(self) -> OffsetPair | None:
         """The message for which the stored runs give another offset; None if there is none."""
-        # After a difference the maps say nothing: a lost message among equal ones shifts the rest,
-        # and for a message that was copied twice the runs give the later copy.
+        # With a difference the pairs prove nothing: after the loss of one of several identical
+        # messages the others pair up shifted; of two copies of a message the runs give the later.
         if self.difference is None:
             for pair in (self.first_map, self.last_map):
                 if pair is not None and pair.is_wrong:
@@ -213,8 +213,8 @@ async def verify(
             existing = [
                 copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)
             ]
-            # The target's logs first, so all that the bridge has written before their ends
-            # comes from before the position.
+            # The target's logs first, so that the copies before their ends are of messages before
+            # the position, which is read next.
             target_logs = await when_available(lambda: target.log_bounds(existing))
             positions = await when_available(
                 lambda: target.committed(config.position_group, existing)
@@ -244,7 +244,7 @@ async def verify(
             plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known)
         await _keep_within_logs(target, plan, copies, target_logs)
         ends = {copies[tp]: partition_bounds.target_end for tp, partition_bounds in plan.items()}
-        # A transaction ends in each partition by itself, in the position's perhaps first.
+        # A commit may reach the partition with the position before those with the records.
         await when_available(lambda: target.wait_stable(ends))
         compared = await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
@@ -268,10 +268,10 @@ async def _keep_within_logs(
     copies: Mapping[TopicPartition, TopicPartition],
     logs: Mapping[TopicPartition, tuple[int, int]],
 ) -> None:
-    """Cut the bounds in `plan` that end beyond the target's log, by wrong runs.
+    """Cut the bounds in `plan` that wrong runs have put beyond the end of the target's log.
 
-    Nothing would come there. `logs` are the bounds of the target's logs from before the runs were
-    read.
+    Else the comparison would wait for messages that never come. `logs` are the bounds of the
+    target's logs from before the runs were read.
     """
     behind = [
         tp
@@ -280,7 +280,7 @@ async def _keep_within_logs(
     ]
     wanted = [copies[tp] for tp in behind]
     if behind:
-        # With open transactions: their markers may not be written yet.
+        # These ends are after open transactions too, whose markers may not be written yet.
         ends = await when_available(lambda: target.log_ends(wanted))
         for tp in behind:
             partition_bounds, end = plan[tp], ends[copies[tp]]

@@ -63,7 +63,7 @@ class RecordedProducer:
 
     async def start(self) -> None:
         deadline_s = self._deadline_s
-        # The start finds a broker, and then perhaps the exact line.
+        # The start may take its timeout twice: to find a broker, and to tell which 0.8 line it is.
         if deadline_s is None:
             deadline_s = 2 * self._producer._config.start_timeout_s
         await self._record("start", self._producer.start(), deadline_s)
@@ -196,7 +196,7 @@ class RecordedProducer:
                 outcome.set_result(future.result())
             else:
                 outcome.set_exception(error)
-                outcome.exception()  # a caller that doesn't await it has no warning either
+                outcome.exception()  # so asyncio logs no warning if the caller never awaits it
         if error is not None:
             entry.end("unknown", error=repr(error))
         elif (metadata := future.result()) is None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # How often the line with the progress is drawn.
 _PROGRESS_S: Final = 0.5
 
-# The most time between the two looks of `bridge status`.
+# The longest pause after which `bridge status` reads the positions again.
 _LONGEST_LOOK_S: Final = 10.0
 
 FIELDS: Final = {
@@ -116,7 +116,7 @@ def run_(
 
 
 def _log(level: str) -> None:
-    """Log from this level on; at `info`, of the bridge's clients only warnings."""
+    """Log from this level on; at `info`, log only warnings from the bridge's clients."""
     usual = {"aiokafka08": "warning", "aiokafka08.bridge": "info"} if level == "info" else {}
     # Kazoo warns at each attempt; the command's own error has the reason once.
     quiet = {} if level == "debug" else {"aiokafka08.admin.kazoo": "error"}
