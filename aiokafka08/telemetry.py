@@ -28,8 +28,6 @@ REPEAT_SECONDS: Final = 30.0
 The same holds for exceptions of one type that the `on_event` hook raises.
 """
 
-# How many partitions or brokers a log line names
-
 
 @dataclass(frozen=True, slots=True)
 class Event:

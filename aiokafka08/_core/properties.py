@@ -41,7 +41,7 @@ class TlsOptions:
 
 
 def integer(option: str, text: str, least: int = 0, most: int = 2**63 - 1) -> int:
-    """Parse an integer; IllegalArgumentError if it is none, or out of bounds."""
+    """Parse an integer; IllegalArgumentError if the text isn't one, or is out of bounds."""
     stripped = text.strip()
     if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) and least <= int(stripped) <= most:
         return int(stripped)
@@ -81,7 +81,7 @@ def show_option(option: str, text: str) -> str:
 
 
 def hide_value(option: str) -> str:
-    """Return an unknown option for an error or a log line, without its value."""
+    """Return an option for an error or a log line, without its value."""
     return f"{visible(option)}=…"
 
 
@@ -145,7 +145,7 @@ def isolation(option: str, text: str) -> str:
 
 
 def offset_reset(option: str, text: str) -> str:
-    """Return "earliest", "latest" or "none", in Java's, librdkafka's and Scala's words."""
+    """Parse Java's, librdkafka's or Scala's word into "earliest", "latest" or "none"."""
     words = {
         "earliest": ("earliest", "smallest", "beginning"),
         "latest": ("latest", "largest", "end"),
@@ -253,7 +253,7 @@ TLS_UNSUPPORTED: Final = (
     "ssl.truststore.certificates",
     "ssl.truststore.password",
 )
-"""TLS properties of Java's client that this client doesn't support; refused with TLS."""
+"""TLS properties of Java's client that this client doesn't support; refused if `is_tls`."""
 
 
 def is_tls(properties: Mapping[str, str]) -> bool:
@@ -264,8 +264,8 @@ def is_tls(properties: Mapping[str, str]) -> bool:
 def tls_options(properties: Mapping[str, str], prefix: str = "") -> TlsOptions:
     """Return the TLS options among these properties: Java's names, and librdkafka's for PEM files.
 
-    `prefix` precedes a property's name in errors. Raises IllegalArgumentError if a file isn't PEM,
-    or an option has a wrong value.
+    `prefix` precedes a property's name in errors. Raises IllegalArgumentError if a store's type
+    isn't PEM, or an option has a wrong value.
     """
     for kind in ("truststore", "keystore"):
         location, type_ = (

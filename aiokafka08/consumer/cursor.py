@@ -37,10 +37,10 @@ from aiokafka08.protocol.requests.fetch import FetchedPartition
 from aiokafka08.structs import TopicPartition
 
 MAX_GROWTH: Final = 16
-"""The most shares that one fetch requests. The memory usually bounds it before."""
+"""The most shares (`fetch_memory`) that one fetch requests. Usually the memory allows fewer."""
 
 SLOW_RESPONSE_S: Final = 0.004
-"""A broker that begins to respond earlier isn't worth larger fetches."""
+"""If a broker begins to respond earlier than this, larger fetches gain too little."""
 
 
 class StartPosition(enum.Enum):
@@ -168,7 +168,7 @@ class Cursor:
         self.unreturned: list[TakenRecords] = []
         # The partition is being revoked; its messages aren't returned any more
         self.revoked = False
-        # Raised by the next call if it is new, else by the next one without messages
+        # Raised by the next call if it is new (`is_new`), else by the next call without messages
         self.error: Exception | None = None
         self.high_watermark = -1  # the one in the last response; -1: not known yet
         # When that response came, in milliseconds since the epoch; None: none has come
@@ -187,9 +187,9 @@ class Cursor:
         self.borrowed_bytes = 0
         # The partition's part of the memory when its last fetch began (`fetch_memory`)
         self.part_bytes = 0
-        self._damaged_offsets = set[int]()  # offsets >= the position at which a fetch was damaged
-        # The last error, its position, and how many messages were returned before it: those in
-        # front of damage that share its offset are returned again, without a new position.
+        self._damaged_offsets = set[int]()  # offsets at which a fetch was damaged
+        # The type of the last raised error, and `_place` then. The position alone doesn't show that
+        # messages were returned since: those that share the damage's offset don't move it.
         self._raised: tuple[type[Exception], int, int] | None = None
         self._backoff = Backoff(*backoff)
         self._tries = 0
@@ -319,8 +319,8 @@ class Cursor:
         """Whether to fetch now: at most `room_bytes` are buffered."""
         if not self.wants_fetch:
             return False
-        # A fetch larger than the share also borrows memory. A superseded fetch may still bring a
-        # share.
+        # These need an empty buffer: a superseded fetch may still bring a share, and a fetch larger
+        # than the share also borrows memory.
         if self.superseded_bytes or self.next_fetch.size_bytes > share_bytes:
             return not self.buffer.buffered_bytes
         return self.buffer.buffered_bytes <= room_bytes
@@ -386,7 +386,7 @@ class Cursor:
             return self._fail_if_again(error, offset, context.now)
         if finding.step is FetchStep.CORRUPT:
             damage = not_a_message(self.topic_partition, offset, finding.next_offset)
-            if finding.next_offset == offset:  # before the offset: fetches don't return it again
+            if finding.next_offset == offset:  # damage before the offset isn't fetched again
                 return self.fail(damage, context.now)
             return self._fail_if_again(damage, offset, context.now)
         if self.next_fetch.offset != offset:

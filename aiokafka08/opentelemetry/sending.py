@@ -66,7 +66,7 @@ class ContextInjector:
                 return None
             all_headers = [None] * len(values)
         if len(all_headers) != len(values):
-            # Other lengths are the producer's error.
+            # The producer raises the error for other lengths.
             return all_headers
         changed = []
         for index, (value, headers) in enumerate(zip(values, all_headers, strict=True)):
@@ -175,7 +175,7 @@ async def _send_all(
 # The producer of each prepared batch that has no message yet
 _owners: WeakKeyDictionary[BatchBuilder, AIOKafkaProducer] = WeakKeyDictionary()
 
-# Per prepared batch the injector of the context of its span `create`, and that context
+# Per prepared batch: the injector for its span `create`, and the span's context
 _injectors: WeakKeyDictionary[BatchBuilder, tuple[ContextInjector, SpanContext]] = (
     WeakKeyDictionary()
 )

@@ -4,8 +4,8 @@ Invariant: an error is raised only where queries of the format would fail. A ses
 show its Python and files isn't checked (managed platforms refuse some calls of the JVM).
 """
 
-# Spark plans and reads a Python data source in processes of their own: by the Python that
-# `PYSPARK_PYTHON` names, else by the `python3` of PATH, whatever Python runs the program. Without
+# Spark plans and reads a Python data source in separate processes. They run the Python that
+# `PYSPARK_PYTHON` names, else the `python3` of PATH, whatever Python runs the program. Without
 # the package there, a query fails with `ModuleNotFoundError` below a hundred lines of Java. And a
 # zip of the package (`--py-files`) isn't on their path when Spark plans a stream (seen with 4.3.0).
 
@@ -45,8 +45,8 @@ def prepare_workers(context: Any) -> None:
     """Put a zip of the package on the path of Spark's Python processes, and check their Python.
 
     Args:
-        context: the `SparkContext`. Its `environment` gets a PYTHONPATH, if a zip is needed, or the
-            PYTHONPATH of this program.
+        context: the `SparkContext`. If needed, the PYTHONPATH in its `environment` gets the zips of
+            the package, or this program's PYTHONPATH.
 
     Raises:
         KafkaConfigurationError: Spark's Python can't be run, is of another version, or can't import
@@ -88,7 +88,7 @@ class _Launch(NamedTuple):
     """A session's settings for the Python processes that Spark starts."""
 
     name: str
-    # Added by the session; to be changed in place.
+    # Variables that the session adds; to be changed in place.
     environment: dict[str, str]
     archives: list[str]
 
@@ -133,7 +133,7 @@ def _package_folder() -> Path:
     return Path(__file__).absolute().parents[2]
 
 
-@lru_cache  # of Pythons without an error: after an error, the user may have installed the package
+@lru_cache  # caches no errors: after one, the user may have installed the package
 def _check(name: str, python: str, python_path: str, folder: str) -> None:
     """Raise if this Python can't run the data source."""
     try:

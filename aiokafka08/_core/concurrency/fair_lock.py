@@ -71,9 +71,9 @@ class FairLock:
     def _wake_more(self) -> None:
         """Wake the next two waiters that aren't woken yet, and in any case the first one."""
         # `asyncio.Lock` wakes one waiter per release, so each waiter costs one loop iteration, and
-        # a long queue empties slowly, in many small requests (docs/performance.md). If the tasks
-        # await nothing while they hold the lock, each woken waiter wakes two others in the same
-        # iteration. The woken waiters are usually the first ones in the queue; if one ran too early
+        # many waiting `send()` calls cause many small requests (docs/performance.md). Here, if the
+        # tasks await nothing while they hold the lock, each iteration wakes twice as many waiters
+        # as the one before. The woken ones are usually the first in the queue; if one ran too early
         # and waits again, this may wake fewer, but always the first one.
         for index in (0, self._woken, self._woken + 1):
             if index < len(self._waiters) and not self._waiters[index].woken.done():

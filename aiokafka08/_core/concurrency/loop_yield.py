@@ -1,7 +1,7 @@
 """Decide when a task that never has to wait yields to the event loop.
 
 `send()` returns at once while there is memory, awaiting a completed future doesn't suspend, and
-walking over a million values takes long. Code that does so in a loop calls `is_due()` now and then.
+walking over a million values takes long. Loops that do any of this call `is_due()` now and then.
 
 Invariant: the result of `LoopYield.is_due()` changes from False to True only in a call whose
 preceding call was made by the same task, in the same loop iteration. So tasks that send one message
@@ -59,7 +59,7 @@ class LoopSlice:
         self.restart()
 
     async def run_steps(self, steps: Generator[None, None, T]) -> T:
-        """Run a generator to its end; return its result; yield to the loop between its steps."""
+        """Return a generator's result; between its steps yield to the loop if the slice is over."""
         while True:
             try:
                 next(steps)
@@ -73,13 +73,13 @@ class LoopSlice:
 async def in_steps(items: Iterable[T], weight: Callable[[T], int]) -> AsyncIterator[T]:
     """Yield the items, and yield to the event loop after each `STEP_ITEMS` of them.
 
-    `weight`: for how many further items one counts, such as a topic for its partitions.
+    `weight`: how many further items an item counts as, such as a topic's partitions.
     """
     done = 0
     for item in items:
         yield item
         done += 1 + weight(item)
-        # Of a fixed size, so that the longest step doesn't grow with the cluster.
+        # Steps have a fixed size, so that the longest one doesn't grow with the cluster.
         if done >= STEP_ITEMS:
             done = 0
             await asyncio.sleep(0)
@@ -160,7 +160,7 @@ class LoopYield:
         return due
 
     async def run_steps(self, steps: Generator[None, None, T]) -> T:
-        """Run a generator to its end; return its result; yield to the loop between its steps."""
+        """Return a generator's result; between its steps yield to the loop if that is due."""
         while True:
             try:
                 next(steps)

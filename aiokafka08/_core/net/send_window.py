@@ -14,7 +14,7 @@ from collections import deque
 from typing import Final
 
 MIN_BATCHES: Final = 32
-"""Batches in flight below which the window is never full: a broker's work for them takes about a
+"""Batches in flight below which the window is never full. A broker handles this many in about a
 millisecond."""
 
 MIN_GROWTH_BYTES: Final = 256 * 1024
@@ -22,15 +22,15 @@ MIN_GROWTH_BYTES: Final = 256 * 1024
 
 GROWTH_MESSAGES: Final = 2048
 """Number of messages to which an uncompressed batch may grow, whatever the round trip, if they take
-at most `STORABLE_BYTES`. `MIN_GROWTH_BYTES` hold about as many messages of 100 bytes. A batch
-of larger messages has more bytes, but a broker searches it as fast, and it saves requests."""
+at most `STORABLE_BYTES`. `MIN_GROWTH_BYTES` hold about as many messages of 100 bytes. A batch of
+larger messages has more bytes, but brokers find an offset in it as fast, and it saves requests."""
 
 STORABLE_BYTES: Final = 768 * 1024
 """Size of batch that brokers with default settings store in any case. Brokers from 0.11 on store a
 batch as one record batch of at most 1,000,012 bytes."""
 
 PARTITION_RATE: Final = 50 * 1024 * 1024
-"""Bytes per second that one partition can be sent. `MIN_GROWTH_BYTES` is enough for it up to a
+"""Bytes per second that can be sent to one partition. `MIN_GROWTH_BYTES` is enough for it up to a
 round trip of 5 ms."""
 
 PROBE_BATCHES: Final = 16
@@ -46,7 +46,7 @@ _PROBE_EVERY: Final = 100
 
 _MIN_PROBE_S: Final = 1.0
 _SAMPLES: Final = 8
-# With each response, the earlier ones lose this share of their weight in the time per batch
+# With each response, the earlier ones keep this share of their weight in the time per batch
 _DECAY: Final = 7 / 8
 
 
@@ -107,8 +107,8 @@ class SendWindow:
         if batches < MIN_BATCHES or self.is_new:
             return False
         # A broker works on one request of a connection at a time, so a second one is of use only
-        # while the first one, or its response, is on its way. More batches would be small where
-        # there are many partitions, because a batch that has left can't grow.
+        # while the first one, or its response, is on its way. With many partitions, sending more
+        # would make the batches small, because a batch that has left can't grow.
         return batches * self._seconds >= _GAIN * self._batches * self.round_trip_s
 
     def is_probe_due(self, now: float) -> bool:
@@ -121,7 +121,7 @@ class SendWindow:
     def acknowledged(
         self, sent_at: float, now: float, batches: int, size_bytes: int, *, alone: bool
     ) -> None:
-        """Count a response; `alone`: no other request was in flight when it was sent."""
+        """Count a response; `alone`: no other request was in flight when its request was sent."""
         if alone and batches <= PROBE_BATCHES:
             # A request whose batches have grown is too large to measure, but postpones the next
             # probe, too. Otherwise each request would have to be a probe, sent alone.

@@ -1,7 +1,7 @@
 """Apply all rules to the samples of a cluster. Pure.
 
-Invariant: with one sample no rule that compares two makes a finding; a note says that they were
-left out.
+Invariant: with one sample the rules that need two (`is_watched`) are left out, and the finding
+`UNCHECKED` says so.
 """
 
 from __future__ import annotations

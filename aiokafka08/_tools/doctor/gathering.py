@@ -1,7 +1,7 @@
 """Sample a cluster, once or twice, for the rules.
 
 Invariant: only requests that read are sent, none by which a broker creates a topic, and none that
-leaves an error in a broker's log, except where the log is damaged at a group's position.
+leaves an error in a broker's log, except where a partition is damaged at a group's position.
 """
 
 from __future__ import annotations

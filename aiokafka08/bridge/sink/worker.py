@@ -1,12 +1,12 @@
 """`TransactionWorker`: one transactional producer, in a thread of its own.
 
-Each transaction has records, the runs of their offsets and the positions, so the target has all
-state.
+Each transaction has records, the runs of their offsets (`offset_runs`) and the source positions, so
+the target has all state.
 
 Invariants:
 - The chunks of a partition are written in the order in which they were put.
-- After an abort the worker's epoch is higher, and it drops chunks with a lower one: the caller
-  reads again from the last committed positions.
+- After an abort the worker's epoch (not the producer's) is higher. The worker drops chunks of a
+  lower epoch, and the caller reads again from the last committed positions.
 - At most `buffer_bytes` and one chunk more wait for the target's acknowledgement.
 """
 
@@ -99,7 +99,7 @@ class _Stuck:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """The place of a worker, librdkafka's settings, and the bridge's topics."""
+    """A worker's number and ids, settings of librdkafka and the bridge, and where state is kept."""
 
     number: int
     client_id: str
@@ -176,8 +176,8 @@ class TransactionWorker:
         """Fence older producers of this transactional id, and end their transaction; blocks.
 
         Raises:
-            KafkaException: it failed; `target_cluster.target_error` returns whether it may work
-                later.
+            KafkaException: it failed; the type of `target_cluster.target_error(…)` says whether it
+                may work later.
         """
         self._producer.init_transactions(INITIALISE_S)
 
@@ -189,8 +189,8 @@ class TransactionWorker:
             stale: the keys to remove from the offsets topic.
 
         Raises:
-            KafkaException: it failed; `target_cluster.target_error` returns whether it may work
-                later.
+            KafkaException: it failed; the type of `target_cluster.target_error(…)` says whether it
+                may work later.
         """
         self._producer.begin_transaction()
         for key in stale:
@@ -216,7 +216,7 @@ class TransactionWorker:
         self._chunks.put(None)
 
     def drop_chunks(self) -> None:
-        """Free the queued chunks, if the thread doesn't end because a call doesn't return."""
+        """Free the queued chunks of a thread that doesn't end because a call doesn't return."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self._chunks.get_nowait()
@@ -266,7 +266,7 @@ class TransactionWorker:
             self.close()
 
     def _failed(self, error: KafkaError) -> None:
-        # librdkafka retries after a refusal of the user, and its calls end with their timeouts.
+        # If the target refuses the user, librdkafka keeps trying, and its calls only time out.
         if self._watch is not None and isinstance(error, TargetError):
             error = self._watch.error_since(self._denials) or error
         self._report(WorkerFailed(self._settings.number, error))
@@ -286,8 +286,8 @@ class TransactionWorker:
                     return
             except _Abort as abort:
                 reason = str(abort)
-            # Abort after the `except`: inside it the exception would be kept, and with its frames
-            # the producer.
+            # Abort outside the `except`. Inside it, an error of librdkafka would keep the exception
+            # alive, and so the producer in its frames (`_check_open`).
             if reason is not None:
                 self._abort(reason)
                 if self._stop_at is not None:
@@ -399,7 +399,7 @@ class TransactionWorker:
         try:
             runs = transaction.runs()
         except ValueError as error:
-            # A record failed, or the offsets of its batch are unknown. The commit would fail too.
+            # A record failed (then the commit would fail too), or a batch's offsets are unknown.
             runs, failed = None, str(error)
         if runs is None:
             self._check_open()
@@ -432,7 +432,7 @@ class TransactionWorker:
         )
 
     def _produce_runs(self, records: Sequence[tuple[TopicPartition, RunRecord]]) -> Any:
-        """Pass the exact offsets to librdkafka; return its exception if it doesn't take them."""
+        """Pass the runs of offsets to librdkafka; return its exception if it doesn't take them."""
         for tp, record in records:
             try:
                 self._producer.produce(

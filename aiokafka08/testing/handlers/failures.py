@@ -116,7 +116,7 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
         case GroupCoordinatorRequest():
             return GroupCoordinatorResponse(code, -1, "", -1)
         case JoinGroupRequest():
-            # Errors of the coordinator itself have generation 0 (`group.join_error`).
+            # Generation -1, unlike the coordinator's own errors, which have 0 (`group.join_error`).
             return JoinGroupResponse(code, -1, "", "", request.member, [])
         case SyncGroupRequest():
             return SyncGroupResponse(code, b"")

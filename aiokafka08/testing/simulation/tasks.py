@@ -17,7 +17,7 @@ class NumberedTask(asyncio.Task[Any]):
     """A task whose hash is its number, so that a set of tasks has the same order in each run.
 
     Attributes:
-        party: The party that has started it.
+        party: The name of the party (`party.PARTY`) that has started it.
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
