@@ -48,7 +48,7 @@ def default_of(option: str, given: str | None) -> str | None:
 
 
 class AliasFinder:
-    """A finder for `sys.meta_path` that finds the modules of aiokafka here, and their loader."""
+    """A finder and loader for `sys.meta_path`: aiokafka's modules are those of this package."""
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:

@@ -50,8 +50,8 @@ def require_pyarrow() -> Any:
 
 async def import_pyarrow(offload: Offload) -> None:
     """Do what `require_pyarrow` does, in a thread if pyarrow isn't imported yet."""
-    # The first import would hold the event loop for long. In a simulation it takes no time, so that
-    # a run doesn't depend on what the process has imported before.
+    # The first import would hold the event loop for long. A simulation never uses the thread, so
+    # that a run doesn't depend on what the process has imported before.
     if _imported.is_set() or not environment.is_real:
         require_pyarrow()
     else:

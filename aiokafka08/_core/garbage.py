@@ -19,7 +19,7 @@ _FROZEN_BY_PYTHON: Final = 1000
 def older_objects_left_out() -> Iterator[None]:
     """Let no garbage collection visit the objects that exist now, while the block runs.
 
-    If such blocks overlap, the end of the first one ends it for all.
+    If such blocks overlap, all end with the one that began first.
     """
     has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
     # Garbage that has survived two collections is left out too, since only a full collection would
@@ -51,7 +51,7 @@ def rare_full_collections(clock: Callable[[], float], interval_s: float = 3600.0
             return
         if clock() - visited_at < interval_s:
             # Young garbage is collected as always, and reference counts free most of the rest; what
-            # is left waits for the next full collection.
+            # is left waits until old objects are visited again.
             gc.freeze()
         elif not has_frozen:
             visited_at = clock()

@@ -1,4 +1,4 @@
-"""How errors and warnings show names and patterns that are wrong. Pure.
+"""Suggest similar names, make names printable, and match them against patterns. Pure.
 
 >>> did_you_mean("ordrs", ["orders", "visits"])
 ". Did you mean 'orders'?"
@@ -42,7 +42,7 @@ def similar_names(name: str, known: Iterable[str]) -> Generator[None, None, list
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return a question that names the `similar_names()`, or "" if there are none."""
-    # Imported here, because it imports asyncio, which modules that only show names do without.
+    # Imported here, because it imports asyncio. Modules that only show names don't need that.
     from aiokafka08._core.concurrency.loop_yield import finish_steps
 
     similar = " or ".join(map(repr, finish_steps(similar_names(name, known))))
@@ -69,7 +69,7 @@ def glob_hint(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NamePatterns:
-    """A choice of names: those that a pattern of `include` matches, and none of `exclude`.
+    """A choice of names: each matches a pattern of `include`, and none of `exclude`.
 
     Invariant: a regular expression must match the whole name, so a plain name selects itself.
     """

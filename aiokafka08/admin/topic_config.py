@@ -1,11 +1,11 @@
 """Check topic configs before they are written to ZooKeeper. Pure.
 
 No broker checks them: brokers read what is in ZooKeeper. One that can't parse a value doesn't start
-any more, on any release (docs/brokers.md 11.5). It ignores names that it doesn't know.
+any more, on any release (docs/brokers.md 11.5). Names that a broker doesn't know have no effect.
 
-Invariant: below 0.10, all brokers of the line can parse a config that passes, and none of them
-deletes what was meant to be kept for ever. From 0.10 on the brokers can parse the configs whose
-names this module knows, except `cleanup.policy=compact,delete` on 0.10.0.
+Invariant: below 0.10, all brokers of the `BrokerLine` can parse a config that passes, and none of
+them deletes what was meant to be kept for ever. From 0.10 on the brokers can parse the configs
+whose names this module knows, except `cleanup.policy=compact,delete` on 0.10.0.
 """
 
 from __future__ import annotations
@@ -105,9 +105,9 @@ TOPIC_CONFIGS: Final[Mapping[BrokerLine, Mapping[str, _Kind]]] = {
     BrokerLine.V0_9: _OF_0_9,
     BrokerLine.V0_10: _OF_0_10,
 }
-"""The topic configs that each broker line knows, from the line's `kafka.log.LogConfig`. V0_8:
-before the first topic, 0.8.1 and 0.8.2 can't be told apart, and both get the configs of 0.8.2. From
-0.10 on a broker may know more names, because each release adds some: `check_configs` accepts all.
+"""The topic configs that each broker line knows, from the line's `kafka.log.LogConfig`. V0_8
+has those of 0.8.2, since 0.8.1 and 0.8.2 can't be told apart before the first topic. From 0.10 on
+each release adds names, so `check_configs` accepts unknown ones.
 """
 
 

@@ -2,11 +2,11 @@
 
 A position is the offset after the last message that the user got.
 
-Invariants: one commit is in progress at a time. Commits keep the order in which their coroutines
-begin to run, at most one loop iteration after the positions were read. A commit carries the
-generation and the member id (`CommitIdentity`) from the moment when its positions were read, so the
-coordinator refuses it if that generation has ended. A commit that the user didn't call raises no
-`KafkaError` in the background. It emits `CommitFailed`.
+Invariants: one commit is in progress at a time. A commit's coroutine begins to run at most one loop
+iteration after its positions were read, and commits are sent in the order in which they began. A
+commit carries the generation and the member id (`CommitIdentity`) from the moment when its
+positions were read, so the coordinator refuses it if that generation has ended. A commit that the
+user didn't call raises no `KafkaError` in the background. It emits `CommitFailed`.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class Committer:
                 timeout.reschedule(now)
 
     def check_session(self) -> None:
-        """Raise CommitFailedError if the group is gone, or the ZooKeeper session is or may be."""
+        """Raise CommitFailedError if the group is gone, or the ZooKeeper session may have ended."""
         if (error := self._lost()) is not None:
             raise error
 
@@ -217,7 +217,7 @@ class Committer:
         try:
             self.check_session()  # the session may have ended since
             if isinstance(offsets, frozenset):
-                # The search for positions reports an offset that can't be read.
+                # Offsets that can't be read are left out: `start_offsets` reports them.
                 committed = await self._store.fetch_each(
                     offsets, timeout_s=max(deadline - loop.time(), 0)
                 )

@@ -4,8 +4,8 @@ Invariant: the position moves only when records are returned (or when a hole in 
 It passes an offset only when all records of that offset were returned: those of a nested wrapper
 share one (docs/brokers.md 6.7). Decoding ahead, an error of a deserializer and a cancelled caller
 don't move it. An error is raised when its record is the next one to return, and again each time
-that point is reached. After each `FrameStore.trim()`, at most `limit_bytes` bytes of the received
-frames that are kept belong to no buffered set.
+that point is reached. After each `FrameStore.trim()`, the kept frames have at most `limit_bytes`
+bytes outside buffered sets.
 """
 
 from __future__ import annotations
@@ -385,8 +385,8 @@ class RecordBuffer:
         """Move messages into `columns` until `max_records` are moved or it is full; return how
         many.
 
-        Only for consumers without deserializers. After the last step of a call, `read_ahead` must
-        follow: until then, `position` may be after an offset that the next records have, too.
+        Only for consumers without deserializers. Call `read_ahead` after the last of several calls:
+        until then, `position` may have passed an offset that the next records share.
 
         Raises CorruptRecordException if the next message to return is corrupt.
         """

@@ -42,7 +42,7 @@ class Accumulator:
         batch_bytes: size at which a batch is full (`max_batch_size`).
         max_request_bytes: upper limit of the size of a batch.
         linger_s: how long a batch waits for more messages, at most half of `delivery_timeout_s`.
-        delivery_timeout_s: how long after its first message was sent a batch expires.
+        delivery_timeout_s: a batch expires this long after its first message was sent.
         growth_bytes: returns the size to which a batch for this leader, with messages of this mean
             size, may grow while it waits for an earlier batch.
         wake_sender: called when the sender has to run a pass soon.
@@ -78,7 +78,7 @@ class Accumulator:
         # counts only while its queue is ready and still has that leader.
         self._ready: dict[int | None, deque[PartitionQueue]] = {}
         self._waiting: Timers[PartitionQueue] = Timers()  # lingering or backing off
-        # The time of each unfinished batch: while it is open, when its age closes it; later, its
+        # One time per unfinished batch: while it is open, when it has to be closed; later, its
         # deadline.
         self._unfinished: Timers[Batch] = Timers()
         self._expired_in_flight: dict[Batch, None] = {}  # failed, and their requests haven't ended
@@ -139,7 +139,7 @@ class Accumulator:
             queue.open_batch = batch
         else:
             # Too little of `delivery_timeout_s` is left to add messages that come later. Only
-            # messages that have waited as long in their call join the batch, by this function.
+            # messages whose calls have waited as long join the batch, by this function.
             batch.due_at = _ALREADY_DUE
         self._enqueue(batch, now)
         return batch
@@ -179,7 +179,7 @@ class Accumulator:
         if batch is None:
             return
         queue.open_batch = None
-        # Later only if the event loop is late: the last message may have been appended just now.
+        # Moved only if the event loop is late, since the last message may be as recent as `now`.
         batch.deadline = max(batch.deadline, now + self._least_time_s)
         if queue.on_new_batch is not None:
             queue.on_new_batch(queue.topic_partition.partition)
@@ -345,7 +345,7 @@ class Accumulator:
             self._halve_limit(batch)
 
     def raise_limit(self, batch: Batch) -> None:
-        """Raise a limit that a split has lowered by 1/64, after a batch was stored."""
+        """Raise by 1/64 a limit that a split has lowered, after a batch was stored."""
         queue = batch.queue
         limit = queue.limit_bytes
         # A small batch says nothing about the limit.
@@ -412,7 +412,7 @@ class Accumulator:
                 self._schedule(queue, now)
 
     def _land(self, batch: Batch, now: float) -> None:
-        """End the request that carried the batch, if any."""
+        """Note that no request carries the batch any more, and schedule its queue."""
         batch.in_flight = batch.is_written = False
         queue = batch.queue
         if queue.muted_by is batch:
@@ -504,7 +504,7 @@ class Timers(Generic[K]):
     def pop_due(self, now: float) -> Iterator[K]:
         """Remove and yield the keys whose time has come, earliest first."""
         while (time := self.first()) is not None and time <= now:
-            # `first` has left only entries that count at both heads.
+            # `first` has removed stale entries from both heads.
             if self._fifo and self._fifo[0][0] == time:
                 key = self._fifo.popleft()[1]
             else:

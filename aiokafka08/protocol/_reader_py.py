@@ -1,4 +1,4 @@
-"""The pure twins of `summarize_set` and `MessageSetReader`; `message_format` has their layout.
+"""The pure twins of `summarize_set` and `MessageSetReader`; see `message_format` for the layout.
 
 The reference for the compiled twins (`_reader_c.pxi`, which takes `SetSummary` from here).
 
@@ -128,7 +128,7 @@ class LongWrapper:
         codec: the codec of its value.
         value: its value.
         limit: the highest size of the plain data.
-        walk: what `result()` is to return beside the plain data, computed from it.
+        walk: computes from the plain data what `result()` returns beside it.
     """
 
     __slots__ = ("_codec", "_error", "_limit", "_lock", "_opened", "_value", "_walk")
@@ -204,9 +204,9 @@ class MessageSetReader:
     The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
     returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
-    message is a corrupt one. If the offsets inside a wrapper don't rise from above the entry before
-    up to the wrapper's offset, all its messages get the wrapper's offset, as in nested wrappers.
-    After a corrupt message each further call raises: the consumer has to seek past that message and
+    message is a corrupt one. Unless the offsets inside a wrapper begin above the entry before, rise
+    and end at the wrapper's offset, all its messages get that offset, as in nested wrappers. After
+    a corrupt message each further call raises: the consumer has to seek past that message and
     make a new reader.
 
     Args:
@@ -592,9 +592,9 @@ class MessageSetReader:
         """Return a reader of the messages inside a wrapper.
 
         Raises:
-            CorruptRecordException: the set inside isn't whole. The messages before the damage are
-                returned only if they show their offsets, which are below that of the wrapper: else
-                the reader couldn't tell the position of the damage.
+            CorruptRecordException: the set inside isn't whole. The reader of the messages before
+                the damage is returned only if their own offsets rise and are below the wrapper's,
+                since only then is the position of the damage known.
         """
         inside = walk_inner_set(plain) if inside is None else inside
         has_offsets = not self._nesting and magic == 0 and inside.rises and inside.last < offset

@@ -16,14 +16,14 @@ The other way, `RecordBatchBuilder` takes records one by one, or all plain messa
         if isinstance(part, BatchHeader) and part.next_offset > fetch_offset:
             converted = convert_batch(message_set, part, 1, max_decompressed_bytes=limit)
 
-Sets are cut to a size by whole messages: `convert_records` and the builder take a limit; a run of
-old messages ends at `summarize_set(data[:limit]).whole_bytes` (`message_set`).
+To cut a set to a size between messages, give `convert_records` or the builder a limit; cut a run of
+old messages at `summarize_set(data[:limit]).whole_bytes` (`message_set`).
 
 `crc32c`, `read_records`, `convert_records` and `RecordBatchBuilder` have a compiled twin and a pure
 one, which needs crcmod. `batch_format` has the layout.
 
-Invariant: it reads and writes bytes, and knows no producer, transaction or fetch session: it
-returns their numbers and writes none. Bytes of the network cause no error but
+Invariant: the module keeps no state of a producer, transaction or fetch session. It returns the
+producer id, epoch and sequence of a batch, and writes none. Bytes of the network cause no error but
 `CorruptRecordException`; memory beyond the input is in proportion to it, or to the limit of
 decompression.
 """
@@ -123,8 +123,8 @@ def plain_records(
 
     Raises:
         CorruptRecordException: a wrong CRC, an unknown codec, damaged or too large data.
-        ModuleNotFoundError: the codec's library isn't installed, or without the compiled modules
-            crcmod.
+        ModuleNotFoundError: the codec's library isn't installed, or crcmod, which only the pure
+            twins need.
     """
     view = memoryview(data).cast("B")
     if check_crc and crc32c(view[header.start + CRC_FROM : header.stop]) != header.crc:
@@ -172,7 +172,7 @@ def convert_batch(
     """Convert a batch to messages of format 0 or 1, in one wrapper if it is compressed.
 
     Compression may take long. A control batch has no messages: the result is empty, and its
-    `next_offset` is after it.
+    `next_offset` is after the batch.
 
     Args:
         data: the set.

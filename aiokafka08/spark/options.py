@@ -3,8 +3,8 @@
 Pure: no pyspark, no network.
 
 Invariant: the case of an option's name doesn't matter. An unknown option, or a wrong value, raises
-an error that has the option, its value and what is expected. The checked options are picklable and
-travel to the tasks.
+an error that has the option, its value (unless that may be secret) and what is expected. The
+checked options are picklable and travel to the tasks.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ def unknown_option(option: str, known: Iterable[str]) -> IllegalArgumentError:
 
     The prefix `kafka.` doesn't count, so that an option without it finds its property.
     """
-    # Imported here, because it imports asyncio, which the checks of options don't load.
+    # Imported here, because it imports asyncio, which only this error needs.
     from aiokafka08._core.concurrency.loop_yield import finish_steps
 
     by_end = {name.removeprefix(PREFIX): name for name in known}

@@ -80,7 +80,7 @@ async def list_offsets(
         is_final: returns whether to raise an error of a partition at once.
 
     Raises:
-        KafkaTimeoutError: a partition has no result in time; the text names each and its error.
+        KafkaTimeoutError: a partition has no result in time; the text names a few and their errors.
         UnknownTopicOrPartitionError, InvalidTopicError: a topic or a partition doesn't exist.
         BrokerResponseError: a partition failed with an error that a retry can't fix.
         IllegalStateError: the client was stopped.

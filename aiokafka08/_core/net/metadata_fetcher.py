@@ -34,7 +34,7 @@ class MetadataReply(NamedTuple):
 
 
 class _Deadlines(NamedTuple):
-    """Loop times: of all requests together, and of the caller with the least time; the stagger."""
+    """Deadlines (loop times) of all requests together and of the most urgent caller; stagger."""
 
     own: float
     soonest: float
@@ -60,7 +60,7 @@ class MetadataFetcher:
 
         Args:
             by_name: names of topics.
-            soonest: loop time until which a caller waits; a broker that hangs takes a share of it.
+            soonest: earliest deadline of a caller (loop time); a broker gets a share of the time.
             stagger: as for `NodeRegistry.request_any()`, shared by all requests of this call.
 
         Raises:
@@ -153,9 +153,8 @@ class MetadataFetcher:
         if all_topics:
             request = MetadataRequest([] if version == 0 else None)
         elif not topics and version == 0:
-            # In version 0, [] requests all topics. No request returns the brokers alone, so only
-            # find out whether the broker responds, unless the probe of its version has just shown
-            # it.
+            # In version 0, [] requests all topics, and no request returns only the brokers. So just
+            # check that the broker responds, unless it has responded a moment ago.
             if loop.time() - node.last_response > self._config.limits.unresponsive_s:
                 await node.ping(deadline - loop.time())
             return MetadataResponse([], -1, [])
@@ -163,7 +162,7 @@ class MetadataFetcher:
 
 
 def _only(listing: MetadataResponse, topics: Collection[str]) -> MetadataReply:
-    """Return the states of topics from a list of all topics: requests by name could create them."""
+    """Return the states of topics from a list of all, since a request by name could create them."""
     states = {state.topic: state for state in listing.topics}
     invalid = InvalidTopicError.errno
     response = replace(

@@ -20,8 +20,8 @@ from aiokafka08._tools.text_columns import cut
 if TYPE_CHECKING:
     from aiokafka08._tools.cli.table import Grouping
 
-# Columns for people, by default on a terminal; a header and a line per row, by default elsewhere;
-# one JSON array; a JSON object per line.
+# In this order: columns for people (the default on a terminal), a header and a line per row (the
+# default elsewhere), one JSON array, a JSON object per line.
 FORMATS: Final = ("table", "tsv", "json", "jsonl")
 
 # Field → a value that JSON can express.
@@ -135,7 +135,7 @@ def shown_table(
     title: str = "",
     grouping: Grouping | None = None,
 ) -> str:
-    """Return rows as a table for stdout as it is: on a terminal in its width, with its colours.
+    """Return rows as a table that suits stdout: on a terminal in its width, with its colours.
 
     Args:
         rows: as for `write_rows`.
@@ -154,9 +154,9 @@ def shown_table(
 
 
 def redraw(heading: str, text: str, *, is_first: bool) -> None:
-    """Draw a heading and a text over the terminal's content; only as much as it shows.
+    """Overwrite the terminal's content with a heading, and as much of a text as has room.
 
-    Of a text that is too long, the last line is kept.
+    If the text is too long, lines before its last one are left out.
 
     Args:
         heading: the first line, cut to the width.
@@ -212,7 +212,7 @@ def write_jsonl(rows: Iterable[Row]) -> None:
 
 
 def default_format() -> str:
-    """Return the format for stdout as it is: "table" on a terminal, otherwise "tsv"."""
+    """Return the format that suits stdout: "table" on a terminal, otherwise "tsv"."""
     return "table" if terminal.is_terminal(sys.stdout) else "tsv"
 
 

@@ -1,8 +1,8 @@
 """The formats `raw`, `hex` and `base64`: values, and keys if wanted, between delimiters. Pure.
 
-Invariant: encoder and decoder of the same options are inverse to each other for messages that don't
-contain the delimiters; in `hex` and `base64` none does. Null and empty differ only with
-`null_text`.
+Invariant: encoder and decoder of the same options are inverse to each other for messages that
+have no null and contain no delimiter (`hex` and `base64` contain none). Null is written as
+`null_text`, which no decoder reads as null; without `null_text` it is written like empty.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class RawEncoder:
 
 
 class PlainEncoder(RawEncoder):
-    """The same for unchanged bytes, which don't have to become objects."""
+    """A `RawEncoder` of unchanged bytes. It also encodes columns, without making objects."""
 
     def encode_columns(self, columns: Columns) -> bytes:
         """See `ColumnsEncoder`."""

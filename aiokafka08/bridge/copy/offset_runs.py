@@ -7,7 +7,7 @@ Invariants:
 - For each source offset up to the bridge's position, `to_target` returns the target offset of the
   first message at or after it: a reader that continues there loses no message and reads none twice.
   `to_source` is its inverse.
-- `RunLog` loses no run: pages only change how many records hold the runs.
+- `RunLog` loses no run: it only joins small records to large ones (pages).
 """
 
 # A bridge writes the messages of a transaction one after the other, so in each target partition
@@ -29,7 +29,7 @@ from aiokafka08.structs import LAST_OFFSET
 # A transaction's runs are stored as one record. When these records have this many runs in all,
 # pages replace them: records of up to `RECORD_RUNS` runs.
 PAGE_RUNS: Final = 128
-# The most runs of a record: far below the bytes that a topic takes by default.
+# The most runs of a record: at 24 bytes each far below the default of `max.message.bytes`.
 RECORD_RUNS: Final = 4096
 # The most bytes of a record: its runs, its key and the batch around it.
 RECORD_BYTES: Final = 24 * RECORD_RUNS + 1024
@@ -217,7 +217,7 @@ class OffsetMap:
         self._lengths.pop()
 
     def to_target(self, offset: int, position: int | None = None) -> int | None:
-        """Return the target offset at which a group continues that is at `offset` in the source.
+        """Return the target offset at which a group at `offset` in the source continues.
 
         An offset before the first run gives the first message copied. The caller judges whether
         messages are missing there (`first_source`).
@@ -283,7 +283,7 @@ class OffsetMap:
         return at >= 0 and offset < self._targets[at] + self._lengths[at]
 
     def to_source(self, offset: int, position: int | None = None) -> int | None:
-        """Return the source offset at which a group continues that is at `offset` in the target.
+        """Return the source offset at which a group at `offset` in the target continues.
 
         Args:
             offset: the offset of the next message in the target.
@@ -339,7 +339,7 @@ def _standing(runs: list[OffsetRun]) -> list[OffsetRun]:
 
 
 def _given_twice(ordered: Iterable[OffsetRun]) -> list[tuple[OffsetRun, OffsetRun]]:
-    """Return pairs of runs that have a target offset for different messages.
+    """Return pairs of runs in which one target offset has different messages.
 
     Args:
         ordered: the runs by target offset; of equal offsets the longest run first.

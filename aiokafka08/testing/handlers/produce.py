@@ -70,7 +70,7 @@ def produce(context: RequestContext, request: ProduceRequest) -> Work[HandlerRes
             responses[key] = ProducedPartition(item.partition, InvalidRequiredAcksError.errno, -1)
     if context.line.data_needs_client_id and context.client_id is None:
         if acks == -1 and any(len(append.partition.isr) > 1 for append in pending.values()):
-            # The failure comes after the wait, where nothing responds to it (brokers.md 3.10).
+            # The request fails after the wait, and then gets no response (docs/brokers.md 3.10).
             return Wait(None, frozenset(), lambda expired: None)
         raise RequestFailed
     if not acks:
@@ -179,6 +179,6 @@ def _replication_result(context: RequestContext, waiting: _AwaitedAppend, acks: 
         return 0 if have >= acks else None
     if partition.high_watermark < required:
         return None
-    # Other negative numbers are checked here, as -1 is, but not before the append.
+    # Negative acks other than -1 are checked here, as -1 is, but not before the append.
     too_few = len(partition.isr) < partition.min_insync_replicas
     return NotEnoughReplicasAfterAppendError.errno if too_few else 0
