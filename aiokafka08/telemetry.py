@@ -212,7 +212,7 @@ class PartitionFailed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicMissing(Event):
-    """A topic to read has not existed for a second. It is emitted once for a topic.
+    """A topic to read has been missing for a second. The event is emitted once for a topic.
 
     The brokers may have it, but not show it to this principal. `similar` has at most three names of
     similar topics. The consumer reads the topic once it exists.
@@ -251,9 +251,9 @@ class OffsetReset(Event):
 
 @dataclass(frozen=True, slots=True)
 class StartedAtEnd(Event):
-    """No offset was committed, and `auto_offset_reset="latest"` began after the last message.
+    """Partitions without a committed offset begin at the end (`auto_offset_reset="latest"`).
 
-    `positions` has each such partition whose log has had messages, with the offset. This consumer
+    `positions` has each of them whose log has had messages, with its start offset. This consumer
     doesn't return the messages before it.
     """
 

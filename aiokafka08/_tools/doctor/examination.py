@@ -146,7 +146,7 @@ def _unchecked(seen: Examination) -> Iterator[Finding]:
     if not seen.is_watched:
         missing["--watch 60s"] = (
             "without a second sample: how near retention is to groups, whether offsets are after "
-            "the end of a log, whether the log cleaner works"
+            "the end of a log, whether the log cleaner works, from brokers 0.9 on stale ISRs"
         )
     if not seen.asks_zookeeper:
         missing["--zookeeper host:2181/chroot"] = (
