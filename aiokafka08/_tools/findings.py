@@ -93,7 +93,7 @@ def is_healthy(findings: Iterable[CodedFinding]) -> bool:
 
 
 def in_order(findings: Iterable[F]) -> list[F]:
-    """Return findings with codes of one class in the order of the codes, then by place."""
+    """Return findings, whose codes are of one class, sorted by the class's order, then by place."""
     found = list(findings)
     order = {code: number for one in found[:1] for number, code in enumerate(type(one.code))}
     return sorted(found, key=lambda finding: (order[finding.code], finding.where))

@@ -7,8 +7,8 @@
         \"\"\"List topics.\"\"\"
         run(print_topics(settings, format))
 
-`--help` and docs/cli.md are made of the same declaration. A test runs each example, so these use
-the cluster `kafka1:9092` with ZooKeeper `zk1:2181`, the topic `orders` and the group `billing`.
+`--help` and docs/cli.md are generated from the declaration. A test runs each example, so examples
+use the cluster `kafka1:9092` with ZooKeeper `zk1:2181`, the topic `orders` and the group `billing`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Example(NamedTuple):
 
 
 class NamedStdout(click.Command):
-    """A command whose `--help` and `--version` name stdout if they can't be written."""
+    """A command whose error names stdout if `--help` or `--version` can't be written."""
 
     def get_help(self, ctx: click.Context) -> str:
         """Return the help, in the characters that stdout has; click would print UTF-8."""
@@ -118,7 +118,7 @@ class CommandsGroup(NamedStdout, click.Group):
             raise click.UsageError(text, ctx) from None
 
     def _command_behind(self, ctx: click.Context, words: list[str]) -> str | None:
-        """Return the command line with the options after the command; None if that is wrong."""
+        """Return the line with its options moved behind the command; None if it lacks them."""
         named: list[str] = []
         group: click.Command | None = self
         at = start = next(
@@ -263,7 +263,7 @@ def connection_options(
 
     Args:
         function: the function of a command.
-        unless: a flag of the command that needs no cluster: with it, None is passed (default None).
+        unless: a flag with which the command needs no cluster, and gets None (default None).
         warns: a logger whose warnings are shown without --log-level, too (default None).
 
     Raises:
@@ -284,7 +284,7 @@ def connection_options(
     ) -> Any:
         from aiokafka08._tools.cli.notes import in_options
 
-        # Kazoo warns at each attempt; the error or the warning of the command has the reason once.
+        # Kazoo logs a warning at each attempt; the command's own error or warning is enough.
         quiet = {} if log_level == "debug" else {"aiokafka08.admin.kazoo": "error"}
         if log_level is None and warns is not None:
             quiet |= {"aiokafka08": "error", warns: "warning"}

@@ -58,7 +58,7 @@ def offsets_to_save(
     errors: list[KafkaError] = [] if stored.error is None else [stored.error]
     errors += [stored.errors[tp] for tp in wanted if tp in stored.errors and tp not in stored.texts]
     if partitions is None:
-        # Other nodes aren't named after a partition, so no offset is lost with them.
+        # Unreadable children may hold offsets. Other nodes in `others` aren't of a partition.
         refused = GroupAuthorizationFailedError
         errors += [error for error in stored.others if isinstance(error, refused)]
     if errors:
@@ -77,13 +77,13 @@ def offsets_to_save(
 
 
 class Backup:
-    """The file of one command.
+    """The backup file of one command.
 
     Args:
         path: as for `save_offsets`.
 
     Attributes:
-        has_missing: whether partitions of the file don't exist; False unless the command finds out.
+        has_missing: set by the command if partitions of the file don't exist.
     """
 
     def __init__(self, path: str | None) -> None:

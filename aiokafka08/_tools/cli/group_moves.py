@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class FileMoves:
-    """Move each group to the offsets that a file has of it.
+    """Move each group to its offsets in a file.
 
     Args:
         offsets: the offsets of the file.

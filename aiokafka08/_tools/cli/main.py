@@ -16,7 +16,7 @@ from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08._tools.cli.terminal import prepare_streams, printable
 from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError, KafkaError
 
-# Also of a server, such as `cluster`, that Ctrl-C or SIGTERM ends.
+# Also the code of a server, such as `cluster`, that Ctrl-C or SIGTERM ends.
 DONE: Final = 0
 # Kafka or the system refused, or a thing that was named doesn't exist.
 FAILED: Final = 1
@@ -25,7 +25,7 @@ WRONG_USAGE: Final = 2
 # A newer start of the same bridge has taken over (`bridge run`).
 FENCED: Final = 3
 INTERRUPTED: Final = 130
-# The reader of stdout has closed it: silent, as after SIGPIPE, except with a group (`noted_end`).
+# The reader of stdout has ended. Nothing is printed, except with a group (`notes.noted_end`).
 STDOUT_CLOSED: Final = 141
 TERMINATED: Final = 143
 
@@ -33,7 +33,7 @@ TERMINATED: Final = 143
 def run_process() -> NoReturn:
     """Run the command line of the process and end the process."""
     code = main()
-    # Python's own end would wait for threads that are still busy, also after a signal.
+    # sys.exit() would wait for threads that are still busy, even after a signal.
     if code > WRONG_USAGE or is_completing():
         os._exit(code)  # main() has flushed stdout
     sys.exit(code)

@@ -128,7 +128,7 @@ def erase_status() -> None:
 def in_options(text: str) -> str:
     """Return an error of the clients in words of the command line.
 
-    Arguments become properties, or flags for ZooKeeper's; `seek()` becomes the place to begin.
+    Arguments become properties, `zookeeper_connect` becomes a flag, and `seek()` "begin at".
     """
     from aiokafka08._tools.reading.positions import in_positions
 

@@ -128,7 +128,7 @@ def parse_profile(text: str, path: str, profile: str | None) -> Source:
 
 
 def _flatten(table: dict[str, Any], prefix: str, where: str) -> Any:
-    """Yield names and texts. TOML makes tables in tables of a key such as `a.b`."""
+    """Yield names and texts. TOML parses a key such as `a.b` into nested tables."""
     for key, value in table.items():
         name = f"{prefix}{key}"
         if isinstance(value, dict):

@@ -1,8 +1,8 @@
 """Merge flags, environment variables, a profile and configuration files into `Settings`. Pure.
 
 Everything is a property with the name that it has in Java's clients: `-b` is `bootstrap.servers`,
-the variable `AIOKAFKA08_LINGER_MS` is `linger.ms`. Flags win over the environment, that over the
-profile, and that over the configuration file.
+the variable `AIOKAFKA08_LINGER_MS` is `linger.ms`. Flags take precedence over the environment, then
+the profile, then the configuration file.
 
 Invariants: an unknown property is an error that names similar ones. An error names the source of
 the property. No secret is in an error, a note or a `repr()`, and none is accepted from the command
@@ -82,7 +82,7 @@ class Settings:
     zookeeper_check: str | None = None
     # The clients' option for a secured ZooKeeper.
     zookeeper_options: Mapping[str, Any] | None = field(default=None, repr=False)
-    # A sentence if a ZooKeeper was given elsewhere than the brokers on the command line.
+    # A note if brokers are from the command line, and a ZooKeeper of another source is ignored.
     unused_zookeeper: str | None = None
     # The source of the addresses, such as a file and its profile; None: the command line.
     origin: str | None = None
@@ -351,7 +351,7 @@ def _shown(value: object) -> str:
 
 
 def _canonical(name: str) -> str:
-    """Return Java's name of a property; librdkafka allows `topic.` before those of topics."""
+    """Return Java's name of a property; librdkafka allows `topic.` before topic properties."""
     if name.startswith("topic.") and name not in property_names.WITHOUT_EFFECT:
         name = name.removeprefix("topic.")
     return property_names.ALIASES.get(name, name)
@@ -426,7 +426,7 @@ def _add(
 
 
 def _similar(name: str) -> str:
-    """Return "; similar ones are …" for an error, or nothing."""
+    """Return the end of an error: similar names, or where to find the list of properties."""
     from difflib import get_close_matches
 
     known = {*SETTABLE, *property_names.ALIASES, *property_names.WITHOUT_EFFECT}

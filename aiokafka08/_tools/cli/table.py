@@ -32,9 +32,9 @@ class Grouping(NamedTuple):
     Args:
         sections: the fields of a section's heading; the rows of a section are next to each other.
         totals: fields that are summed up for each section, and for all.
-        once: fields whose values rows share if they measure the same thing, such as a partition of
-            a group in two stores. Such rows count once in a sum, by the smallest known value; ()
-            if each row counts.
+        once: fields that are equal in rows of the same thing, such as a group's partition in two
+            stores. Such rows count once in a sum, by the smallest known value; () if each row
+            counts.
         counts: returns whether a row counts in the sums (default: each does).
     """
 
@@ -182,7 +182,7 @@ class _Table:
         return "\n".join(texts)
 
     def _plain(self, fields: list[str]) -> str:
-        """Return all columns, as wide as they are, if there is room for their names."""
+        """Return all columns in their natural widths; "no rows" if the names don't fit."""
         limit = self._style.width
         widths = self._natural(fields)
         if limit is not None and sum(widths.values()) + len(GAP) * (len(fields) - 1) > limit:
@@ -204,7 +204,7 @@ class _Table:
     def _set_aside(
         self, fields: Sequence[str], totals: set[str]
     ) -> tuple[dict[str, _Cell], set[str]]:
-        """Return the columns with the same text in all rows, and empty ones; not all columns."""
+        """Return columns with the same text in all rows, and empty ones; at least one stays."""
         # Numbers are measured, so they stay even if they are equal.
         same: dict[str, _Cell] = {}
         empty: set[str] = set()

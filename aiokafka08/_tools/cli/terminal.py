@@ -1,9 +1,9 @@
 """The abilities of a terminal, or of another reader of text: its characters, size and colours.
 
-Invariants: each text of the command line goes through here, or through the streams that
-`prepare_streams()` has prepared, as click's does; the bytes of messages don't. A character that a
-stream can't encode never raises an error; it is replaced by ASCII. A control character of a foreign
-name never reaches a terminal; it is shown as an escape.
+Invariants: text output goes through this module, or through the streams that `prepare_streams()`
+has prepared, as click's output does; the bytes of messages don't. A character that a stream can't
+encode never raises an error; it is replaced by ASCII. A control character of a foreign name never
+reaches a terminal; it is shown as an escape.
 """
 
 from __future__ import annotations
@@ -85,14 +85,14 @@ def _escape(character: str) -> str:
 
 
 def width() -> int:
-    """Return the number of columns of the terminal; of `COLUMNS` if that is set."""
+    """Return the number of columns of the terminal; the value of `COLUMNS` if it is set."""
     import shutil
 
     return max(shutil.get_terminal_size().columns, 1)
 
 
 def height() -> int:
-    """Return the number of lines of the terminal; of `LINES` if that is set."""
+    """Return the number of lines of the terminal; the value of `LINES` if it is set."""
     import shutil
 
     return max(shutil.get_terminal_size().lines, 1)

@@ -201,7 +201,8 @@ def seconds_left(
     if first.start is None or last.start is None or first.end is None or last.end is None:
         return None
     headroom = committed[1] - last.start
-    # Retention hasn't deleted anything yet, or the group is already in the newer half of the log.
+    # Retention hasn't deleted anything yet, has overtaken the group already, or the group is in the
+    # newer half of the log.
     if not last.start or headroom < 0 or headroom > last.end - committed[1]:
         return None
     # The next deletion may be as large as the one between the samples.

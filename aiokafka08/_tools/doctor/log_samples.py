@@ -2,7 +2,7 @@
 
 Invariant: the sampler reads little: heads of messages, whole fetches only where searches are slow,
 and one fetch from each of a few partitions of a compacted topic. Partitions that can't be read are
-left out: that a broker or a partition doesn't respond is a finding of its own.
+left out, because a broker or a partition that doesn't respond is a finding of its own.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class LogSampler:
     """Read samples of a cluster's logs.
 
     Args:
-        router: a started router, without other requests meanwhile: fetches are timed.
+        router: a started router that nothing else uses meanwhile, because fetches are timed.
         timeout_s: seconds for each request.
         search_clock: returns seconds, to measure searches.
 
@@ -150,8 +150,8 @@ class LogSampler:
     # --- searches ---------------------------------------------------------------------------------
 
     async def searches(self, cluster: ClusterSample) -> dict[TopicPartition, SearchCost]:
-        """Return the costs of the broker's search in the longest partition of each topic, if it is
-        long.
+        """Return the cost of the broker's search in the longest partition of each topic, where the
+        search is long.
         """
         longest: dict[str, tuple[int, TopicPartition, int, int]] = {}
         for tp, leader, start, end in _readable(cluster):
@@ -173,7 +173,7 @@ class LogSampler:
         """Return the cost of fetches at these offsets; None if the search is short, or one
         fails.
         """
-        # The shortest time of each fetch counts, which waited for no disk and no other process.
+        # Count the shortest time of each fetch: without waits for the disk or other processes.
         empty_s = min([await self._time(leader, {}) for _ in range(_EMPTY_REPEATS)])
         search_s = dict.fromkeys(offsets, _FAILED_S)
         for _ in range(_REPEATS):
@@ -257,10 +257,10 @@ class LogSampler:
     async def damaged_positions(
         self, cluster: ClusterSample
     ) -> Mapping[TopicPartition, NextReadable]:
-        """Return per partition and committed offset the next readable offset, where damage hides
-        it.
+        """Return the next readable offset for each committed offset that damage hides, by
+        partition.
         """
-        # The broker may log an error for a fetch there, as it does for each fetch of the group.
+        # The broker may log an error for a fetch at damage, as for each fetch of the group.
         unread: dict[int, dict[TopicPartition, set[int]]] = {}
         for tp, leader, start, end in _readable(cluster):
             offsets = {group.committed.get(tp, end) for group in cluster.groups}

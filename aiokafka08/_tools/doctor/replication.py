@@ -1,7 +1,7 @@
 """Rules about leaders, replicas and in-sync replicas (ISR). Pure.
 
-Invariant: they judge the last sample. What a change in progress would explain must also be in the
-first one, because brokers learn of a change with a delay.
+Invariant: the rules judge the last sample. A fault that a change in progress would explain must be
+in the first sample too, because brokers learn of a change with a delay.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -
 
 
 def _deletes_at_negative(release: str) -> bool:
-    """Return whether a release, which may stand for several lines, may do so."""
+    """Return whether brokers of a release may delete all messages at a negative retention.ms."""
     return release.startswith("0.8") and release != str(BrokerLine.V0_8_0)
 
 
@@ -131,7 +131,7 @@ def _unfit(least: int, factor: int) -> tuple[FindingCode, str, str] | None:
 
 
 def unknown_settings(cluster: ClusterSample) -> Iterator[Finding]:
-    """Name the topics whose value of a setting is the brokers' own, which can't be read."""
+    """Name the topics that don't set a setting; the brokers' own value can't be read."""
     # Without ZooKeeper no topic's setting is known: one note of `examination` says so.
     if not cluster.has_zookeeper:
         return

@@ -1,6 +1,6 @@
 """The measurements of `bench`: producing, consuming, and the latency from end to end.
 
-Invariant: figures are of acknowledged and of read messages only. `bench consume` changes nothing;
+Invariant: only messages that were acknowledged or read count. `bench consume` changes nothing;
 the others write to the named topic, and nowhere else.
 """
 
@@ -77,7 +77,7 @@ async def measure_produce(
 async def measure_consume(
     settings: Settings, topics: Sequence[str], *, messages: int | None
 ) -> dict[str, Any]:
-    """Read a topic from its beginning to its present end, and return the row."""
+    """Read topics up to their present ends, or up to `messages` messages; return the row."""
     async with range_router(settings) as router:
         snapshot = await router.metadata.refresh()
         tps = select_partitions(select_topics(topics, snapshot), (), snapshot)

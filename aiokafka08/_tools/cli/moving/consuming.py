@@ -126,8 +126,8 @@ async def consume(
             terminal.
         BrokenPipeError: the reader of stdout is gone.
         UnsupportedVersionError: brokers before 0.9 have no groups, and there is no ZooKeeper.
-        LeaderNotAvailableError: with `exit_at_end`, and after the others were read: partitions
-            have no leader.
+        LeaderNotAvailableError: with `exit_at_end`, partitions have no leader. The others were
+            read before.
         KafkaError: a request failed.
     """
     async with range_router(settings) as router:
@@ -343,7 +343,7 @@ class _Copied:
         return self._columns_encoder is not None and not needs_records
 
     async def add(self, tp: TopicPartition, batch: Sequence[BytesRecord] | Columns) -> None:
-        """Write records of one partition that are wanted, up to the count."""
+        """Write the wanted records of one partition's batch, up to the count."""
         if isinstance(batch, Columns):
             assert self._columns_encoder is not None
             data = self._columns_encoder.encode_columns(batch)

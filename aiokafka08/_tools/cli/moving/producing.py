@@ -84,7 +84,7 @@ class ProduceCounts:
 
 
 class ProduceFailed(KafkaError):
-    """A message wasn't acknowledged; names its number in the input."""
+    """A message wasn't acknowledged; the text names its number in the input."""
 
 
 class _Sent(NamedTuple):
@@ -179,8 +179,8 @@ async def produce(
 
 def producer_arguments(settings: Settings, job: ProduceJob) -> dict[str, Any]:
     """Return the producer's arguments: those of the settings, and defaults for a stream."""
-    # The size of message sets stays the producer's default: with larger sets without compression
-    # each reader would cost the broker more CPU time (docs/performance.md).
+    # Keep the producer's default size of message sets, because larger sets without compression
+    # cost the broker more CPU time for each reader (docs/performance.md).
     arguments = {"buffer_memory": _BUFFER_MEMORY, **settings.producer}
     if job.compression is not None:
         arguments["compression_type"] = None if job.compression == "none" else job.compression
@@ -253,8 +253,8 @@ async def _copy(tee: Output | None, messages: InputMessages) -> None:
         try:
             await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
         except BrokenPipeError:
-            # `connection.run` notices the closed stdout too, and cancels this task. Wait for that
-            # here: during the flush that follows, the cancellation would cut it short.
+            # `connection.run` notices the closed stdout too, and cancels this task. Wait for the
+            # cancellation here, because it would cut short the flush that follows.
             await asyncio.sleep(_CANCEL_S)
             raise
 

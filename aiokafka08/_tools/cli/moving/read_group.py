@@ -1,7 +1,8 @@
 """Read as a member of a consumer group, and commit the records that were written out.
 
 Invariant: a commit covers records that the output's reader has taken, and no others, so a member or
-a reader that dies loses nothing. Only at the member's own end it covers all written records.
+a reader that dies loses nothing. Only the commit at the member's regular end covers all written
+records.
 """
 
 from __future__ import annotations
