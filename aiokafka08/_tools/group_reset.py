@@ -103,7 +103,7 @@ class TargetMoves:
     ) -> dict[TopicPartition, PlanTarget]:
         """Return the targets in a store that is known to have the group; raises as `find`.
 
-        Unlike `find` it doesn't ask for the exact release, on which 0.8.0 logs an error.
+        Unlike `find` it doesn't request the exact release, which would make 0.8.0 log an error.
         """
         existing = await existing_partitions(admin)
         [stored] = await admin.list_stored_offsets([place])
@@ -140,7 +140,7 @@ async def existing_partitions(admin: AIOKafkaAdminClient) -> set[TopicPartition]
 async def places_of_group(
     admin: AIOKafkaAdminClient, group: str, store: str | None
 ) -> list[tuple[StoredGroup, Collection[TopicPartition]]]:
-    """Return the group in the named store, or in each where it has offsets, with their partitions.
+    """Return the group's partitions in the named store, or in each store where it has offsets.
 
     Raises:
         UnsupportedVersionError: the brokers don't have the store.

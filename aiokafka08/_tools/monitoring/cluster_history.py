@@ -3,8 +3,8 @@
 Pure: each call gets the time, in seconds of a monotonic clock. No estimate needs timestamps in
 messages, so all work for brokers of 0.8 too.
 
-Invariant: it has a history exactly of the partitions of the last sample. An estimate without a
-basis is None.
+Invariant: `ClusterHistory` has histories of the last sample's partitions, and of no others. An
+estimate without a basis is None.
 """
 
 from __future__ import annotations
@@ -52,9 +52,8 @@ class PartitionHistory:
     def lag_s(self, now: float, committed: int) -> float | None:
         """Return for how many seconds the next message of a group has been waiting; 0 without one.
 
-        If the message is older than the first sample, the result is the time since that sample: the
-            lag
-        is at least this. None if that is the only sample.
+        If the message is older than the first sample, the result is the time since that sample, as
+        a lower bound. None if that is the only sample.
         """
         if self._ends.last is None:
             return None
@@ -68,7 +67,7 @@ class PartitionHistory:
         still.
 
         0 if the message is deleted already. None if retention hasn't deleted anything yet, if its
-        speed is unknown, and if the log is empty and the group has read all of it.
+        speed is unknown, or if the log is empty and the group has read all of it.
         """
         if not self._start or committed >= self._start == self._ends.last:
             return None
@@ -79,7 +78,7 @@ class PartitionHistory:
 
     def _deletion_rate(self, now: float) -> float | None:
         """Return how many offsets a second retention deletes; None if that isn't known."""
-        # Until two deletions were seen, the rate of writing stands for it: a log that retention
+        # Until two deletions were seen, return the rate of writing, because a log that retention
         # limits loses as much as it gains.
         if len(self._deletions) < 2:
             return self._ends.rate(now, _RATE_WINDOW_S)
@@ -130,7 +129,7 @@ class ClusterHistory:
         finish_steps(self.add_in_steps(now, sample))
 
     def add_in_steps(self, now: float, sample: ClusterSample) -> Generator[None, None, None]:
-        """Do the same as a generator, which yields now and then."""
+        """Do the same as `add`, as a generator that yields now and then."""
         histories: dict[TopicPartition, PartitionHistory] = {}
         first: float | None = None
         for number, (tp, partition) in enumerate(sample.partitions(), 1):

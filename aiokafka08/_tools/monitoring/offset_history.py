@@ -2,8 +2,8 @@
 
 Pure: each call gets the time, in seconds of any monotonic clock.
 
-Invariant: times and offsets never decrease from one kept sample to the next. Neighbours are at most
-`PRECISION` of their age apart, so an estimate is off by at most that part of the lag.
+Invariant: times and offsets never decrease from one kept sample to the next. Thinning leaves gaps
+of at most `PRECISION` of the samples' age, so it adds at most that part of the lag as an error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-# The largest distance of two samples, as a part of their age: a history of weeks stays small.
+# The largest gap that thinning leaves, as a part of the samples' age. Keeps a long history small.
 PRECISION: Final = 0.05
 # A history of this many samples is thinned.
 _THIN_AT: Final = 128
@@ -60,8 +60,7 @@ class OffsetHistory:
         """Return when the message with this offset was written, or the offset was deleted.
 
         Between two samples it is interpolated. Before the first sample, that sample's time is
-        returned:
-        it was then, or earlier. None if the message isn't written yet.
+        returned, as the latest possible time. None if the message isn't written yet.
         """
         after = bisect_right(self._offsets, offset)
         if after == len(self._offsets):

@@ -1,7 +1,7 @@
 """`RefreshStatus`: the results of the last refreshes, and the part that a scrape gets. Pure.
 
-Invariant: metrics older than `KEPT_INTERVALS` refresh intervals aren't served, and then the cluster
-and its brokers count as down: a lag that stands still looks like that of a healthy group.
+Invariant: metrics older than `kept_s` aren't served, because a lag that stands still looks like
+that of a healthy group. Then the cluster and its brokers count as down.
 """
 
 from __future__ import annotations

@@ -39,8 +39,8 @@ _MIN_PAUSE_S: Final = 0.1
 # Errors that no later refresh can cure.
 _FINAL: Final = (UnsupportedVersionError, KafkaConfigurationError, IllegalArgumentError)
 
-# Makes the status's `ready` of a sample that the history has already, and that was taken at this
-# time.
+# Makes `RefreshStatus.ready` from a sample, the history, which has the sample already, and the time
+# of the sample.
 Prepare = Callable[[ClusterSample, ClusterHistory, float], Awaitable[ReadyMetrics | None]]
 
 

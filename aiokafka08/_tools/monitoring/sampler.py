@@ -287,7 +287,7 @@ class ClusterSampler:
         return tuple(samples)
 
     async def _are_groups_hidden(self, versions: _Versions, gaps: _Gaps) -> bool:
-        """Return whether an authorizer hides the offsets topic of groups; then it is a gap."""
+        """Return whether an authorizer hides the offsets topic of groups; if so, add a gap."""
         known = [version for version in versions.values() if not isinstance(version, KafkaError)]
         groups: list[tuple[str, str]] = []
         # Only if no broker is of 0.8: such a broker would log an error.
@@ -304,7 +304,7 @@ class ClusterSampler:
     async def _listed(self, store: GroupStore, gaps: _Gaps) -> tuple[list[StoredGroup], bool]:
         """Return the wanted groups of a store, and whether the whole store was read.
 
-        The other store doesn't suffer from its failure.
+        A failure is added to the gaps, so that the other store is still read.
         """
         name = {"kafka": "Kafka", "zookeeper": "ZooKeeper"}[store]
         listing = await _or_gap(

@@ -37,7 +37,7 @@ def endpoint_url(url: str, expected: str) -> str:
 
 
 def fetch(url: str, expected: str, timeout_s: float) -> bytes:
-    """Return a page, also one of an error with a text; blocks.
+    """Return a page, also that of a 503 response; blocks.
 
     Raises:
         KafkaConfigurationError: nothing serves it.

@@ -209,7 +209,7 @@ def resolve(
         log: the bounds of its log.
         found: the result of `offsets_for_times`, for a time; None: no message of that time or
             later.
-        is_end: the position is where a read ends: an offset may lie after the end of the log.
+        is_end: the position is where a read ends, so an offset may lie outside the log.
 
     Raises:
         OffsetOutOfRangeError: the log doesn't have the offset.

@@ -56,7 +56,7 @@ async def read_bounded(
     max_decompressed_bytes: int = DEFAULT_MAX_DECOMPRESSED_BYTES,
     unpacking: asyncio.Lock | None = None,
 ) -> RecordBatchSource:
-    """Yield the records of ranges that the logs have.
+    """Yield the records of ranges that lie within their logs.
 
     Args:
         router: a started router whose fetch lanes are free.
@@ -138,7 +138,7 @@ def _columns(reader: MessageSetReader, memory: ColumnMemory) -> Iterator[Columns
 async def follow(
     consumer: AIOKafkaConsumer[bytes, bytes], ranges: Sequence[PartitionRange]
 ) -> RecordBatchSource:
-    """Yield the records of ranges as they are written; end when each range has.
+    """Yield the records of ranges as they are written, until each range has reached its stop.
 
     Args:
         consumer: a started consumer without a group and without an assignment.

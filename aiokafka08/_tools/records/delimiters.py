@@ -65,7 +65,7 @@ class DelimitedStream:
         """Return the messages that a block completes.
 
         Raises:
-            RecordFormatError: the message that the last block began is longer than `max_bytes`.
+            RecordFormatError: the message that the previous block began is longer than `max_bytes`.
         """
         self._check_rest()
         delimiter, rest = self._delimiter, self._rest

@@ -248,7 +248,7 @@ def kcat_encoder(
             like_kcat=True,
         )
     else:
-        # kcat writes the key before the value then.
+        # Without -K, kcat writes an Avro key directly before the value.
         if made.key_is_json and key_delimiter is None:
             key_delimiter = b""
         layout = RawLayout(
