@@ -436,7 +436,7 @@ class AIOKafkaAdminClient:
     async def alter_topic_overrides(
         self, topic: str, changes: Mapping[str, object | None], validate_only: bool = False
     ) -> dict[str, str]:
-        """Change configs of a topic, and tell the brokers; return all that it has of its own now.
+        """Change configs of a topic, and notify the brokers; return the topic's own configs after.
 
         Brokers apply them at once, without a restart.
 
@@ -575,7 +575,7 @@ class AIOKafkaAdminClient:
             UnsupportedVersionError: the brokers are older than 0.8.2, which have groups in
                 ZooKeeper only, and there is no `zookeeper_connect`.
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses; or a partition of
-                `__consumer_offsets` can't be read. `list_groups_of_store` returns the others then.
+                `__consumer_offsets` can't be read. `list_groups_of_store` returns what can be read.
         """
         return await self._stored_groups.list_stored_groups()
 
@@ -621,9 +621,9 @@ class AIOKafkaAdminClient:
     async def list_stored_offsets(self, groups: Iterable[StoredGroup]) -> list[StoredOffsets]:
         """Return what these groups have committed, in the same order.
 
-        It costs one request per group in Kafka, pipelined (brokers of 0.8.2 get all partitions
-        named). Groups in ZooKeeper are read there with `zookeeper_connect`, otherwise by requests
-        to brokers from 0.8.1 on.
+        It costs one request per group in Kafka, pipelined (on 0.8.2 each request names all
+        partitions). Groups in ZooKeeper are read there with `zookeeper_connect`, otherwise by
+        requests to brokers from 0.8.1 on.
 
         Args:
             groups: the groups, each in one store.
@@ -642,8 +642,8 @@ class AIOKafkaAdminClient:
 
         Args:
             group_ids: the names; None for all groups of `list_stored_groups()` (default None). The
-                offsets of a named group in ZooKeeper are found without `zookeeper_connect` too (but
-                on 0.8.0), its members aren't.
+                offsets of a named group in ZooKeeper are found without `zookeeper_connect` too
+                (except on 0.8.0), but not its members.
 
         Raises:
             UnsupportedVersionError: as `list_stored_groups`; with names, the brokers are of 0.8.0,
@@ -654,7 +654,7 @@ class AIOKafkaAdminClient:
         return await self._stored_groups.list_group_lags(group_ids)
 
     async def read_group_lags(self, group_ids: Collection[str] | None = None) -> GroupLags:
-        """Return as `list_group_lags`, as much as can be read, and what couldn't be.
+        """Return the rows of `list_group_lags` that can be read, and the errors of the others.
 
         Args:
             group_ids: as there (default None).
@@ -805,7 +805,7 @@ class AIOKafkaAdminClient:
         return await self._group_changes.check_group_changes([group])
 
     async def check_group_changes(self, groups: Iterable[StoredGroup]) -> None:
-        """Raise as `check_group_change` if that would raise for one of the groups; ask at once.
+        """Raise if `check_group_change` would raise for one of the groups; check all together.
 
         Args:
             groups: the groups, each in one store.

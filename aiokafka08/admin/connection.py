@@ -77,7 +77,7 @@ class AdminConnection:
     async def run_on_zookeeper(
         self, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
     ) -> T:
-        """Run a function in a thread that opens sessions in ZooKeeper; they need known brokers."""
+        """Run in a thread a function that opens ZooKeeper sessions, which need known brokers."""
 
         def run() -> Awaitable[T]:
             return environment.run_in_thread(function, *arguments, **options)
@@ -119,7 +119,7 @@ class AdminConnection:
             _shared.reset(token)
 
     async def fetch_metadata(self) -> MetadataResponse:
-        """Return the metadata of all topics, that of the block in `same_metadata()`."""
+        """Return the metadata of all topics; in a `same_metadata()` block, the block's response."""
         shared = _shared.get()
         if shared is None or shared.connection is not self:
             return await self.router.metadata.fetch_all()

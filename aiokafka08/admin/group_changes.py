@@ -232,7 +232,7 @@ class GroupChanges:
         return "expiring"
 
     def _require_members_known(self, group: str, storage: str | None) -> None:
-        """Raise if neither brokers nor ZooKeeper can be asked for a group's members."""
+        """Raise if only ZooKeeper knows all members, and there is no `zookeeper_connect`."""
         if not self._connection.has_coordinators():
             self._connection.require_group_nodes("a change of a group")
         # The members of a group with offsets in ZooKeeper may be Scala consumers, which no broker
@@ -245,7 +245,7 @@ class GroupChanges:
             )
 
     async def _refuse_known_members(self, groups: Collection[str]) -> None:
-        """Raise if members are found in the places that can be asked, or if one can't be."""
+        """Raise if a coordinator or ZooKeeper returns members, or can't be asked."""
         errors = [
             error
             for group, members in (await self._known_members(groups)).items()
@@ -259,7 +259,7 @@ class GroupChanges:
             raise errors[0]
 
     async def _known_members(self, groups: Collection[str]) -> dict[str, list[str] | KafkaError]:
-        """Return the members of each group that are found, or why a place can't be asked."""
+        """Return the members of each group, or the error of a store that can't be read."""
         asked: list[StoredGroup] = []
         if self._connection.has_coordinators():
             asked += [StoredGroup(group, "kafka", "") for group in groups]

@@ -184,8 +184,8 @@ class GroupLags(NamedTuple):
 
     Attributes:
         rows: ordered.
-        errors: why a group, its members or a store couldn't be read, or a part of them; but for
-            the offsets of single partitions, which have a row with the error.
+        errors: why a group, its members or a store couldn't be read, or a part of them. An
+            unreadable offset of a single partition isn't here: its row has the error.
         left_out: as in `StoredGroupListing`.
     """
 

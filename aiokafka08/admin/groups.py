@@ -93,8 +93,8 @@ class GroupCalls:
                 if one.error is not None:
                     raise one.error
             return {None: [one.described for one in read]}
-        # The metadata also tells the router the addresses of the nodes.
-        # A lookup of the coordinator would create the topic.
+        # Without the offsets topic there are no groups, and a coordinator lookup would create it.
+        # The metadata also gives the router the addresses of the nodes.
         if not await self._connection.has_offsets_topic():
             return {None: [DescribedGroup(0, group, "Dead", "", "", []) for group in groups]}
         described: dict[int | None, list[DescribedGroup]] = {}

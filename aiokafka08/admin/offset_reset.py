@@ -102,7 +102,7 @@ async def find_offsets(
     """Return the offset of each target now.
 
     Raises:
-        IllegalArgumentError: an offset is outside the log; names each such partition.
+        IllegalArgumentError: an offset is outside the log; the text names each such partition.
         UnknownTopicOrPartitionError: a partition doesn't exist.
         KafkaError: the leaders didn't report the offsets.
     """
@@ -135,8 +135,8 @@ async def plan_offsets(
     offset can't be read.
 
     Raises:
-        IllegalArgumentError: nothing is committed for a partition that is to be shifted; names each
-            such partition.
+        IllegalArgumentError: nothing is committed for a partition that is to be shifted; the text
+            names each such partition.
         UnknownTopicOrPartitionError: a partition doesn't exist.
         KafkaError: the leaders didn't report the offsets.
     """

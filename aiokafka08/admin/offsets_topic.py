@@ -80,7 +80,7 @@ class _ReadPartition:
     damage: KafkaError | None = None
 
     def apply(self, records: Iterable[ConsumerRecord], client_id: str) -> None:
-        """Apply some records; keep their decoded values, none of unknown versions."""
+        """Apply some records; keep their decoded values, except those of unknown versions."""
         for key, value in {message.key: message.value for message in records}.items():
             if key is None:
                 continue  # brokers write no such record

@@ -147,7 +147,7 @@ class StoredGroupCalls:
         if in_kafka and not await self._connection.has_offsets_topic(metadata):
             in_kafka = []
         if in_kafka:
-            await self._router.exact_version()  # 0.8.2 differs from the lines after it
+            await self._router.exact_version()  # 0.8.2 differs from the older lines
         for listed in await run_together(
             self._offsets_in_kafka(in_kafka, known), self._offsets_in_zookeeper(in_zookeeper, known)
         ):
@@ -164,7 +164,7 @@ class StoredGroupCalls:
         return rows
 
     async def read_group_lags(self, group_ids: Collection[str] | None) -> GroupLags:
-        """Return as `list_group_lags`, as much as can be read."""
+        """Return the rows of `list_group_lags` that can be read, and the errors of the others."""
         errors: list[KafkaError] = []
         left_out: str | None = None
         groups: list[StoredGroup] = []

@@ -220,8 +220,8 @@ class TopicChanges:
         try:
             async with asyncio.timeout(limit_ms / 1000):
                 while True:
-                    # Not this topic by name, because each later refresh would name it too, and
-                    # after the topic's deletion a refresh would auto-create it.
+                    # Fetch all topics: if this one were fetched by name, each later refresh would
+                    # name it too, and auto-create it after its deletion.
                     await metadata.fetch_all(limit_ms / 1000)
                     if all(metadata.snapshot.leader(tp) is not None for tp in wanted):
                         return

@@ -126,7 +126,7 @@ class CopyConfig:
     rate: float | None
     timestamps: Timestamps
     on_loss: OnLoss
-    # Where a partition begins that was never copied.
+    # Where a partition that was never copied begins.
     start: Literal["earliest", "latest"]
     fetch_bytes: int
     buffer_bytes: int

@@ -1,7 +1,7 @@
 """`run_bridge`: run one session after the other, until the copy ends or an outage lasts too long.
 
-An outage begins with the first failed session and ends when a session commits something, or has had
-nothing to copy for a minute: a session that only begins ends no outage.
+An outage begins with the first failed session. It ends when a session commits something, or has had
+nothing to copy for a minute; a session that merely begins doesn't end it.
 
 Invariant: a process that a newer start has fenced ends: `BridgeFencedError` is never retried.
 """

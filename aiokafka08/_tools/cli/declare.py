@@ -118,7 +118,7 @@ class CommandsGroup(NamedStdout, click.Group):
             raise click.UsageError(text, ctx) from None
 
     def _command_behind(self, ctx: click.Context, words: list[str]) -> str | None:
-        """Return the line with its options moved behind the command; None if it lacks them."""
+        """Return the line with its options behind the command; None if no command has them."""
         named: list[str] = []
         group: click.Command | None = self
         at = start = next(

@@ -58,7 +58,7 @@ def offsets_to_save(
     errors: list[KafkaError] = [] if stored.error is None else [stored.error]
     errors += [stored.errors[tp] for tp in wanted if tp in stored.errors and tp not in stored.texts]
     if partitions is None:
-        # Unreadable children may hold offsets. Other nodes in `others` aren't of a partition.
+        # A refused list of children may hide offsets. Other nodes aren't named after a partition.
         refused = GroupAuthorizationFailedError
         errors += [error for error in stored.others if isinstance(error, refused)]
     if errors:

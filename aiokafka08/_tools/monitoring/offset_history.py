@@ -2,7 +2,7 @@
 
 Pure: each call gets the time, in seconds of any monotonic clock.
 
-Invariant: times and offsets never decrease from one kept sample to the next. Thinning leaves gaps
+Invariant: times and offsets never decrease from one kept sample to the next. Thinning makes gaps
 of at most `PRECISION` of the samples' age, so it adds at most that part of the lag as an error.
 """
 
@@ -12,7 +12,7 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-# The largest gap that thinning leaves, as a part of the samples' age. Keeps a long history small.
+# The largest gap that thinning makes, as a part of the samples' age. Keeps a long history small.
 PRECISION: Final = 0.05
 # A history of this many samples is thinned.
 _THIN_AT: Final = 128

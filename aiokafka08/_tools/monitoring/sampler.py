@@ -90,7 +90,7 @@ class _Gaps:
         self.remedies: dict[str, str] = {}
         self.rights: dict[str, str] = {}
         self.hints: list[str] = []
-        # The subjects that lack the same connection to ZooKeeper, or chroot, by the error's text.
+        # The subjects that one connection or chroot error of ZooKeeper is about, by its text.
         self._unread: dict[str, list[str]] = {}
 
     def add_unread(self, error: KafkaError, subject: str) -> None:
@@ -179,8 +179,7 @@ class ClusterSampler:
                 for partition in topic["partitions"]
             ]
         gaps = _Gaps()
-        # The others are read at the same time; the groups wait for the versions only if they need
-        # them.
+        # Read the rest at the same time. The groups wait for the versions only if they need them.
         pinging = asyncio.create_task(self._admin.ping_brokers())
         versions, bounds, nodes, groups = await asyncio.gather(
             pinging,
@@ -338,7 +337,7 @@ async def _or_gap(
     **kwargs: P.kwargs,
 ) -> T:
     """Await a call; if it fails, return `default` and add the reason to the gaps."""
-    # Called here, so that a sample that is cancelled leaves no coroutine that nothing awaits.
+    # The coroutine is made here, so that a cancelled sample leaves none that was never awaited.
     try:
         return await call(*args, **kwargs)
     except KafkaConfigurationError:

@@ -92,7 +92,7 @@ def select_partitions(
     """Return the partitions of the topics; all if `partitions` is empty.
 
     Raises:
-        UnknownTopicOrPartitionError: a topic doesn't have a partition; names those that it has.
+        UnknownTopicOrPartitionError: a topic doesn't have a partition; the text names the existing.
     """
     selected = []
     for topic in topics:

@@ -4,7 +4,7 @@ Message formats 0 and 1 have no headers; with `-X headers=embedded` they are in 
 (`aiokafka08.embedded_headers`).
 
 Invariant: a damaged envelope is an error that names the record; the records before it are returned.
-Only `opened`, for readers who look at messages of any kind, takes it as a value.
+Only `opened`, for readers who look at messages of any kind, returns the envelope as the value.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def with_headers(
 
 
 def opened(value: bytes | None) -> tuple[bytes | None, Headers]:
-    """Return a value without its embedded headers, and these; a damaged envelope is a value."""
+    """Return a value without its embedded headers, and the headers; keep a damaged envelope."""
     try:
         return (value, ()) if value is None else extract(value)
     except EmbeddedHeadersError:

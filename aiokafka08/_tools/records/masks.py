@@ -19,7 +19,7 @@ from aiokafka08.errors import IllegalArgumentError
 
 _HIDDEN: Final = "(hidden)"
 _NUMBER: Final = "\ue000"
-"""Prefix of numbers in parsed JSON, which are strings there, so that they keep their digits."""
+"""Prefix of the strings that hold numbers of parsed JSON, so that numbers keep their digits."""
 
 
 class Masks:

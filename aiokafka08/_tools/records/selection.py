@@ -28,18 +28,18 @@ _CONDITION: Final = re.compile(r'((?:[^=\["]|\["[^"]*"\]|\[)+)(?:=(.*))?', re.DO
 class RecordFilter:
     """Accept records that meet all conditions.
 
-    A text for a whole key, field or header is a regular expression, found somewhere in it, if it
-    begins with "^".
+    A text that begins with "^" is a regular expression to search in a key, field or header. Any
+    other text has to be equal to the key, field or header.
 
     Args:
         key: the key; None: any.
         grep: a regular expression that is found somewhere in the value; None: any.
         fields: each a field of values that are JSON, and its text, such as "order.items[0].id=17";
-            without "=" the field is there, whatever it has.
+            without "=" the field only has to exist.
         headers: each an embedded header and its text, or only its name.
         compiler: makes a pattern of a regular expression; None: texts are compared as they are
             (default `re.compile`).
-        json_bytes: how long a value may be that is taken apart; None: any length (default None).
+        json_bytes: the size of the largest value to parse; None: any size (default None).
 
     Attributes:
         longer: how many values were longer than `json_bytes`, so that no field was found.
@@ -117,7 +117,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _is_text(value: Any, matches: Matches) -> bool:
-    """Return whether a text, number, true, false or null matches; objects and arrays have none."""
+    """Return whether a text, number, true, false or null matches; objects and arrays don't."""
     if isinstance(value, dict | list):
         return False
     text = value if isinstance(value, str) else json.dumps(value)
@@ -125,14 +125,14 @@ def _is_text(value: Any, matches: Matches) -> bool:
 
 
 def _test(option: str, text: str, compiler: Compiler | None) -> Matches:
-    """Return what compares a whole text."""
+    """Return the function that compares a whole text, or searches a regular expression."""
     if compiler is not None and text.startswith("^"):
         return _compiled(option, text, compiler)
     return _bytes(text).__eq__
 
 
 def _grep(text: str, compiler: Compiler | None) -> Matches:
-    """Return what finds a text or a regular expression somewhere in a value."""
+    """Return the function that finds a text or a regular expression somewhere in a value."""
     if compiler is None:
         return re.compile(re.escape(_bytes(text))).search
     return _compiled("--grep", text, compiler)

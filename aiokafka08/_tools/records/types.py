@@ -33,7 +33,7 @@ class RecordEncoder(Protocol):
         """Return the output for records of one partition.
 
         Raises:
-            RecordFormatError: a record can't be shown in this format; names its offset.
+            RecordFormatError: a record can't be shown in this format; the text names its offset.
         """
 
 

@@ -32,9 +32,9 @@ from aiokafka08.bridge.target.target_cluster import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-# Where a position was found, in the order in which the places are asked. Group offsets expire
-# (`offsets.retention.minutes`); then the last run in the offsets topic gives the position, and
-# without runs the last records of the copy do (`tail`).
+# Where a position was found. The first three places are searched in this order: group offsets
+# expire (`offsets.retention.minutes`); then the last run in the offsets topic gives the position,
+# and without runs the last records of the copy do (`tail`).
 Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere", "anew"]
 
 

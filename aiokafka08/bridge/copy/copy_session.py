@@ -518,7 +518,8 @@ class CopySession:
             await self._identities.refresh()  # raises if the topic was created again
         status = self._status.partitions[tp]
         status.skipped += lost.missing
-        # An abort leads back to it, because the log may have grown past the old one by then.
+        # A later abort seeks to `position`. From an old one beyond the end of a shorter log it
+        # would skip messages, once the log has grown past it.
         status.position = min(status.position, lost.resume)
         if self._refused.get(tp, lost.resume) < lost.resume:
             del self._refused[tp]
@@ -558,7 +559,7 @@ class CopySession:
         return {tp: last for tp, (_, last) in bounds.items()}
 
     def has_reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Return whether each partition has all that it will have."""
+        """Return whether each partition is copied to its end, or as far as it will be."""
         for tp, end in ends.items():
             status = self._status.partitions[tp]
             if status.stopped is not None:

@@ -69,7 +69,7 @@ class CopyStarts:
         config: the file of the bridge.
         source: the source cluster.
         target: the connection to the target.
-        identities: names the recreated topics: those to copy from the beginning, or not at all.
+        identities: names the recreated topics to copy from the beginning, and those not to copy.
         run: this start of the process.
         find_by_tail: finds the offset of the source after the last records of a copy.
     """

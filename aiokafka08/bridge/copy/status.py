@@ -118,7 +118,7 @@ class CopyStatus:
     translated_groups: int = 0
     # Seconds since 1970 of the last translation of groups.
     translated_at: float | None = None
-    # 1 if the last verification found no difference, 0 if it did, None without one.
+    # 1 if the last verification found both sides equal, 0 if not, None before the first one.
     verified_equal: int | None = None
     # Seconds since 1970 of the last verification.
     verified_at: float | None = None

@@ -76,7 +76,7 @@ async def find_by_tail(
     """Return the next source offset of a partition; None if the tail isn't found exactly once.
 
     Args:
-        source: reads only this partition meanwhile; it isn't assigned afterwards.
+        source: reads only this partition meanwhile, and doesn't have it assigned afterwards.
         target: the connection.
         tp: the partition of the source.
         copy: the partition of the target.

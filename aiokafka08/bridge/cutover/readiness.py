@@ -290,7 +290,7 @@ class Readiness:
         return Step("copy", True, text)
 
     async def verification(self) -> Step:
-        """Return whether the last verification found both sides equal, and the data that it omits.
+        """Return whether the last verification found both sides equal, and how much is newer.
 
         Raises:
             KafkaError: a cluster doesn't respond.

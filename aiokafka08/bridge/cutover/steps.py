@@ -64,7 +64,7 @@ async def cut_over(
     timeout_s: float = 60.0,
     may_skip_verification: bool = False,
 ) -> AsyncGenerator[Step, None]:
-    """Do the steps in order, and yield each when it is done; the last one may not be ready.
+    """Do the steps in order, and yield each when it is done; end after one that isn't ready.
 
     Args:
         config: the file of the bridge.

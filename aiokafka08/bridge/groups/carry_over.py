@@ -353,7 +353,7 @@ async def carry_over_continuously(
             except KafkaError as error:
                 failed(error)
             else:
-                # Logged when they are found, and again only if there are others.
+                # Log the offsets that are left out when they are found, and again if they change.
                 before, left_out = left_out, cluster.left_out_text()
                 if left_out and left_out != before:
                     _log.warning("%s: %s", config.client_id, left_out)
@@ -497,7 +497,7 @@ async def without_head_holes(
     partitions: Mapping[TopicPartition, CopiedPartition],
     offsets: Iterable[Mapping[TopicPartition, SourceOffset]],
 ) -> dict[TopicPartition, CopiedPartition]:
-    """Return the partitions; move a log's start to the first copy if it has no messages before.
+    """Return the partitions; move a log's start to the first copy if no message is before that.
 
     Args:
         config: the file of the bridge.

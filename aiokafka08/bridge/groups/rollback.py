@@ -130,7 +130,7 @@ async def roll_back(
     rewind: bool = False,
     beyond_copy: bool = False,
 ) -> Rollback:
-    """Commit the groups' offsets at the target at the source; return the decisions.
+    """Translate the groups' offsets at the target, and commit them at the source.
 
     Each group is committed to the stores of the source in which it has offsets.
 
@@ -139,8 +139,8 @@ async def roll_back(
         file_offsets: the offsets of the groups' file, which are only looked at (default None).
         execute: False changes nothing (default True).
         rewind: True moves offsets back, too (default False).
-        beyond_copy: True moves groups that have read messages that only the target has, too
-            (default False).
+        beyond_copy: True also moves groups that have read beyond the copy, to its end (default
+            False).
 
     Raises:
         IllegalArgumentError: the groups are in a file, which isn't written, and `execute` is True.

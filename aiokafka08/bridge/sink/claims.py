@@ -32,7 +32,7 @@ class Claim(NamedTuple):
 
 def producer_of(tp: TopicPartition, producers: int) -> int:
     """Return the number of the producer that writes a partition of the source."""
-    # By the partition and the number of producers alone: a later start knows both from the claims.
+    # Depends on nothing else, so a later start knows it from the number of producers in the claim.
     return zlib.crc32(f"{tp.topic}/{tp.partition}".encode()) % producers
 
 

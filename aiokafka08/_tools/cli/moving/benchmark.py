@@ -77,7 +77,7 @@ async def measure_produce(
 async def measure_consume(
     settings: Settings, topics: Sequence[str], *, messages: int | None
 ) -> dict[str, Any]:
-    """Read topics up to their present ends, or up to `messages` messages; return the row."""
+    """Read topics up to their present ends, or at least `messages` messages; return the row."""
     async with range_router(settings) as router:
         snapshot = await router.metadata.refresh()
         tps = select_partitions(select_topics(topics, snapshot), (), snapshot)

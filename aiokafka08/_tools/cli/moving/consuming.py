@@ -1,7 +1,8 @@
 """`consume`: read records and write them to stdout in a format.
 
-Invariants: only records go to stdout. A record counts as read, for the count and the rate, only
-when it was written; for the group's offsets see `read_group`. No topic is created.
+Invariants: only records go to stdout. A record counts as read, for the progress and the rate, only
+when it was written or `only` has left it out; for the group's offsets see `read_group`. No topic is
+created.
 """
 
 from __future__ import annotations
@@ -363,8 +364,8 @@ class _Copied:
             records = batch[at:end]
             damaged: RecordFormatError | None = None
             if self._embedded_headers:
-                # `records` ends before a damaged one now. Its error is raised below, when they are
-                # written.
+                # `with_headers` returns the records before a damaged one. The error of that one is
+                # raised below, when they are written.
                 records, damaged = with_headers(records)
             wanted: Sequence[BytesRecord] = records
             if self._only is not None:
