@@ -132,7 +132,7 @@ def new_partitions(value: object) -> dict[str, NewPartitions]:
     checked = {}
     for topic, new in wanted.items():
         if not hasattr(new, "total_count"):
-            raise TypeError(f"{name}: {shorten(new)} in the list; expected {expected}")
+            raise TypeError(f"{name}: {shorten(topic)} has {shorten(new)}; expected {expected}")
         is_ours = isinstance(new, NewPartitions)
         other = getattr(new, "new_assignments", None)
         checked[topic] = new if is_ours else NewPartitions(new.total_count, other)
