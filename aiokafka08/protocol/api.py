@@ -186,7 +186,7 @@ def decode_response(request: type[Request[R]], version: int, frame: Buffer) -> R
 def decode_response_in_steps(
     request: type[Request[R]], version: int, frame: Buffer
 ) -> Generator[None, None, R]:
-    """Do the same in steps: yield between them, however large the response is."""
+    """Do what `decode_response` does, in steps: yield between them if the response is large."""
     read_steps = compiled(request.response, version).read_steps
     if read_steps is None:
         return decode_response(request, version, frame)

@@ -14,8 +14,8 @@ records are compressed as a whole; each is
 All varints are zigzag; the timestamp delta has up to ten bytes, others up to five. Size -1 is null.
 
 A set of a modern broker mixes the formats: a topic keeps old messages when it is upgraded.
-`parts_of` says which is which by the magic byte, at the same place in all formats. `record_batch`
-exports what callers use; both of its twins take the layout and the errors from here.
+`parts_of` tells them apart by the magic byte, at the same place in all formats. Callers use
+`record_batch`; its compiled and its pure twin (`twins`) take the layout and the errors from here.
 
 Invariant: a header is returned only if its numbers don't contradict each other and the bytes of the
 batch are all there. What is inside the batch is for the twins to check.
@@ -130,8 +130,8 @@ def parts_of(data: Buffer) -> Iterator[BatchHeader | MessageRun]:
 
     Raises:
         CorruptRecordException: an impossible size, an unknown magic, or a header that contradicts
-            itself. The parts before it were yielded. Its `offset` is the one after the part before,
-            or None.
+            itself. The parts before it were yielded. Its `offset` is the one after them (None if
+            there are none), or the base offset of a batch with an impossible record count.
     """
     view, pos, end = memoryview(data).cast("B"), 0, len(data)
     run: MessageRun | None = None
@@ -216,7 +216,7 @@ _FAULTS: Final = {
 
 
 def damaged_record(header: BatchHeader, index: int, fault: int) -> CorruptRecordException:
-    """Make the error for a damaged record, counted from 0."""
+    """Make the error for a damaged record; `index` counts from 0."""
     return damaged(
         header, f"record {index + 1} of {header.record_count}: {_FAULTS[RecordFault(fault)]}"
     )

@@ -1,8 +1,8 @@
 """Compression of message sets: gzip, snappy (xerial and raw) and lz4, in Kafka's framings.
 
 `decompress` accepts the same bytes as the Java consumer. Both directions may run in any thread, and
-hold the GIL for less than a millisecond at a time: the libraries release it, and the results grow
-in place (`_Output`).
+hold the GIL for less than a millisecond at a time, because the libraries release it and the results
+grow in place (`_Output`).
 
 Invariants: whatever the compressed bytes are, `decompress` allocates at most about twice its
 `limit` (for lz4 4 MiB more), since it checks each length before it allocates. The bytes cause no
@@ -58,8 +58,8 @@ LONG_COMPRESS_BYTES: Final = {
     Codec.SNAPPY: 1024 * 1024,
     Codec.LZ4: 1024 * 1024,
 }
-"""Compressing more than this takes so long, some 0.6 ms, that a thread pays off, which costs 0.1 ms
-(docs/performance.md)."""
+"""Compressing more than this takes 0.6 ms or more, so handing it to a thread, which costs 0.1 ms,
+pays off (docs/performance.md)."""
 
 LONG_DECOMPRESS_BYTES: Final = {
     Codec.NONE: sys.maxsize,
@@ -206,10 +206,10 @@ def decompress_unless_long(
 
 
 def _require_library(codec: int) -> None:
-    """Import what the codec needs, unless that is done.
+    """Import python-snappy and cramjam, unless the codec needs neither.
 
-    python-snappy and cramjam are imported on first use: they take as long as six modules of this
-    package, and many programs need neither. Both are dependencies, but a Spark executor that gets
+    They are imported on first use, because this takes as long as six modules of this package and
+    many programs don't need them. Both are dependencies, but a Spark executor that gets
     this package as a zip of its sources has neither. The package must work there too, as long as
     messages are uncompressed or gzip.
     """

@@ -27,11 +27,11 @@ from aiokafka08.protocol.single_produce import decode_single_produce, encode_sin
 from aiokafka08.protocol.types import Buffer
 
 LARGE_RESPONSE_BYTES: Final = 1 << 14
-"""From this size on a response is left to its receiver to decode, if that can do it in steps."""
+"""A response of at least this size stays undecoded if its receiver can decode it `in_steps`."""
 
 
 class InFlight(NamedTuple):
-    """A request whose response hasn't arrived; `in_steps`: a large one may stay undecoded."""
+    """A request whose response hasn't arrived; `in_steps`: a large response stays undecoded."""
 
     correlation_id: int
     request: type[Request[Any]]

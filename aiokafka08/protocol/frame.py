@@ -24,9 +24,9 @@ DEFAULT_MAX_FRAME_BYTES: Final = 256 * 1024 * 1024
 SCRATCH_BYTES: Final = 64 * 1024
 """The size of the buffer that small frames arrive in; each reader has one."""
 
-# The sizes of the buffer of a frame, until it has as many bytes as the frame. Each one is used when
-# the one before it is full. That copies the bytes, so the steps are a little above the usual sizes
-# of fetch responses.
+# The sizes of a large frame's buffer before it has the size of the frame. The buffer is replaced by
+# the next size when it is full. That copies the bytes, so the steps are a little above the usual
+# sizes of fetch responses.
 _STEPS: Final = (160 * 1024, 1280 * 1024, 10240 * 1024)
 
 # A frame of up to so many times the size of the largest one so far gets its whole buffer at once:
@@ -44,7 +44,7 @@ _KEPT_BYTES: Final = 4 * 1024 * 1024
 class _FrameBuffer:
     """A buffer of fixed size, whose memory becomes resident when it is written.
 
-    It is no `io.BytesIO`: where the garbage collector finds a view of one, CPython 3.12 crashes.
+    It isn't an `io.BytesIO`: CPython 3.12 crashes if the garbage collector finds a view of that.
     """
 
     __slots__ = ("_pages", "size_bytes")
@@ -58,12 +58,12 @@ class _FrameBuffer:
         return memoryview(self._pages)
 
     def has_views(self) -> bool:
-        """Return True if there is a view of the buffer: a view forbids to resize it."""
+        """Return True if there is a view of the buffer: then `mmap` refuses to resize it."""
         try:
             self._pages.resize(self.size_bytes)
         except BufferError:
             return True
-        except SystemError:  # macOS up to Python 3.14: no resize, said if there is no view
+        except SystemError:  # macOS up to 3.14 can't resize, and checks for views first
             return False
         except AttributeError:  # macOS from 3.15 on: views aren't known, nothing is reused
             return True
@@ -115,7 +115,7 @@ class _FrameBuffers:
         return self._filling.view()
 
     def note_complete(self, size_bytes: int) -> None:
-        """Take in that a large frame has arrived wholly."""
+        """Note the size of a large frame that is complete, and keep its buffer if it is new."""
         self._largest_bytes = max(self._largest_bytes, size_bytes)
         if self._filling is not None:
             self._kept = [*self._kept, self._filling][-_KEPT_BUFFERS:]

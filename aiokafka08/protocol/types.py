@@ -30,7 +30,7 @@ Buffer = bytes | bytearray | memoryview
 Reader = Callable[[Buffer, int, int], tuple[Any, int]]
 """`(data, position, end) -> (value, new position)`."""
 StepReader = Callable[[Buffer, int, int], Generator[None, None, tuple[Any, int]]]
-"""The same as a generator, which yields now and then and returns the result."""
+"""A `Reader` that is a generator: it yields now and then, and returns the result."""
 STEP_BYTES: Final = 8192
 ItemsReader = Callable[[Buffer, int, int], list[Any]]
 """`(data, position, count) -> values`; the caller has checked that the data is long enough."""
@@ -98,9 +98,9 @@ class CompiledType(NamedTuple):
     """The reader and the writer of a type in one version, and its minimum size in bytes.
 
     `read_items` reads many values of `min_size` bytes each at once, `write_items` writes them; None
-    if sizes vary. `read_steps` is None for a type without arrays of varying size. `read_rest` reads
-    the rest of a value after its length or count, whose letter is `length_code`; None for a type
-    that doesn't begin with one.
+    for types that are read or written one by one. `read_steps` is None for a type without arrays of
+    items that vary in size. `read_rest` reads the rest of a value after its length or count, whose
+    letter is `length_code`; None for a type that doesn't begin with one.
     """
 
     read: Reader
@@ -398,7 +398,7 @@ def _compile_struct(
     # A run is a sequence of neighbouring fixed-width fields: (name, letter).
     run: list[tuple[str, str]] = []
     parts: list[tuple[PartReader, StepReader | None]] = []  # one for each run and each other field
-    # For the same fields, but a run and the length or count after it are read in one call
+    # The same as in `parts`, but one call reads a run together with the length or count after it
     readers: list[PartReader] = []
     writers: list[Writer] = []
     absent: list[tuple[str, Any]] = []
@@ -502,7 +502,7 @@ def _sized_field_reader(
 
 
 def _builder(cls: Any, absent: list[tuple[str, Any]]) -> Callable[[list[Any]], Any] | None:
-    """Return a function that makes an instance of the read fields; None if `cls` itself can."""
+    """Return a function from the read values to an instance; None if `cls(*values)` does it."""
     others = dict(absent)
     fields = [field for field in dataclasses.fields(cls) if field.name not in others]
     names = tuple(field.name for field in fields)

@@ -59,7 +59,7 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
     """
     context = _context(spark)
     if context is not None:
-        _import("source")  # its error is about this Python
+        _import("source")  # before the workers: its error is about this Python
         prepare_workers(context)
     if filter_pushdown:
         data_source = _import("source").Kafka08PushdownDataSource

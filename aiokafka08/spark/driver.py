@@ -56,8 +56,8 @@ _log: Final = logging.getLogger("aiokafka08.spark")
 
 T = TypeVar("T")
 
-# How long to try to reach a first broker without kafka.request.timeout.ms. With the start of a
-# Python process, Spark shows a wrong address in less than 30 s.
+# How long to try to reach a first broker without kafka.request.timeout.ms. Including the start of a
+# Python process, Spark then reports a wrong address within 30 s.
 _FIRST_BROKER_MS: Final = 25_000
 # The shortest pause between two requests to brokers that don't know the topics yet.
 _MIN_RETRY_S: Final = 0.1
@@ -79,8 +79,8 @@ def task_network(network: Mapping[str, Any]) -> dict[str, Any]:
     if keytab is None or os.path.exists(keytab):
         return dict(network)
     # A file of `--files` is in the working directory on YARN and Kubernetes, but elsewhere only in
-    # a folder that Spark names. To the driver's process of a stream it names a folder below that,
-    # where the file isn't.
+    # a folder that Spark names. In the driver's Python process of a stream, Spark names a subfolder
+    # instead, which doesn't have the file.
     from pyspark import SparkFiles
 
     named = SparkFiles.getRootDirectory()
@@ -112,7 +112,7 @@ def network_config(client: ClientProperties) -> NetConfig:
 
 
 def name_start_options(error: NoBrokersAvailable, client: ClientProperties) -> None:
-    """Name the Spark options to correct in the error of a start."""
+    """Add to the error of a failed start which Spark options to correct."""
     error.args = (
         f"{error.text}. In Spark: correct the option kafka.bootstrap.servers, or set "
         f"kafka.request.timeout.ms above {start_timeout_ms(client.network)}: it limits the wait "
@@ -123,9 +123,8 @@ def name_start_options(error: NoBrokersAvailable, client: ClientProperties) -> N
 class _PausingLoop(asyncio.SelectorEventLoop):
     """An event loop whose clock stands still while the loop doesn't run."""
 
-    # Spark may process a batch for minutes before it calls for the next one. That isn't time
-    # without progress: neither the timeouts of requests in flight nor those of ranges may end in
-    # it.
+    # Spark may process a batch for minutes before it calls for the next one. This time must not
+    # count as time without progress: no timeout of a request in flight or of a range may end in it.
 
     def __init__(self) -> None:
         self._stopped_at: float | None = None
@@ -237,7 +236,7 @@ class DriverClient:
 
         While one is missing, the request is retried, as in `partitions`.
 
-        Raises as `partitions` of an earlier batch.
+        Raises as `partitions` with `known`.
         """
         for retries_left in self._attempts():
             found = self._fetch_existing(partitions)
@@ -375,7 +374,7 @@ class DriverClient:
         work: Callable[[Router, Collection[TopicPartition]], Coroutine[Any, Any, T]],
         missing_ok: bool,
     ) -> T:
-        """Call `work` with the partitions, without those that turn out to be deleted."""
+        """Call `work` with the partitions; with `missing_ok` without those that were deleted."""
         try:
             return self._call(lambda router: work(router, partitions))
         except UnknownTopicOrPartitionError:

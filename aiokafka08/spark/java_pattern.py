@@ -18,7 +18,7 @@ from aiokafka08.errors import IllegalArgumentError
 
 _ESCAPE: Final = r"\\(?:[dDwWsS]|[^A-Za-z0-9])"
 _CLASS_ITEM: Final = (
-    rf"(?:{_ESCAPE}|(?!&&|--|~~|\|\|)[^]\[\\])"  # what Python warns of isn't shared
+    rf"(?:{_ESCAPE}|(?!&&|--|~~|\|\|)[^]\[\\])"  # Java has && here, Python warns of the others
 )
 _FLAGS: Final = re.compile(r"\(\?[ims]+\)")
 _TOKEN: Final = re.compile(

@@ -4,7 +4,7 @@ Invariants:
 - A series exists only while its query runs.
 - An event that can't be understood, such as the progress of another source, is ignored: a listener
   never fails a query.
-- A listener that is made again, by the cell of a notebook, doubles neither series nor lines.
+- A second listener, as when a notebook cell runs again, duplicates neither series nor log lines.
 """
 
 from __future__ import annotations

@@ -73,10 +73,10 @@ _log: Final = logging.getLogger("aiokafka08.spark")
 # Python: after up to a thousand), so these may exceed it.
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH_ROWS: Final = 65536
-# The most bytes that the Fetch requests for several partitions of a task request together. Messages
-# that are larger than expected come on top.
+# The most bytes that a task with several partitions requests by all its Fetch requests in flight.
+# Messages that are larger than expected come on top.
 TASK_FETCH_BYTES: Final = 8 * 1024 * 1024
-# The size of a message that is assumed to compute the bytes of a small range.
+# The assumed size of a message, to compute how many bytes to request for a small range.
 _EXPECTED_MESSAGE_BYTES: Final = 1024
 # The fewest bytes that are requested for a partition.
 _MIN_FETCH_BYTES: Final = 32 * 1024

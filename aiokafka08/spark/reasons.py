@@ -6,10 +6,9 @@ exception is left as it is.
 """
 
 # Spark shows an error of a data source as the text of its traceback, before a hundred lines of
-# Java. Some of its processes leave out their own frames, and then the cause of the error, too;
-# others print all, as Python does: the cause first. So each error of this package leaves the data
-# source without its inner frames, and with a copy of itself as its cause. The copy has the error's
-# own cause, which is shown too.
+# Java. Some of its processes omit their own frames, and with them the cause of the error; others
+# print all with the cause first, as Python does. So each error of this package is raised without
+# its inner frames, from a copy of itself. The copy has the error's own cause, which is shown too.
 
 from __future__ import annotations
 
@@ -50,8 +49,8 @@ def drop_frames(error: KafkaError) -> KafkaError:
     _log.debug("an error leaves the data source", exc_info=error)
     error.__traceback__ = None
     cause = error.__cause__
-    # An error that has left by this function before, as that of a refused query, already has its
-    # copy as its cause.
+    # An error that this function has prepared before, such as that of a refused query, already has
+    # its copy as its cause.
     if isinstance(cause, KafkaError) and type(cause) is type(error) and cause.args == error.args:
         return cause
     copied = type(error).__new__(type(error))

@@ -215,8 +215,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the ends of the logs; with AvailableNow those of the first call."""
         if self._target is not None:
             return self._target
-        # While a log ends before `begin`, or a partition is missing, the driver looks again (as
-        # `fetchOffset.*` says), since a new leader or a restarted broker may not have caught up.
+        # While a log ends before `begin`, or a partition is missing, the driver retries as
+        # `fetchOffset.*` says, since a new leader or a restarted broker may not have caught up.
         partitions = self._driver.partitions(known=begin.keys())
         self._existing = frozenset(partitions)
         latest = self._driver.latest(partitions, begin, missing_ok=True)

@@ -99,7 +99,7 @@ class LineRules:
     requires_client_id: bool = False
     # For a frame of size 0 or 1, too short for an API key (3.4).
     on_empty_frame: BadRequestPolicy = BadRequestPolicy.CLOSE
-    # The version whose layout a response has if the handler fails; None: as other ones (2.7).
+    # The version whose layout a response has if the handler fails; None: the usual one (2.7).
     failure_layout: int | None = None
     # Whether requests that came before the client's FIN still get a response (3.7).
     responds_after_fin: bool = True
@@ -463,7 +463,7 @@ def read_request(
         if request is None or layout is None:
             return line.on_unreadable_request
         count = int.from_bytes(frame[pos : pos + 4], "big", signed=True)
-        # This is the only count that is checked.
+        # Of all negative counts in lenient APIs, brokers refuse only this one.
         if request is MetadataRequest and count < 0 and lenient:
             return unreadable
         body, items = read_limited(request, layout, frame, pos, max_items, lenient=lenient)

@@ -2,7 +2,7 @@
 
 The functions run in the cluster's event loop.
 
-Invariant: a change of a partition that a delayed request may wait for is in `state.changed`.
+Invariant: a change for which a delayed request may wait adds its partition to `state.changed`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def create_topic(
     replication_factor: int | None,
     config: Mapping[str, str] | None,
 ) -> None:
-    """Create a topic, with the cluster's replication factor if there is none."""
+    """Create a topic; by default its replication factor is the cluster's."""
     default = runtime.state.settings.default_replication_factor
     factor = default if replication_factor is None else replication_factor
     runtime.state.create_topic(name, partitions, factor, config or {}, runtime.now_ms())
@@ -117,7 +117,7 @@ def log(runtime: ClusterRuntime, topic: str, number: int) -> list[LoggedMessage]
     """Return all messages of a partition; a corrupt message has its raw bytes as value."""
     messages = []
     stored = find_partition(runtime.state, topic, number).log
-    # A wrapper has the offset of its last message, so the first ones may be deleted.
+    # A wrapper stays as long as its last message does, so its first messages may be deleted.
     for wrapper_offset, wrapper in stored.entries():
         codec = wrapper[5] & CODEC_MASK
         for offset, message in _messages_in(wrapper_offset, wrapper):

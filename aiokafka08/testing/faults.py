@@ -20,7 +20,7 @@ class Answer:
     """Respond with an error code for everything in the request.
 
     With `only`, respond with it for these partitions (topic, number) and handle the others as
-    usual: from 0.8.2 on, a Fetch then doesn't wait. Metadata requests have no `only`. With
+    usual; from 0.8.2 on such a Fetch doesn't wait. Metadata requests have no `only`. With
     `perform`, carry the request out all the same: a produced message is stored, but its client gets
     an error. With `null_sets`, the message sets beside the code in a Fetch response are null, as
     modern brokers send them with the codes 35 and 76; else they are empty (docs/brokers.md 7.17).

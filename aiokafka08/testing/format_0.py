@@ -2,8 +2,8 @@
 
 They read the codec and the CRC of a message, but not its magic (docs/brokers.md 5, 6).
 
-Invariant: a set without a wrapper is stored as it is, with new offsets; with a wrapper, all its
-messages go into one new wrapper.
+Invariant: if neither the producer nor the topic compresses, the messages are stored as they are,
+with new offsets. Otherwise the set is encoded again, as one new wrapper or as plain messages.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig) -> Valida
         data = encode_set(pairs, target_codec, magic=0)
         discard(pairs)  # in pieces: freeing a long list at once would hold the GIL
         discard(messages)
-    # The size counts as it would be stored (docs/brokers.md 5.4).
+    # The sizes count that the messages have when they are stored (docs/brokers.md 5.4).
     if codec or target_codec or not line.checks_sizes_first:
         for _, message in walk_entries(data):
             _check_size(len(message), config)

@@ -1,7 +1,7 @@
 """How brokers that store format 1 (0.10) validate a produced message set, and serve format 0. Pure.
 
-Invariant: a set of one wrapper of format 1, whose messages need no change, is stored as it is, only
-with new offset and timestamp. Other sets with a wrapper are compressed anew; plain messages of
+Invariant: a compressed set whose codec and messages need no change is stored as it is; only its
+first entry gets a new offset and timestamp. Other sets with a wrapper are encoded again, and plain messages of
 format 0 are converted (docs/brokers.md 5, 6).
 """
 
@@ -144,8 +144,8 @@ def _messages_of(
         inner = limited(walk_entries(unwrap(message, config.line, budget), LARGEST_ARRAY))
         if not inner:
             raise MessageSetRejected(UnknownError.errno, "empty wrapper")
-        # The offset to which those inside are relative. It is negative if the producer left the
-        # wrapper's own offset at 0.
+        # The offset to which the inner offsets are relative. It is negative if the producer left
+        # the wrapper's own offset at 0.
         base = offset - inner[-1][0] if message[4] else 0
         for relative, data in inner:
             if data[4] != message[4]:
@@ -202,7 +202,7 @@ def _restamped_wrapper(
     base_offset: int,
     append_time_ms: int,
 ) -> bytearray:
-    """Return a set with the last offset and the largest timestamp in its wrapper."""
+    """Return a set whose first entry has the last offset, and the largest or the append time."""
     for inner in messages:
         if crc32(inner.data[4:]) != int.from_bytes(inner.data[:4], "big"):
             raise MessageSetRejected(CorruptRecordException.errno, "wrong CRC in a wrapper")
@@ -299,8 +299,8 @@ def _check_sizes(data: bytearray, config: LogConfig) -> None:
 def down_convert(message_set: Buffer) -> Buffer:
     """Convert a slice of a log of format 1 to format 0, with the same offsets; drop a cut tail.
 
-    All messages go into one wrapper if the slice begins with a wrapper, of the same codec; else all
-    are plain (brokers.md 7.8).
+    If the slice begins with a wrapper, all messages go into one wrapper of its codec; else all are
+    plain (brokers.md 7.8).
     """
     entries = list(walk_entries(message_set))
     # A slice that ends within its first message is returned unchanged, since the client reads only

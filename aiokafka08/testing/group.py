@@ -132,8 +132,8 @@ class Group:
         return pending
 
     def _stall(self, member: Member) -> PendingResponse[JoinGroupResponse]:
-        """Handle a first member without protocols: without one to choose, real brokers fail too."""
-        # The member stays, as if it still joined, and so the group never has another one.
+        """Handle a first member without protocols: fail as real brokers do, with none to choose."""
+        # The member stays as if it were still joining, so no other member can ever join.
         self.state = GroupState.PREPARING
         self.generation += 1
         self.join_deadline = math.inf
@@ -259,9 +259,9 @@ class Group:
 
     def _needs_no_rebalance(self, member: Member, request: JoinGroupRequest) -> bool:
         """Return whether a member's repeated JoinGroup leaves the generation as it is."""
-        # With the same protocols as before: while the members wait for the assignment (this member
-        # may have missed the response to its JoinGroup), or in a stable group, unless it is the
-        # leader.
+        # Its protocols must be the same as before. It may have missed the response to its
+        # JoinGroup, so it gets that again while the members wait for the assignment, and in a
+        # stable group, unless it is the leader.
         if self.state is GroupState.PREPARING or member.protocols != _copy_protocols(
             request.protocols
         ):

@@ -13,9 +13,9 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """A `ListOffsetsPartition.timestamp` for the log start: the offset of the first message."""
 ALL_SEGMENTS: Final = 0x7FFFFFFF
-"""A `ListOffsetsPartition.max_num_offsets` for all segments of a log, down to the first one. With a
-smaller one the first ones may be left out unnoticed: brokers apply the high watermark afterwards.
-"""
+"""A `ListOffsetsPartition.max_num_offsets` for all segments of a log. With a lower limit the oldest
+segments may be missing although fewer offsets than the limit are returned, because brokers apply
+the limit first, and then drop the offsets above the high watermark."""
 
 
 @dataclass(slots=True)

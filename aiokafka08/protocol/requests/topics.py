@@ -25,7 +25,7 @@ class ConfigEntry:
 
 @dataclass(slots=True)
 class RequestedTopic:
-    """A topic to create: either with two numbers, or with `assignments` and -1 for both."""
+    """A topic to create: by the two numbers, or by `assignments`, with both numbers -1."""
 
     topic: String
     partitions: Int32

@@ -60,7 +60,7 @@ class _PartitionView(NamedTuple):
 
     partition: Partition | None
     error_code: int
-    # Bytes that a response can have, unless the log loses some of them until it is made.
+    # Bytes that a response can have, unless the log loses some of them before it is made.
     readable_bytes: int = 0
     # Bytes that count when a fetch waits for `min_bytes`.
     ready_bytes: int = 0
@@ -116,7 +116,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
         if nameless:
             raise RequestFailed
         return (yield from reply(views))
-    # The failure comes after the wait, where nothing responds to it.
+    # The broker fails only after the wait, and then sends no response.
     if nameless:
         return Wait(None, frozenset(), lambda expired: None)
     arrived_before = _arrived_bytes(context, keys)
@@ -201,7 +201,7 @@ def _view_within(
         return _PartitionView(None, UnknownError.errno)
     counted_bytes = None if context.line.waits_for_unlimited_bytes else item.max_bytes
     try:
-        # At most the first message, if the limit has space for it or it is the response's first.
+        # A first message that doesn't fit is left out, unless it is the response's first.
         if context.layout >= 3 and max_bytes < (first := log.first_bytes(offset, high_watermark)):
             max_bytes = first if limit.at_least_one else 0
         return _PartitionView(

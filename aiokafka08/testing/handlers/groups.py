@@ -57,7 +57,7 @@ def join_group(context: RequestContext, request: JoinGroupRequest) -> HandlerRes
         return Reply(join_error(InvalidGroupIdError.errno, request.member))
     if not _is_coordinator(context, request.group):
         return Reply(join_error(NotCoordinatorForGroupError.errno, request.member))
-    if context.layout and request.rebalance_timeout_ms < 0:  # no session timeout, as in version 0
+    if context.layout and request.rebalance_timeout_ms < 0:  # only v0 takes the session timeout
         request = replace(request, rebalance_timeout_ms=0)
     pending = context.state.groups.join(
         context.node.node_id, request, context.client_id or "", context.client_host, context.now_s

@@ -29,7 +29,7 @@ from aiokafka08.testing.handlers.outcome import (
 )
 from aiokafka08.testing.state import OFFSETS_TOPIC, CreationError, Partition, valid_topic_name
 
-# With as many partitions in the cluster, clients create no topic, so they can't fill the memory.
+# With more partitions in the cluster, clients can't create topics, so they can't fill the memory.
 MAX_CREATED_PARTITIONS: Final = 10_000
 
 

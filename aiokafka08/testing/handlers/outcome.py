@@ -33,7 +33,7 @@ class RequestContext:
     client_host: str
     # The number of the client's connection.
     connection: int
-    # Makes room for a large response; False: there is none, and the connection is closed then.
+    # Reserves memory for a large response; False: there is none, and the handler disconnects.
     reserve: Callable[[int], bool]
     # None on a listener without SASL.
     session: SaslSession | None = None
@@ -153,7 +153,7 @@ def hash_of_name(name: str) -> int:
 
 
 def hash_map_order(keys: Collection[K], hash_of: Callable[[K], int]) -> Work[list[K]]:
-    """Return the keys in the order in which a HashMap of Java, to which they were added, has them.
+    """Return the keys in the order in which a Java HashMap with these keys iterates over them.
 
     `hash_of` is Java's `hashCode` of a key.
     """

@@ -181,7 +181,7 @@ def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Work
     """Delete topics. Their commits stay, as on real brokers.
 
     Models: NotController at other brokers, UnknownTopicOrPartition, RequestTimedOut for a topic
-    that is deleted although the request doesn't wait. The brokers are those with
+    that is deleted although the request doesn't wait. The brokers behave as with
     `delete.topic.enable=true`; by default real ones delete nothing, and the request times out.
     """
     state = context.state

@@ -17,7 +17,7 @@ LIMITS: Final = {
     "buffered_bytes": "buffered_limit_bytes",
 }
 
-# Gauges of a producer that are 0 while none of its messages waits for its end.
+# Gauges of a producer that are 0 while each of its messages is acknowledged or failed.
 _EMPTY_WHEN_IDLE: Final = ("buffer_used_bytes", "batches_unfinished", "senders_waiting")
 
 
@@ -77,8 +77,8 @@ def left_behind(history: History) -> Iterator[Anomaly]:
 def wrong_ready(history: History) -> Iterator[Anomaly]:
     """`ready()` is True before the start or after the stop, or contradicts the facts while it runs.
 
-    The observer's fact is `expected`. A producer without an open connection (the fact
-    `connections`) isn't ready.
+    The fact `expected` is the result that the observer requires. A producer without an open
+    connection (the fact `connections`) isn't ready.
     """
     for operations in history.by_process.values():
         start = next((operation for operation in operations if operation.call == "start"), None)
@@ -112,7 +112,7 @@ def _expected_ready(
 
 @dataclass(slots=True)
 class _Counts:
-    """How many messages there were by a time."""
+    """Running totals of messages over time."""
 
     times: list[float] = field(default_factory=list)
     totals: list[int] = field(default_factory=list)

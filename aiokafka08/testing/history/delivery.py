@@ -64,8 +64,8 @@ def unwritten_reads(history: History) -> Iterator[Anomaly]:
 
 def lost_writes(history: History) -> Iterator[Anomaly]:
     """An acknowledged message isn't in the log, or readers went past it without getting it."""
-    # A read of the whole log decides. Elsewhere the values read up to the highest index that a
-    # reader reached must include all messages before (Jepsen).
+    # If the whole log was read, this decides. Otherwise consumers must have read all messages below
+    # the highest index that one of them reached (Jepsen).
     whole_logs = _whole_logs(history)
     yield from _missing_in_logs(history, whole_logs)
     for partition, values in list(history.read_values.items()):

@@ -1,6 +1,6 @@
 """Find the lowest or highest of many values by a key, in logarithmic time. Pure."""
-# The checks ask such questions for each message, such as for the lowest offset that a truncation
-# after this time lost, so without an index many truncations would take quadratic time.
+# The checks ask for each message, for example, for the lowest offset that a truncation after its
+# send lost. Without an index, many truncations would take quadratic time.
 
 from __future__ import annotations
 
