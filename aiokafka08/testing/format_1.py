@@ -1,8 +1,8 @@
 """How brokers that store format 1 (0.10) validate a produced message set, and serve format 0. Pure.
 
 Invariant: a compressed set whose codec and messages need no change is stored as it is; only its
-first entry gets a new offset and timestamp. Other sets with a wrapper are encoded again, and plain messages of
-format 0 are converted (docs/brokers.md 5, 6).
+first entry gets a new offset and timestamp. Other sets with a wrapper are encoded again, and plain
+messages of format 0 are converted (docs/brokers.md 5, 6).
 """
 
 from __future__ import annotations

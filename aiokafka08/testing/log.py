@@ -251,7 +251,7 @@ class PartitionLog:
     def ranges(self, offset: int, max_bytes: int, below: int) -> list[tuple[bytearray, int, int]]:
         """Return the bytes of `read`, as ranges of about 1 MiB in buffers.
 
-        A caller must not keep views of the buffers: these couldn't grow.
+        A caller must not keep views of the buffers, because a buffer with a view can't grow.
         """
         ranges: list[tuple[bytearray, int, int]] = []
         if offset >= below or max_bytes <= 0:

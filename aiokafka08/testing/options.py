@@ -1,8 +1,8 @@
 """`check_options`: validate the options of `EmbeddedCluster`. Pure.
 
 Invariant: an invalid value of a parameter of `check_options` raises a ValueError that names the
-option, its value and what is expected. The pytest plugin and the command line show this text to
-their users.
+option, its value (not the passwords of `sasl`) and what is expected. The pytest plugin and the
+command line show this text to their users.
 """
 
 from __future__ import annotations

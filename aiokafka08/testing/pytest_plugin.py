@@ -115,7 +115,7 @@ def _seeds(node: pytest.Item) -> range:
 
 
 def _world_options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return the options of `simulate` of the test's markers.
+    """Return the options of `simulate` that the test's markers set.
 
     Raises:
         ValueError: a marker has an unnamed or unknown option.
@@ -137,7 +137,7 @@ def _world_options(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def _options(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Return the options of `EmbeddedCluster` of the test's markers.
+    """Return the options of `EmbeddedCluster` that the test's markers set.
 
     Raises:
         ValueError: a marker has an unnamed or unknown option.

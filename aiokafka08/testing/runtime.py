@@ -65,7 +65,7 @@ class DelayedOperation:
     """A request that waits; `respond` is called once with its outcome, never after `cancel()`.
 
     Args:
-        exchange: the request; it is checked when it is its connection's turn.
+        exchange: the request; the check runs when its connection's turn has come.
         respond: returns the steps of the response.
     """
 
@@ -92,8 +92,8 @@ class DelayedOperation:
         self._respond = respond
         self._expired = False
         self._checking = False
-        # The running check. Neither it nor the timer is kept longer: in a cycle each request that
-        # has waited would wait for the garbage collector too.
+        # The running check. Neither it nor the timer is kept after its end: in a reference cycle,
+        # each request that has waited would remain until the next garbage collection.
         self._job: Job | None = None
         self.wait = wait
         self._timer: asyncio.TimerHandle | None = None
@@ -243,7 +243,7 @@ class ClusterRuntime:
             while self.state.changed:
                 changed, self.state.changed = self.state.changed, set()
                 regroup |= any(map(_may_change_groups, changed))
-                # A set's order depends on the process; a simulation is repeatable.
+                # Sorted, since a set's order differs between processes: simulations are repeatable.
                 for key in sorted(changed, key=repr) if len(changed) > 1 else changed:
                     for operation in list(self._delayed_operations.get(key, ())):
                         operation.check()
@@ -347,7 +347,7 @@ class ClusterRuntime:
 
 
 def _may_change_groups(key: Hashable) -> bool:
-    """Return whether a change may move a deadline of groups: of one, or of a coordinator."""
+    """Return whether a key is a group, or a partition whose leader coordinates groups."""
     return isinstance(key, GroupKey) or (
         isinstance(key, TopicPartition) and key.topic == OFFSETS_TOPIC
     )

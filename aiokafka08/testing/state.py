@@ -3,8 +3,8 @@
 Pure data and its transitions, without sockets, clocks or waiting.
 
 Invariants: one log per partition stands for all its replicas. For a replica that doesn't follow the
-leader (dead or fallen behind), `Partition.behind` has the offset that it reached. Each method that
-changes a partition adds its key to `changed`; otherwise requests that wait for it aren't completed.
+leader (dead or fallen behind), `Partition.behind` has the offset that it reached. A change of a
+partition that may complete a waiting request adds the partition's key to `changed`.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class ClusterState:
         self.topic_configs: dict[str, dict[str, str]] = {}
         self.zookeeper_commits: MutableMapping[CommitKey, Commit] = {}
         self.kafka_commits: dict[CommitKey, Commit] = {}
-        # The groups in `kafka_commits`.
+        # The groups in `kafka_commits`, and on 0.10 those whose commit was refused as too long.
         self.committed_groups: set[str | None] = set()
         self.partition_count = 0
         # Partitions for which a set is being validated in the worker thread.

@@ -149,7 +149,7 @@ def polls_after_revocation(history: History) -> Iterator[Anomaly]:
 
 @dataclass(slots=True)
 class _Handed:
-    """The messages of one partition that a group got, in order: the lists have one index."""
+    """The messages of one partition that a group got, in order, as parallel lists."""
 
     group: str
     partition: str
@@ -216,7 +216,7 @@ def group_skips(history: History) -> Iterator[Anomaly]:
     }
     for key, handed in _handed_out(history).items():
         log = history.logs.get(handed.partition, _NO_LOG)
-        # A member moved its position here.
+        # A member moved its position, so a gap proves nothing.
         if key in moved:
             continue
         got = set(handed.offsets)
@@ -622,7 +622,7 @@ class _Commits:
     """The commits of one group to one partition that may have had an effect."""
 
     def __init__(self, partition: str, commits: list[Operation]) -> None:
-        """Index commits, in order; without an offset for the partition one may have set any."""
+        """Index commits, given in order. One without an offset for the partition may set any."""
         self._partition = partition
         successful = [commit for commit in commits if commit.status == "ok"]
         self._known = [commit for commit in successful if partition in commit.offsets]

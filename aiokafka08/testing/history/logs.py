@@ -58,7 +58,7 @@ class ObservedLog:
 
     @cached_property
     def offsets(self) -> list[int]:
-        """The offsets at which something was observed, in order; an index is a place here."""
+        """The offsets at which something was observed, in order; indexes count these."""
         return sorted(self._at)
 
     @cached_property
@@ -223,7 +223,7 @@ class History:
         lost = math.inf if known is None else known.lowest_after(sent)
         if lost == math.inf or offset is None:
             return lost < math.inf
-        # Offsets from the end of the log before the truncation on were stored later.
+        # Offsets at or above the end that the log had before the truncation were stored later.
         return lost <= offset < self._ends[partition].highest_after(sent)
 
     def _is_refilled(self, partition: str, offset: int | None) -> bool:

@@ -55,9 +55,9 @@ class Message:
 class Operation:
     """One call of one client, from its invocation to its end, or one observation.
 
-    All times of a history are seconds of one clock. Only these calls have a meaning of their own;
-    of other calls only the messages that they sent and returned and their times are judged. A name
-    that looks like a misspelt one is refused:
+    All times of a history are seconds of one clock. Only the calls of this table have a meaning of
+    their own. Of other calls, the checks use the times and the messages sent and returned. A name
+    that looks like a misspelling of one of these is refused.
 
     | call | |
     |---|---|

@@ -91,7 +91,7 @@ def within_sends(history: History) -> Iterator[Anomaly]:
 
 
 def between_sends(history: History) -> Iterator[Anomaly]:
-    """`nonmonotonic-send`: the log has two sends of a process in the other order.
+    """`nonmonotonic-send`: the log has two sends of a process in reverse order.
 
     Two sends have an order if the first was accepted before the second was called.
     """
@@ -134,8 +134,8 @@ def _sends_out_of_order(
                 (only(highest[1], partition, values), only(send, partition, values)),
                 {"partition": partition, "values": values, "delta": first - highest[0]},
             )
-        # After a send of an unknown result others may be stored first: the network may still hold
-        # its bytes, in a connection that the client has closed.
+        # A send of unknown result may be stored after later sends, because the network may still
+        # hold its bytes, in a connection that the client has closed.
         if (last := indexes[-1]) is not None and send.status == "ok":
             accepted = send.accepted if send.accepted is not None else send.ended
             if accepted is not None:

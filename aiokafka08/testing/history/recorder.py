@@ -1,6 +1,6 @@
 """`Recorder`: record the calls of producers and consumers as a history.
 
-Invariant: it uses only a client's public methods, configuration and group generation, so it
+Invariant: it uses only a client's public methods, configuration, subscription and generation, so it
 records on real brokers, on the embedded cluster and in a simulation.
 """
 

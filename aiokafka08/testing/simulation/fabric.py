@@ -1,8 +1,9 @@
 """`Fabric`: the network of a running simulation, and the faults that a scenario can cause in it.
 
 Parties are named: brokers are "broker 0", "broker 1" and so on, clients are "client" or have the
-name of `World.process`. Where a method takes parties, None stands for all. A broker that doesn't
-exist raises a ValueError at once, another party that never begins at the end of `World.run`.
+name of `World.process`. Where a method takes parties, None stands for all. To name a broker that
+doesn't exist raises ValueError at once. If a party of another name hasn't begun by the end of
+`World.run`, that raises SimulationError.
 
 Invariant: a connection's two directions fail, block and end independently of each other.
 """
@@ -214,7 +215,7 @@ class Fabric(Links):
     ) -> SimulatedListening:
         """Open a port; see `_core.server.listening.listen`."""
         if not port:
-            # A port that no server has had: a broker that restarts "on any other port" moves.
+            # Not an earlier port, so that a broker that restarts on any free port really moves.
             port = self._next_port
             while (host, port) in self._listening:
                 port += 1

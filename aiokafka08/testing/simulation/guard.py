@@ -1,11 +1,11 @@
 """`guarded()`: refuse resources that would make a run depend on its process.
 
-Real sockets, threads, processes, look-ups of hosts, `time.sleep`, other event loops and clients are
-refused to all code in the thread of the simulation; real time and randomness only to modules of
+Real sockets, threads, processes, look-ups of hosts, `time.sleep`, other event loops and librdkafka
+are refused to all code in the thread of the simulation; real time and randomness only to modules of
 `aiokafka08`, which have `environment` for them.
 
-Invariant: only calls by way of the module are seen (`random.choice()`), not names that a module
-imported before (`from random import choice`), `datetime.now()` or compiled code;
+Only calls by way of a module are refused (`random.choice()`), not those of names that were imported
+before (`from random import choice`), `datetime.now()` or compiled code;
 tests/testing/simulation/test_sources.py finds those in the sources.
 """
 

@@ -5,7 +5,7 @@ has its own tasks, connections and wall clock, and the simulation can pause it, 
 All parties share one event loop.
 
 Invariant: each callback belongs to one party, the one in whose context it was scheduled; only
-callbacks of the network itself belong to none.
+callbacks of the simulation itself (network, ZooKeeper, `World.call_later`) belong to none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def context_of(party: str) -> Context:
     return context
 
 
-# The context of the network itself, which no pause stops.
+# The context of the simulation's own callbacks, which no pause stops.
 NO_PARTY: Final = context_of("")
 
 

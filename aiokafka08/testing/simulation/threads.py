@@ -42,7 +42,7 @@ class Threads:
 
     def spend(self, seconds: float) -> None:
         """Let virtual time pass in the running thread, for simulations of blocking calls."""
-        if self._is_running:  # the event loop waits for nothing
+        if self._is_running:  # outside of a thread nothing blocks
             self._spent_s += max(seconds, 0.0)
 
     def executor(self, threads: int, name: str) -> Executor:

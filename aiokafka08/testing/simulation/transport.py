@@ -1,7 +1,8 @@
 """`SimulatedTransport`: one end of a simulated connection, with the behaviour of asyncio's sockets.
 
-Invariant: as with sockets, a protocol gets all data that has arrived in one read, `eof_received`
-after all data, and `connection_lost` in a later iteration of the event loop.
+Invariant: as with sockets, a protocol gets the data that has arrived in one read (up to 256 KiB, or
+its buffer's size), `eof_received` after all data, and `connection_lost` in a later iteration of the
+event loop.
 """
 
 from __future__ import annotations
@@ -225,7 +226,7 @@ class SimulatedTransport(InspectableTransport):
         self._lost = True
         self._outbox.clear()
         if error is None and (not self._eof_written or self._inbox):
-            # As Linux does: it responds to data that the process hasn't read by RST.
+            # As on Linux, closing sends RST if the process hasn't read all data.
             self._outbound.send(Mark.RESET if self._inbox else Mark.FIN)
         self._inbox.clear()
         if self._protocol is None:

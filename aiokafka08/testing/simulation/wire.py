@@ -1,6 +1,6 @@
 """`Wire`: one direction of a simulated connection, which carries data and marks (`Mark`).
 
-Each is delayed by the latency and bandwidth of its direction.
+Latency and bandwidth of the direction delay data and marks alike.
 
 Invariant: the receiver gets the sent bytes, in their order, or a prefix of them.
 """

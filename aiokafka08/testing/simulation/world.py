@@ -3,8 +3,8 @@
 In `world.run()` the unmodified client, the embedded brokers and the caller's coroutine share one
 `SimulatedLoop`.
 
-Invariant: everything that varies is drawn from the seed: the same seed gives the same run, which
-`trace_hash` proves.
+Invariant: everything that varies is drawn from the seed, so the same seed results in the same run
+with the same `trace_hash`.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _replaced(names: dict[str, Any]) -> Iterator[None]:
 
 
 class World:
-    """A simulated process world: loop, network and cluster; `simulate()` makes it.
+    """A simulated distributed system: loop, network and cluster; `simulate()` makes it.
 
     Its brokers and clients are parties, which `simulation.party` defines.
 
@@ -189,7 +189,7 @@ class World:
         self._broker_nodes = BrokerNodes(self.zookeeper, self.cluster)
 
     def register_brokers(self, others: Mapping[int, tuple[str, int]] | None) -> None:
-        """Let ZooKeeper name other brokers, as does one that belongs to another cluster.
+        """Let ZooKeeper name other brokers, as another cluster's ZooKeeper would.
 
         Args:
             others: node id → host and port; `{}`: no broker is registered; None: the

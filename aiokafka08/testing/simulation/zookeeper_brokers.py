@@ -1,7 +1,7 @@
 """The brokers of an embedded cluster at their ZooKeeper: their nodes and their watches.
 
 Brokers write the nodes of live brokers, topics, partitions' leaders, and the offsets that clients
-commit by OffsetCommit 0. The controller carries out the nodes that tools write: new topics and
+commit by OffsetCommit 0. The controller acts on the nodes that tools write: new topics and
 partitions, changed settings, requests to delete a topic.
 
 Invariant: after each change of the cluster `publish()` makes the nodes agree with it at once, in
@@ -213,7 +213,7 @@ class BrokerNodes:
     def _replace_children(self, path: str, wanted: dict[str, bytes]) -> None:
         """Create, write and delete children until they are these."""
         for name in self.tree.node(path).names():
-            # A node that a client has just created is the controller's to carry out.
+            # The controller will act on a node that a client has just created.
             if name not in wanted and join(path, name) not in self._pending:
                 self._delete(join(path, name))
         for name, data in wanted.items():

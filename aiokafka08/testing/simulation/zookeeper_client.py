@@ -1,6 +1,6 @@
 """A client in place of kazoo's, on a simulated server: kazoo's names, results and exceptions.
 
-The functions that `_core.zookeeper` gives to threads run in a simulation inside the loop, at once.
+In a simulation, a function that `_core.zookeeper` gives to a thread runs in the loop, in one piece.
 
 Invariant: nothing blocks. A request has its result when it is made, or none while the network is
 away: then `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets the time
@@ -219,7 +219,7 @@ class SimulatedKazooClient:
                 self._call_back(listener, state)
 
     def _call_back(self, callback: Callable[[Any], object], argument: object) -> None:
-        """Call a function soon, as kazoo's threads do; `stop` waits for them."""
+        """Call a function soon, as kazoo's threads do; `stop` makes the calls that are left."""
         if self._stopped:
             callback(argument)
         else:
