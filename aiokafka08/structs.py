@@ -23,7 +23,7 @@ else:
     VT = TypeVar("VT")
 
 LAST_OFFSET: Final = 2**63 - 1
-"""The largest offset: the protocol's are signed, of 64 bits."""
+"""The largest offset, since the protocol has signed 64-bit integers."""
 
 
 class TopicPartition(NamedTuple):
@@ -45,8 +45,8 @@ class BrokerMetadata(NamedTuple):
 class PartitionMetadata(NamedTuple):
     """A partition as a Metadata response describes it.
 
-    `leader` is -1 during an election. Don't rely on `replicas` and `isr`: brokers of 0.8 leave dead
-    brokers out of `replicas`, and their `isr` may be stale (docs/brokers.md 4.7, 4.8).
+    `leader` is -1 during an election. Don't rely on `replicas` and `isr`, because brokers of 0.8
+    leave dead brokers out of `replicas`, and their `isr` may be stale (docs/brokers.md 4.7, 4.8).
     """
 
     topic: str

@@ -20,7 +20,7 @@ from aiokafka08.protocol.types import Buffer, Int16, Int32, NullableString, Stri
 class ApiKey(enum.IntEnum):
     """The api keys of brokers 0.8 – 0.10, and of SaslAuthenticate (1.0) and DeleteGroups (1.1).
 
-    Keys 4 – 7 are for brokers only: `requests` doesn't declare them.
+    Keys 4 – 7 are for brokers only, so `requests` doesn't declare them.
     """
 
     PRODUCE = 0
@@ -102,7 +102,7 @@ class Request(Generic[R]):
 
     @property
     def expects_response(self) -> bool:
-        """False only for Produce with required_acks=0: brokers send no response to it."""
+        """False only for Produce with required_acks=0, to which brokers send no response."""
         return True
 
 

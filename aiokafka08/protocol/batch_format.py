@@ -13,7 +13,7 @@ records are compressed as a whole; each is
 
 All varints are zigzag; the timestamp delta has up to ten bytes, others up to five. Size -1 is null.
 
-A set of a modern broker mixes the formats: a topic keeps old messages when it is upgraded.
+A set of a modern broker may mix the formats, since an upgraded topic keeps its old messages.
 `parts_of` tells them apart by the magic byte, at the same place in all formats. Callers use
 `record_batch`; its compiled and its pure twin (`twins`) take the layout and the errors from here.
 
@@ -124,9 +124,9 @@ class ControlType(IntEnum):
 def parts_of(data: Buffer) -> Iterator[BatchHeader | MessageRun]:
     """Yield the batches and runs of messages of a set, in order.
 
-    The tail of a fetched set may be cut off: the part of it that isn't whole is left out, so the
-    `stop` of the last part is where the whole ones end. Nothing but headers is read: neither CRCs
-    nor records are checked.
+    The tail of a fetched set may be cut off. An incomplete batch or message at the end is left out,
+    so the last `stop` is where the complete ones end. Nothing but headers is read: neither CRCs nor
+    records are checked.
 
     Raises:
         CorruptRecordException: an impossible size, an unknown magic, or a header that contradicts

@@ -99,7 +99,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int =
             in format 1 (KAFKA-3160).
 
     Raises:
-        ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
+        ModuleNotFoundError: python-snappy or cramjam isn't installed; only gzip needs neither.
     """
     return compress_behind(codec, data, magic=magic, room=0).getvalue()
 
@@ -129,7 +129,7 @@ def compress_records_behind(
     """Compress the records of a batch; leave `room` bytes before them for the caller to fill.
 
     Raises:
-        ModuleNotFoundError: as `compress`; zstd needs cramjam.
+        ModuleNotFoundError: as `compress`.
     """
     if codec is not BatchCodec.ZSTD:
         return compress_behind(Codec(codec), data, magic=2, room=room)
@@ -153,7 +153,7 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int) -
     Raises:
         CorruptCompressedData: the data is malformed or cut off.
         DecompressedTooLarge: the data decompresses to more than `limit` bytes.
-        ModuleNotFoundError: python-snappy or cramjam isn't installed, and the codec needs it.
+        ModuleNotFoundError: python-snappy or cramjam isn't installed; only gzip needs neither.
     """
     return _decode(_DECODERS, codec, data, limit)
 
@@ -230,9 +230,9 @@ def _require_library(codec: int) -> None:
 class _Output(io.BytesIO):
     """The bytes of a result, written one piece after the other.
 
-    Memory that is reserved beforehand becomes resident only when it is written, and `getvalue()`
-    returns the same memory without a copy: `bytes(size)` is lazily zeroed, and BytesIO takes it
-    over, since nothing else refers to it.
+    Memory that is reserved beforehand becomes resident only when it is written, because
+    `bytes(size)` is lazily zeroed. BytesIO takes it over, since nothing else refers to it, so
+    `getvalue()` returns it without a copy.
     """
 
     def __init__(self, expected_size: int, room: int = 0) -> None:

@@ -62,8 +62,8 @@ class GroupRecordKey(NamedTuple):
 class OffsetRecord:
     """A committed offset.
 
-    Times are in milliseconds since the epoch. `expires_at_ms` is -1 if the record doesn't have it:
-    the broker's `offsets.retention.minutes` applies. `leader_epoch` is -1 if it isn't known.
+    Times are in milliseconds since the epoch. `expires_at_ms` is -1 if the record doesn't have it;
+    then the broker's `offsets.retention.minutes` applies. `leader_epoch` is -1 if it isn't known.
     """
 
     offset: Int64

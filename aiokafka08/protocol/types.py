@@ -56,7 +56,7 @@ class Sized(NamedTuple):
     """A length field, then that many bytes; a negative length means null.
 
     `code` is the letter of the length field in `struct` formats. With `null_is_empty`, null (length
-    -1 only) is read as an empty value: to the reader both say that there is nothing.
+    -1 only) is read as an empty value, because both mean the same to the reader.
     """
 
     code: str

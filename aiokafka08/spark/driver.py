@@ -392,8 +392,8 @@ class DriverClient:
                     self._was_connected = True
                 return self._client.run(work(self._client.router))
             except KafkaError as error:
-                # The first connection isn't retried: its start has tried each address again and
-                # again, for as long as `start_timeout_ms()`, and a wrong one stays wrong.
+                # The first connection isn't retried, because its start has tried each address again
+                # and again for `start_timeout_ms()`, and a wrong address stays wrong.
                 if not (error.retriable and retries_left and self._was_connected):
                     raise
                 _log.warning(
@@ -434,9 +434,9 @@ def fetch_message_sets(
     if max_bytes is not None:
         sizes["max_bytes"] = max_bytes
     timeout_s = options.poll_timeout_s
-    # A partition that metadata has lacked for missing_s counts as deleted. That takes long, as the
+    # A partition that metadata has lacked for missing_s counts as deleted. This is long, since the
     # whole cluster may be restarting, but with failOnDataLoss=true no longer than the driver's
-    # retries take: the query fails then in any case.
+    # retries take, because the query fails then in any case.
     missing_s = timeout_s / 2
     if options.fail_on_data_loss:
         missing_s = min(missing_s, options.fetch_offset_retries * options.fetch_offset_interval_s)

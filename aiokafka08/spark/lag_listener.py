@@ -2,8 +2,8 @@
 
 Invariants:
 - A series exists only while its query runs.
-- An event that can't be understood, such as the progress of another source, is ignored: a listener
-  never fails a query.
+- An event that can't be understood, such as the progress of another source, is ignored, so that a
+  listener never fails a query.
 - A second listener, as when a notebook cell runs again, duplicates neither series nor log lines.
 """
 

@@ -140,8 +140,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         That is before `start`, or lacks a partition, if data was lost: `partitions` reports it.
         """
-        # If this raised for lost data, nothing would be journaled: once the log had grown past the
-        # old end, a restart would continue there, and skip the messages written since the loss. So
+        # If this raised for lost data, nothing would be journaled. A restart, once the log has
+        # grown past the old end, would continue there and skip the messages since the loss. So
         # Spark journals the lower end and then calls `partitions`, which raises, and a restart
         # repeats that batch.
         begin = from_checkpoint(start)
@@ -177,11 +177,11 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         is_first_call, self._is_first_call = self._is_first_call, False
         begin, stop = from_checkpoint(start), from_checkpoint(end)
         if is_first_call and begin == self._initial:
-            # A restart repeats batch 0: no call of `latestOffset` came before. If this source wrote
-            # the journal, `stop` is the initial offset of the first run. Unless a log was truncated
-            # since, this run's is the same or later, so the minimum below makes the batch empty. If
-            # Spark's own source wrote the journal, `stop` is after the initial offset, and the
-            # batch has messages.
+            # No call of `latestOffset` came before, so this is a restart that repeats batch 0. If
+            # this source wrote the journal, `stop` is the initial offset of the first run. Unless a
+            # log was truncated since, this run's is the same or later, so the minimum below makes
+            # the batch empty. If Spark's own source wrote the journal, `stop` is after the initial
+            # offset, and the batch has messages.
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []

@@ -102,8 +102,8 @@ def split_ranges(
             else f"maxRecordsPerPartition={max_records}"
         )
         raise IllegalArgumentError(f"{option}: makes {count} tasks; expected at most {MAX_TASKS}")
-    # Give each further part to the range whose parts are largest: no other choice reduces the size
-    # of the largest part.
+    # Give each further part to the range whose parts are largest, because no other choice reduces
+    # the size of the largest part.
     largest = [
         (-offset_range.size / number, index)
         for index, (offset_range, number) in enumerate(zip(ranges, parts, strict=True))

@@ -69,7 +69,7 @@ def validate(message_set: Buffer, base_offset: int, config: LogConfig) -> Valida
         data = encode_set(pairs, target_codec, magic=0)
         discard(pairs)  # in pieces: freeing a long list at once would hold the GIL
         discard(messages)
-    # The sizes count that the messages have when they are stored (docs/brokers.md 5.4).
+    # Check the sizes that the messages have when they are stored (docs/brokers.md 5.4).
     if codec or target_codec or not line.checks_sizes_first:
         for _, message in walk_entries(data):
             _check_size(len(message), config)

@@ -1,7 +1,7 @@
 """Message sets as brokers read and write them: entries, messages, wrappers. Pure.
 
 Invariant: neither this module nor `format_0` and `format_1` import `MessageSetReader` or
-`MessageSetBuilder`, with which the client decodes and builds sets: a broker that used them would
+`MessageSetBuilder`, with which the client decodes and builds sets. A broker that used them would
 agree with the client's bugs. From `protocol` they import only `encode_entry` (encodes one message),
 the codecs (`compression`), constants and types.
 """

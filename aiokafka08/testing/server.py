@@ -223,7 +223,7 @@ class BrokerHandler(ConnectionHandler):
     def _read(self, frame: memoryview) -> Work[ReceivedRequest | BadRequestPolicy]:
         """Decode a request; one with many items in the worker thread, up to the limit."""
         try:
-            # Few items are decoded at once: most requests aren't worth a switch of threads.
+            # Few items are decoded at once, because most requests aren't worth a switch of threads.
             return read_request(self._line, frame, FEW_ITEMS)
         except TooManyItems:
             pass

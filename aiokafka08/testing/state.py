@@ -192,7 +192,7 @@ class ClusterState:
         self.partition_count = 0
         # Partitions for which a set is being validated in the worker thread.
         self.appending: set[TopicPartition] = set()
-        # Whether there was ever a topic: 0.8 brokers learn of each other with the first one.
+        # Whether there was ever a topic, since 0.8 brokers learn of each other with the first one.
         self.had_topic = False
         self.groups = Groups(self.line, self._session_bounds_s(), self.coordinator)
         # The views of brokers that the controller's updates don't reach (`hold_metadata`).
@@ -219,7 +219,7 @@ class ClusterState:
     def change_line(self, line: LineRules) -> None:
         """Change the line of the brokers, all of which are down; the data stays.
 
-        Groups stay too: a coordinator stores them in the offsets topic (docs/brokers.md 8.19).
+        Groups stay too, because the offsets topic stores them (docs/brokers.md 8.19).
 
         Raises:
             ValueError: a log may have messages in a format that the other line doesn't know.
@@ -400,7 +400,7 @@ class ClusterState:
 
     def apply_retention(self, now_ms: int) -> bool:
         """Delete old messages; return whether a later check can find others to delete."""
-        # Nothing is added to `changed`: brokers don't check waiting requests after it either.
+        # Nothing is added to `changed`, as brokers don't check waiting requests after it either.
         later = False
         for partition in self.all_partitions():
             log = partition.log

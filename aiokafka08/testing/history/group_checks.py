@@ -329,7 +329,7 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
     """The offset store returned a position lower than one that the same member had committed.
 
     A seek, a commit of offsets that the user chose, and another member's commit may set a position
-    back: nothing is concluded across them, nor across an assignment in a group with auto-commit.
+    back, so nothing is concluded across them, nor across an assignment in a group with auto-commit.
     Where the store was observed, it isn't expected to return more than it held.
     """
     automatic = _auto_committing(history)
@@ -528,8 +528,8 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
     The committed offset is that of the last commit that had ended before the assignment. A commit
     that may have taken effect after it (it overlapped, came later, or its outcome is unknown) may
     have set the offset back. Nothing is concluded after a seek or a truncation, nor in a group with
-    auto-commit. Where the store was observed, a member isn't expected to begin after what it held:
-    `commits_gone_back` judges whether an older commit may have come after the last one.
+    auto-commit. Where the store was observed, a member isn't expected to begin after the offset
+    that the store held; `commits_gone_back` judges whether that may be an older commit's.
     """
     automatic = _auto_committing(history)
     held = _Held(history)

@@ -39,7 +39,7 @@ _FOR_ALL: Final[tuple[tuple[Any, str, str], ...]] = (
     (time, "sleep", "time.sleep(), which holds the event loop"),
     (asyncio, "new_event_loop", "another event loop"),
 )
-# Logging and asyncio may read the clock: their use of it stays outside the simulation.
+# Logging and asyncio may read the clock, because their use of it stays outside the simulation.
 _FOR_THE_PACKAGE: Final[tuple[tuple[Any, str, str], ...]] = (
     *((time, name, f"time.{name}()") for name in ("time", "time_ns", "monotonic", "monotonic_ns")),
     *((time, name, f"time.{name}()") for name in ("perf_counter", "perf_counter_ns")),

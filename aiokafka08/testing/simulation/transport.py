@@ -236,7 +236,7 @@ class SimulatedTransport(InspectableTransport):
 
     def _call_lost(self, error: OSError | None) -> None:
         self._ended(self)
-        protocol, self._protocol = self._protocol, None  # as asyncio does: no cycle keeps it
+        protocol, self._protocol = self._protocol, None  # as asyncio does, to leave no cycle
         protocol.connection_lost(error)
 
     # --- asyncio's small methods ------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Wire:
         is_dead: True if all bytes that are sent from now on vanish.
     """
 
-    # All timers run with `NO_PARTY`: data arrive although the program that sent them is paused.
+    # All timers run with `NO_PARTY`, so that data arrives although its sender is paused.
     __slots__ = (
         *("arrived", "links", "is_dead", "number", "on_room", "source", "target"),
         *("window_bytes", "_flying", "_free_at", "_reads_at", "_timer"),

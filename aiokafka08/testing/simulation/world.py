@@ -284,7 +284,7 @@ class World:
         servers = {_CLUSTER, *(f"broker {node_id}" for node_id in self.cluster.nodes)}
         _, ends, timers = self._leftovers(lambda party: party not in servers)
         left = []
-        # Tasks of any party, so the scenario's too: it has ended.
+        # Tasks of any party, also those of the scenario, which has ended.
         if tasks := asyncio.all_tasks(self._loop):
             left.append(f"tasks:\n{describe_tasks(tasks)}")
         if ends:

@@ -121,7 +121,7 @@ class BrokerNodes:
             self._publishing = False
 
     def _wanted(self) -> object:
-        """Return all that `publish` writes, to be compared: most requests change none of it."""
+        """Return all that `publish` writes, to compare it, since most requests change nothing."""
         state = self._state
         wanted: list[object] = [state.line.has_cluster_id, self._others]
         for node in state.nodes.values():

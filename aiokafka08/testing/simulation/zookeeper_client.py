@@ -3,7 +3,7 @@
 In a simulation, a function that `_core.zookeeper` gives to a thread runs in the loop, in one piece.
 
 Invariant: nothing blocks. A request has its result when it is made, or none while the network is
-away: then `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets the time
+away. Then `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets the time
 for which a thread would have been blocked. Only methods that `_core.zookeeper` calls are here.
 """
 
