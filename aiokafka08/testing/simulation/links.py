@@ -122,7 +122,10 @@ class Links:
         """Return whether nothing arrives in a direction."""
         blocked = self._blocked
         return bool(blocked) and (
-            (source, target) in blocked or (source, None) in blocked or (None, target) in blocked
+            (source, target) in blocked
+            or (source, None) in blocked
+            or (None, target) in blocked
+            or (None, None) in blocked
         )
 
     def wait_for_heal(self, wire: Retrying) -> None:

@@ -248,9 +248,10 @@ def test_a_one_way_block_keeps_data_until_it_heals() -> None:
     play(send)
 
 
-def test_a_block_of_all_parties_holds_both_directions() -> None:
+@pytest.mark.parametrize("target", ["server", None])
+def test_a_block_of_all_parties_holds_both_directions(target: str | None) -> None:
     async def send(world: World, client: Peer, server: Peer) -> None:
-        world.network.block(None, "server")
+        world.network.block(None, target)
         client.transport.write(b"question")
         server.transport.write(b"answer")
         await asyncio.sleep(100)
