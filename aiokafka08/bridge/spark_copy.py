@@ -55,8 +55,7 @@ def copy_with_spark(
     """Copy all that the source has now, and return the positions after it.
 
     The call may be killed and repeated at any time: it continues at the last commit. A newer start
-        of
-    the same bridge, with Spark or by `bridge run`, fences it.
+    of the same bridge, with Spark or by `bridge run`, fences it.
 
     Args:
         spark: the session; the format `kafka08` is registered in it.
@@ -85,7 +84,8 @@ def copy_with_spark(
     prepared = _run(_prepare(config, run))
     _log.info("%s: Spark copies %d partitions", config.client_id, len(prepared.positions))
     ends = _run(_log_ends(config, list(prepared.positions)))
-    # Positions move only after committed rounds, so a round that fails is read again.
+    # Advance positions only after a committed round. A round that fails ends the call; another call
+    # continues at the committed positions.
     positions = {tp: at for tp, (_, at) in prepared.positions.items()}
     while wanted := plan_round(positions, ends, records_per_round):
         parts = divide(config, run, prepared, wanted)

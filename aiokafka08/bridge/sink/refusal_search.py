@@ -19,7 +19,7 @@ from aiokafka08._wording import partition_name
 from aiokafka08.structs import TopicPartition
 
 _PIECES: Final = 64
-# librdkafka's error for records that were sent after a refused batch, and those of the next attempt
+# librdkafka's error for records that were sent after a refused batch, or in the next attempt
 _SKIPPED: Final = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
 
@@ -84,8 +84,8 @@ class RefusalSearch:
             reason: librdkafka's text, from the name of the error on.
         """
         noted = self._alone or next(iter(self._noted), None)
-        # librdkafka's reason may be a consequence: "skipped sequence numbers" of records behind a
-        # refused batch, and of the attempt after that.
+        # librdkafka may report only a consequence of the refusal: "skipped sequence numbers", for
+        # records that were sent after a refused batch or in the next attempt.
         is_skipped = reason.startswith(_SKIPPED)
         cause = noted or (self._last if is_skipped else None)
         self._last = noted
@@ -102,7 +102,7 @@ class RefusalSearch:
         return text, is_known
 
     def end_attempt(self, *, every: bool) -> RefusedOffset | None:
-        """Return the record that the aborted transaction was refused for; None if not known yet.
+        """Return the record whose refusal aborted the transaction; None if it isn't known yet.
 
         `every` says whether each record had a callback, so that `note` has got all refusals.
         """

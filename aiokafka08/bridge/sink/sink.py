@@ -70,8 +70,8 @@ class BridgeRun:
     logged: set[str] = field(default_factory=set)
     # The logged reasons why it isn't known which topics were created again; empty once it is known.
     identities_unknown: set[str] = field(default_factory=set)
-    # Where partitions begin that began at the end of their log. A later session begins there, too,
-    # if that wasn't committed.
+    # The start offsets of partitions that began at the end of their log. A later session begins
+    # there, too, if no position was committed.
     first_ends: dict[TopicPartition, int] = field(default_factory=dict)
 
     def log_once(self, client_id: str, text: str) -> None:
@@ -113,8 +113,9 @@ async def read_claims(config: BridgeConfig, target: Target) -> list[Claim]:
 def worker_settings(
     config: BridgeConfig, target: Target, number: int, batch_bytes: int
 ) -> WorkerSettings:
-    """Return the settings of producer `number`; `batch_bytes` is a batch that all target topics
-    take.
+    """Return the settings of producer `number`.
+
+    `batch_bytes` is the largest batch that all target topics take.
     """
     # The target aborts the transaction itself after this time; brokers allow up to 15 minutes.
     timeout_ms = min(max(60_000, round(config.copy.transaction_s * 2000)), 900_000)
@@ -324,7 +325,7 @@ class TransactionSink:
                 self.report(WorkerFailed(number, error))
 
     async def close(self) -> None:
-        """Release librdkafka's objects of the workers whose threads were never started."""
+        """Release the producers of workers that never began; free the chunks of hanging workers."""
         workers, self._workers = self._workers, []
         for worker in workers:
             if worker.is_running:

@@ -36,7 +36,7 @@ def save(spark: SparkSession, rows: DataFrame, sink: str) -> None:
     Raises:
         PySparkException: the job failed, after Spark's own retries.
     """
-    # Spark 4.3 finds the format in the active session of this thread only, which this call sets.
+    # Spark 4.3 finds the format only in this thread's active session. This call sets that session.
     spark.createDataFrame([], "none int")
     # One task for one producer: no shuffle, and the ranges come one after the other.
     rows.coalesce(1).write.format(sink).mode("append").save()
@@ -53,7 +53,7 @@ class BridgeDataSource(DataSource):
 
 
 class BridgeRowWriter(DataSourceArrowWriter):
-    """Writes the rows of a task. Spark commits nothing: the transactions of the target do."""
+    """Writes the rows of a task. The target's transactions commit them; Spark commits nothing."""
 
     def __init__(self, part: SparkPart) -> None:
         self._part = part

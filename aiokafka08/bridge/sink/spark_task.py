@@ -3,7 +3,7 @@
 Spark may run a task again, or a second time beside the first. Each attempt claims this one producer
 as a start of the bridge does (`sink.claims`).
 
-Invariant: the positions of a part are at the ends of its ranges, or the task fails.
+Invariant: a task succeeds only if the committed positions are at the ends of its part's ranges.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`OpenTransaction`: the chunks of a transaction, and the offsets that they got. Pure.
 
-Invariant: `runs()` returns only acknowledged offsets; None asks for a callback of each record.
+Invariant: `runs()` returns only offsets that follow from acknowledgements. It returns None if that
+takes an acknowledgement of each record.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class SentChunk:
         known, last = self.acknowledged, len(self.offsets) - 1
         if 0 not in known or last not in known:
             raise ValueError(f"{self.source}: offsets of a chunk weren't acknowledged")
-        # The first and the last record have a callback. Their offsets fit unless another producer
-        # writes to the partition.
+        # The first and the last record have a callback. The records have consecutive offsets unless
+        # another producer writes to the partition.
         if known[last] - known[0] == last:
             return self._contiguous(0, last + 1, known[0])
         if len(known) <= last:
@@ -49,7 +50,7 @@ class SentChunk:
     def _contiguous(self, start: int, end: int, target: int) -> list[OffsetRun]:
         offsets = self.offsets[start:end]
         first, last = offsets[0], offsets[-1]
-        # The array is as large as the offsets only if these have no hole.
+        # Compare the ends first: with a hole in the offsets, the range may be far longer than they.
         if last - first == end - start - 1 and offsets == array("q", range(first, last + 1)):
             return [OffsetRun(offsets[0], target, len(offsets))]
         return runs_of(offsets, target)

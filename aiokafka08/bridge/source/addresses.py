@@ -13,8 +13,8 @@ from aiokafka08.bridge.config import SourceConfig
 from aiokafka08.bridge.errors import BridgeError
 from aiokafka08.errors import KafkaError, UnsupportedVersionError
 
-START_TIMEOUT_MS: Final = 5_000
 # How long a client tries to reach a first broker; a run tries again and again.
+START_TIMEOUT_MS: Final = 5_000
 _TOO_NEW: Final = "it is a 4.x (or later) broker"
 _INSTEAD: Final = ". Use a current client"
 _ARGUMENTS: Final = re.compile(

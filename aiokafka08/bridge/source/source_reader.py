@@ -125,7 +125,7 @@ class SourceReader:
         )
         self._suspended: set[TopicPartition] = set()
         self._held: dict[TopicPartition, HeldRecords] = {}
-        # Errors that the next reads raise, so that this one returns the records of other
+        # Errors that the next reads raise: the read that finds one returns the records of other
         # partitions.
         self._lost: dict[TopicPartition, PartitionLostError] = {}
 
@@ -145,7 +145,7 @@ class SourceReader:
         await self._admin.close()
 
     async def left_out(self, wait_s: float) -> str | None:
-        """Return the parts of the source that the copy leaves out, by the brokers that respond.
+        """Return which parts of the source the copy leaves out, from the brokers that respond.
 
         None also if a broker takes longer than `wait_s`.
 
@@ -303,7 +303,8 @@ class SourceReader:
             async with source_router(self._config) as router:
                 readable = await find_readable(router, tp, offset)
             (_, end) = (await self.bounds([tp]))[tp]
-            # The broker reads it again, or it isn't written yet: a new leader fails at it.
+            # Either the broker can read the offset again, or the log doesn't reach it (yet), and a
+            # new leader has failed at it.
             if readable == offset or offset >= end:
                 self.seek(tp, offset)
                 return {}

@@ -101,8 +101,8 @@ class TopicIdentities:
         self._config, self._target, self._sink, self._run = config, target, sink, run
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
-        # Their positions aren't read back: a target before 2.5 may return the former ones, until it
-        # has written the markers of the transaction that set them.
+        # The positions of these partitions aren't read back: a target before 2.5 may return the
+        # former ones, until it has written the markers of the transaction that set them.
         self.begun_anew: set[TopicPartition] = set()
 
     async def start(self, stored: StoredRuns) -> None:

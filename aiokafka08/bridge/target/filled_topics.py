@@ -1,8 +1,8 @@
 """Find target topics with messages before the first run: a copy would duplicate the messages.
 
-Another bridge may have copied there under another name, or the topics and group of this one were
-deleted. The origin of the messages isn't known, so the bridge doesn't start, unless
-`topics.append` allows it.
+The same messages may have been copied there by a bridge of another name, or by this bridge before
+its own topics and its group were deleted. The origin of the messages isn't known, so the bridge
+doesn't start, unless `topics.append` allows it.
 
 Invariant: the check changes nothing, so a bridge that is refused at its start is refused again.
 """

@@ -33,8 +33,8 @@ class TargetLimits:
         """Return the limits in a topic's settings; Kafka's defaults for missing and wrong
         numbers.
         """
-        # Before 3.6 `message.timestamp.difference.max.ms` limits both directions, by default at
-        # no difference. Only 4.x lacks the setting.
+        # Before 3.6 `message.timestamp.difference.max.ms` limits both directions; its default is no
+        # limit. Only 4.x lacks the setting.
         has_difference = "message.timestamp.difference.max.ms" in config
         both_ms = _number(config, "message.timestamp.difference.max.ms", _NO_LIMIT)
         after_ms = both_ms if has_difference else cls().most_after_ms
@@ -52,7 +52,7 @@ class TargetLimits:
 
 def _number(config: Mapping[str, str], name: str, default: int) -> int:
     """Return a setting; the default if it is missing, or isn't a number."""
-    # The target refuses to create a topic with a wrong number, so this one doesn't matter.
+    # The target refuses to create a topic with a wrong number, so the default does no harm.
     try:
         return int(config[name])
     except (KeyError, ValueError):

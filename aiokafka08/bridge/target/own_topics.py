@@ -45,8 +45,8 @@ async def create_own_topics(
 ) -> None:
     """Create the topics of the bridge, or give existing ones the settings that they lack.
 
-    The log has the settings that the target refuses to change or to show; the copy doesn't need
-    them.
+    If the target refuses to change or to show the settings, a warning names them; the copy doesn't
+    need them.
 
     Args:
         config: the file of the bridge.
@@ -132,7 +132,7 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
 
 
 async def own_batch_limit(config: BridgeConfig, target: Target) -> int | None:
-    """Return the largest batch that the offsets topic takes; it exists.
+    """Return the largest batch that the offsets topic takes. The topic must exist.
 
     None if the target doesn't allow to read the limit.
 
