@@ -85,7 +85,7 @@ class Collector:
         new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
         self.changed = Notifier()  # notified when a waiting call should check again
-        self.call_count = 0  # how many calls have taken messages; steps of `remaining` don't count
+        self.call_count = 0  # how many calls for messages have begun, without steps of `remaining`
         self.waiting_calls = 0
         # Iterator over the messages of the slice that `get_one` is returning; exhausted if there is
         # none. It is also the `remaining` of that cursor's buffer. The public consumer steps it
@@ -247,7 +247,7 @@ class Collector:
                 break
 
     async def _open(self, cursor: Cursor) -> None:
-        """Open the wrapper, in a thread, at which decoding has stopped, if there is one."""
+        """Open, in a thread, the wrapper at which decoding has stopped, if there is one."""
         wrapper = cursor.buffer.long_wrapper
         if wrapper is not None:
             await self._offload.run(wrapper.open)
@@ -468,7 +468,7 @@ class Collector:
             return False
 
     def _find_error(self, cursor: Cursor, known: KnownErrors) -> None:
-        """Raise the cursor's error if it comes next and is new; if it isn't, append it."""
+        """If the cursor's error comes next, raise it if it is new, else append it to `known`."""
         error = cursor.error
         if error is None or cursor.buffer.pending or cursor not in self._ready:
             return
@@ -486,7 +486,7 @@ class Collector:
                 raise error
 
     def _note_raised(self, cursor: Cursor, error: Exception) -> None:
-        """Have the partition tried again, after the others: a call raises its error now."""
+        """Note that a call raises this error now, and try the partition again after the others."""
         if cursor.error is error:
             cursor.error = None
         cursor.note_raised(error)

@@ -1,7 +1,7 @@
 """`AIOKafkaConsumer`, the public class: check arguments and state, then delegate.
 
 Names, keyword arguments, signatures and return types are those of aiokafka 0.14. docs/aiokafka.md
-has what is added.
+lists the additions.
 
 The class makes a `Router` (connections and metadata), a `Subscription` (what the user wants to
 read) and a `ConsumerEngine` (everything else). Invariant: `stop()` ends every other method that

@@ -79,7 +79,8 @@ class ConsumerEngine:
         self.cursors: dict[TopicPartition, Cursor] = {}  # the assigned partitions
         self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
         self._is_started = False
-        self._waits_for_positions = False  # at the start, which isn't a time without calls
+        # True while `start()` waits for positions, which doesn't count as a time without calls
+        self._waits_for_positions = False
         self._router = router
         self.config = config
         self._subscription = subscription
@@ -108,7 +109,7 @@ class ConsumerEngine:
             new_slice=new_slice,
         )
         self.commits = Committer(config, self.member_state, self.cursors, router, self)
-        self.start_offsets = StartOffsets(router, config.reset, self)  # finds their positions
+        self.start_offsets = StartOffsets(router, config.reset, self)  # finds missing positions
         self.fetcher = Fetcher(
             router,
             FetchMemory(config.fetch_max_bytes, config.max_partition_fetch_bytes),
@@ -133,7 +134,7 @@ class ConsumerEngine:
 
         Raises:
             KafkaTimeoutError: the committed offsets aren't known after `start_timeout_ms`. (A
-                position that only its leader can tell doesn't fail the start.)
+                missing response of a partition's leader doesn't fail the start.)
         """
         router, subscription = self._router, self._subscription
         self._track_topics()
@@ -471,7 +472,8 @@ class ConsumerEngine:
             self.commits.cancel_pending()
             former = dict(self.assigned)
             self.set_partitions(())
-            # ZooKeeper would accept a commit of these after another member has read further.
+            # Not with offsets in ZooKeeper: it would accept a commit of the former partitions after
+            # another member has read further.
             if rejoins and self.config.offsets_storage in (None, "kafka"):
                 self._former = former
 

@@ -151,7 +151,7 @@ class FetchMemory:
     def _extra_bytes(self, cursor: Cursor) -> int:
         share_bytes = self.share_of(cursor)
         extra = cursor.fetch_bytes(share_bytes) - share_bytes
-        if cursor.superseded_bytes:  # the buffer is empty: its room is free for them
+        if cursor.superseded_bytes:  # the buffer is empty, so these bytes may use its room
             room_bytes = self._largest_share_bytes if self._has_room else 0
             extra += cursor.superseded_bytes - room_bytes
         return extra

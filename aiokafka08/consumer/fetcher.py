@@ -83,7 +83,7 @@ class _Broker:
     # wait is too short for that
     hangs_from: float | None = None
     is_urgent: bool = False  # whether the task of the urgent requests runs
-    urgent_from: float = 0.0  # loop time from which urgent requests are tried, again after failures
+    urgent_from: float = 0.0  # loop time before which no urgent request is sent, after a failure
     # Whether the last response had no data because the client exceeds its quota
     is_throttled: bool = False
 
@@ -116,7 +116,7 @@ class Fetcher:
         self._new_slice = new_slice
         self._queues: dict[Cursor, FetchQueue | None] = {}  # all cursors; None: no leader
         self._brokers: dict[int, _Broker] = {}
-        # When last looked at, the memory was overdrawn, so brokers may be waiting to plan
+        # Whether the memory was overdrawn at the last check, so that brokers may wait to plan
         self._was_overdrawn = False
         self._tasks = TaskSet(observer.task_failed)
         self._leaderless = Notifier()
@@ -289,8 +289,9 @@ class Fetcher:
         loop = asyncio.get_running_loop()
         queue, changed = broker.queue, broker.changed
         try:
-            # Messages that are in the log then come at once. An urgent partition joins the next
-            # long poll, which the broker may hold back for `fetch_max_wait_ms`.
+            # These requests don't wait, so messages that are in the log come at once. Once the long
+            # poll has ended, urgent partitions join the next one, which the broker may hold back
+            # for `fetch_max_wait_ms`.
             while broker.hangs_from is not None:
                 now, count = loop.time(), changed.count
                 next_due = queue.end_backoffs(now)
@@ -496,7 +497,7 @@ class Fetcher:
             log_withheld(_log, self._router.config.client_id, broker.queue.node_id, delay_s)
 
     def _abandon(self, fetches: Iterable[PartitionFetch]) -> None:
-        """Put partitions back whose fetches get no response."""
+        """Put back the partitions of fetches that get no response."""
         for fetch in fetches:
             fetch.cursor.abandon_fetch(fetch)
             self.update(fetch.cursor)
@@ -525,7 +526,7 @@ class Fetcher:
                 self._queue_changed(broker)
 
     def _serve_waiters(self) -> None:
-        """Let brokers plan again that waited for memory, if there is enough now."""
+        """Let brokers whose partitions wait for memory plan again, if there is enough now."""
         was_overdrawn, self._was_overdrawn = self._was_overdrawn, self.memory.is_overdrawn
         if was_overdrawn and not self._was_overdrawn:
             for broker in self._brokers.values():

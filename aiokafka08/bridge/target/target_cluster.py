@@ -207,7 +207,8 @@ def is_transient(error: Any) -> bool:
         "_UNKNOWN_PARTITION", "_UNKNOWN_TOPIC", "_DESTROY", "NOT_CONTROLLER",
         "BROKER_ID_NOT_REGISTERED", "UNKNOWN_LEADER_EPOCH",
     }  # fmt: skip
-    # A cluster of Kafka 4 responds so for a moment at its start, with the code for a wrong option.
+    # A cluster of Kafka 4 responds with this text, and the code for a wrong option, for a moment at
+    # its start.
     begins = "All brokers are currently fenced" in error.str()
     return bool(error.retriable()) or error.name() in names or begins
 

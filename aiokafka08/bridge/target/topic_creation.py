@@ -1,4 +1,4 @@
-"""`TargetTopics`: create and grow topics of the target as those of the source are.
+"""`TargetTopics`: create and grow topics of the target to match those of the source.
 
 Invariant: `check` writes nothing; `prepare` does only what `topic_plan` decides.
 """
@@ -105,7 +105,7 @@ class TargetTopics:
         """Create and grow topics; return each partition of the source with that of the target.
 
         Args:
-            stored: the offsets topic, which has the topics that the bridge has copied into.
+            stored: the records of the offsets topic: they show which topics the bridge has copied.
 
         Raises:
             KafkaError: one of the clusters doesn't respond, or the target refuses a topic.

@@ -111,8 +111,8 @@ async def refused_by_target(
         TargetError: the target doesn't respond.
     """
     specs = plan.create
-    # With nothing to create, try a topic as a new one of the source would get. Only refused
-    # settings of it count, because its name is made up, and it may never be created.
+    # With nothing to create, try the settings that a new topic would get. Only an error about the
+    # settings counts, because the name is made up, and such a topic may never be created.
     if not specs and config.target.topic_config:
         specs = (_new_topic(config, config.target.topic_config),)
     return {
@@ -134,7 +134,7 @@ async def refuses_settings_of_file(config: BridgeConfig, target: Target) -> bool
         return any(topic.code in SETTINGS_REFUSED for topic in refused.values())
 
     settings = config.target.topic_config
-    # A topic that the target refuses even without settings isn't refused for these.
+    # If the target refuses the topic even without settings, the settings aren't the reason.
     return bool(settings) and await are_refused(settings) and not await are_refused({})
 
 
@@ -145,7 +145,7 @@ def _new_topic(config: BridgeConfig, settings: Mapping[str, str]) -> TopicSpec:
 
 
 def target_config(config: Mapping[str, str], replication_factor: int) -> dict[str, str]:
-    """Return the settings of a topic to create, for the settings of the source's topic.
+    """Return the settings of a topic to create, made from those of the source's topic.
 
     `replication_factor` is that of the target; -1 if the target decides itself.
     """
@@ -153,7 +153,7 @@ def target_config(config: Mapping[str, str], replication_factor: int) -> dict[st
     # 0.8.1 called it "dedupe".
     if "cleanup.policy" in settings:
         settings["cleanup.policy"] = settings["cleanup.policy"].replace("dedupe", "compact")
-    # Today it limits a whole batch, not a message: at least the target's default.
+    # `max.message.bytes` limits a whole batch today: set at least the target's default.
     if "max.message.bytes" in settings:
         settings["max.message.bytes"] = str(
             max(int(settings["max.message.bytes"]), LEAST_MESSAGE_BYTES)

@@ -1,8 +1,8 @@
 """Compare two sequences of messages by their checksums, as they are read, in bounded memory. Pure.
 
 Invariant: two sequences are equal if and only if they have the same checksums in the same order,
-and, if timestamps are compared, the same timestamp wherever the source's is above 0: a copy keeps
-no other. After the first difference the sides are only counted.
+and, if timestamps are compared, the same timestamp wherever the source's is above 0, since a copy
+keeps no other timestamp. After the first difference the messages of the sides are only counted.
 """
 
 from __future__ import annotations
@@ -51,9 +51,7 @@ class Portion:
 
 
 class Difference(NamedTuple):
-    """The first message that isn't the same; an offset is that of the message, or its side's
-    end.
-    """
+    """The first difference: on each side the offset of the differing message, or the end."""
 
     # "changed", "lost" (not in the target), "extra" (in the target only), "twice" (in the target
     # again) or "swapped".
@@ -217,7 +215,7 @@ class SequenceCheck:
         return self._has_target(theirs, source.crcs[ours], source.timestamps[ours])
 
     def _has_target(self, place: int, crc: int, timestamp: int) -> bool:
-        """Return whether the target has a message of the source at an index."""
+        """Return whether the target's message at an index has this checksum and this timestamp."""
         target = self._target
         return target.crcs[place] == crc and (
             not self._timestamps or timestamp <= 0 or target.timestamps[place] == timestamp

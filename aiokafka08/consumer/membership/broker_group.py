@@ -133,9 +133,9 @@ class BrokerGroup:
     async def start(self) -> None:
         """Join, if there is a subscription, and wait for the first assignment.
 
-        The time that other members take for the rebalance isn't limited, so this may end by
-        `session_timeout_ms` + `request_timeout_ms`, for JoinGroup and for SyncGroup each, after
-        `start_timeout_ms`.
+        The time that other members take for the rebalance isn't limited. So this may end later than
+        `start_timeout_ms`: by up to `session_timeout_ms` + `request_timeout_ms` for JoinGroup, and
+        as much for SyncGroup.
 
         Raises:
             BrokerResponseError: the coordinator refuses this member with an error that isn't
@@ -273,8 +273,8 @@ class BrokerGroup:
 
     def _topics_to_watch(self) -> Iterable[str]:
         """Return the topics that this member divides; none if it doesn't lead."""
-        # Only the leader has to notice soon that a topic exists: without a group, and in ZooKeeper,
-        # that takes no `metadata_max_age_ms` either.
+        # Only the leader has to notice a new topic before `metadata_max_age_ms` is over. Consumers
+        # without a group, and with a group in ZooKeeper, notice it as soon.
         return self._assigned if self._generation is not None and self._generation.is_leader else ()
 
     async def _rebalance(self) -> None:
@@ -290,7 +290,7 @@ class BrokerGroup:
             await self._leave("idle" if self._is_idle else "unsubscribed")
             self._generation, self._needs_rejoin = None, False
             self._end_identity()
-            # Both may have changed while LeaveGroup was in flight.
+            # A read call or a subscription may have come while LeaveGroup was in flight.
             if self._is_idle or not self._subscription.by_topic:
                 self._end_first_round()  # there is no assignment that `start()` could wait for
                 await self._notifier.wait()
@@ -305,8 +305,8 @@ class BrokerGroup:
         assignor = self._assignors[generation.protocol]
         assignor.on_assignment(assignment)
         assignor.on_generation_assignment(generation.number)
-        # Commits join the generation together with its partitions: `assign()` replaces the former
-        # ones, which another member may own now, before it awaits.
+        # Set both together with the partitions: `assign()` replaces the former ones before it
+        # awaits. Another member may own those now, so they aren't committed in this generation.
         self._member_state.generation = generation.number
         self._member_state.member = generation.member
         partitions = [tp for tp in assignment.partitions() if tp.topic in generation.topics]
@@ -331,7 +331,7 @@ class BrokerGroup:
                 members = self._zookeeper_members = None
                 break
             refusal = members.refusal()
-            # Members in ZooKeeper end no membership: it goes on when they have left.
+            # Members in ZooKeeper don't end the membership: it goes on when they have left.
             if refusal is not None and not self._end_first_round(refusal):
                 self._assignee.report_error(refusal)
             next_look = asyncio.get_running_loop().time() + self._config.rebalance_backoff_s
@@ -393,7 +393,7 @@ class BrokerGroup:
             await asyncio.sleep(min(backoff.next(), max(self._start_deadline - clock(), 0.0)))
 
     def _attempt_s(self) -> float:
-        """Return how many seconds a step of the join may take: `start()` may be waiting."""
+        """Return how many seconds a step of the join may take; fewer while `start()` waits."""
         left_s = max(self._start_deadline - asyncio.get_running_loop().time(), 0.0)
         return min(self._router.config.request_timeout_s, left_s)
 

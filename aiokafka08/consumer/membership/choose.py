@@ -31,7 +31,7 @@ def check_group_options(config: ConsumerConfig) -> dict[str, AbstractPartitionAs
 
     Raises:
         IllegalArgumentError: a strategy isn't an assignor, or can't be used in ZooKeeper; or the
-            group's name can't be the name of a ZooKeeper node; or `check_heartbeat`.
+            group's name can't be the name of a ZooKeeper node; or as `check_heartbeat`.
         KafkaConfigurationError: `zookeeper_connect` is given, and kazoo isn't installed.
     """
     if config.group_id is None:

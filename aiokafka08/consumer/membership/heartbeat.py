@@ -75,7 +75,7 @@ class Heartbeat:
             self._task = None
 
     async def stop(self) -> None:
-        """Send no more heartbeats and wait until the task has ended, as the member leaves."""
+        """Send no more heartbeats, and wait until the task has ended; for a member that leaves."""
         task = self._task
         self.cancel()
         self._active_at = None
