@@ -673,15 +673,16 @@ class InvalidRecordError(BrokerResponseError):
     description = "the broker's validation rejected the message (brokers from 2.4 on)"
 
 
-# --- error codes of requests that producer and consumer don't send --------------------------------
+# --- error codes that producer and consumer never raise -------------------------------------------
 
 
 class UnsentRequestError(BrokerResponseError):
-    """An error code that answers only requests which producer and consumer don't send.
+    """An error code that producer and consumer never raise as this class.
 
-    The admin client sends one of them, DeleteGroups (`NonEmptyGroup`, `GroupIdNotFound`). The other
-    subclasses exist for `except` clauses and for `for_code`. The description of each is its
-    docstring.
+    They don't send the request that it answers, or not in that version; for a code of SASL they
+    raise `AuthenticationFailedError`. The admin client sends DeleteGroups (`NonEmptyGroup`,
+    `GroupIdNotFound`). The other subclasses exist for `except` clauses and for `for_code`. The
+    description of each is its docstring.
     """
 
     action = Action.FINAL

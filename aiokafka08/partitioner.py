@@ -169,7 +169,7 @@ class StickyPartitioner(_Partitioner):
 
     def _without_key(self, candidates: Sequence[int]) -> int:
         current = self._current
-        # Also if the partition has lost its leader.
+        # A partition that has lost its leader isn't a candidate.
         if current is None or current not in candidates:
             others = [partition for partition in candidates if partition != self._previous]
             current = self._current = environment.random.choice(others or candidates)

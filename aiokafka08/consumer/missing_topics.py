@@ -16,7 +16,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08.consumer.subscription import Subscription
 
 MOST_REPORTED: Final = 10
-"""Each of them costs a list of all topics, and a comparison with their names."""
+"""Limits the work: each report needs a list of all topics, and compares their names."""
 
 
 class MissingTopicReporter:

@@ -3,8 +3,8 @@
 Each request is a task: one for the offset store, one for each leader. So a dead broker doesn't
 delay the partitions of another one.
 
-Invariant: a position that a broker refused is given up only when the bounds of the log show that it
-is outside, for the end of the log BEYOND_END_TRIES times in a row. Then auto_offset_reset applies;
+Invariant: a position that a broker refused is given up only when it is before the log's first
+offset, or beyond the log's end in BEYOND_END_TRIES checks in a row. Then auto_offset_reset applies;
 with "none" the error is raised, and the same offset is tried again.
 """
 
@@ -49,7 +49,7 @@ _FROM_THE_END: Final = (
 class _PositionSearch(NamedTuple):
     """A cursor, with its `start` and `next_fetch` at the time when the request was decided.
 
-    Invariant: a seek since then has replaced the cursor's own values, so the result is stale.
+    A seek replaces the cursor's values, so the result for other values is stale.
     """
 
     cursor: Cursor
@@ -341,10 +341,10 @@ class StartOffsets:
 
 
 def _searches(cursors: list[Cursor]) -> list[_PositionSearch]:
-    """Copy the state of these cursors when the request is decided: its task starts later."""
+    """Copy the state of these cursors now, since the task of their request starts later."""
     return [_PositionSearch(cursor, cursor.start, cursor.next_fetch) for cursor in cursors]
 
 
 def _current(searches: list[_PositionSearch]) -> list[Cursor]:
-    """Return the cursors without a seek, and so without a revocation, since their request."""
+    """Return the cursors without a seek since their request; some may have been revoked."""
     return [search.cursor for search in searches if search.is_current]

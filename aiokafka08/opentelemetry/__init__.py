@@ -6,8 +6,8 @@
 Only the extra `otel` is needed (opentelemetry-api): without an SDK nothing is recorded.
 
 Invariants: importing this module changes nothing. After `uninstrument()` the methods are the
-original function objects. No other module imports opentelemetry. Spans have neither keys nor values
-of messages.
+original function objects. No module outside of this package imports opentelemetry. Spans have
+neither keys nor values of messages.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def with_context(headers: Any, ours: list[tuple[str, bytes]]) -> Any:
     if headers is None:
         return ours
     if not isinstance(headers, tuple | list) or len(headers) + len(ours) > MAX_HEADERS:
-        # An envelope hasn't the room, or the producer raises the error.
+        # An envelope has no room for ours, or the headers are wrong and the producer raises that.
         return headers
     return [*headers, *ours]
 

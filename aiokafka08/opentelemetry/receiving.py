@@ -26,7 +26,7 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
-# Rows whose headers are converted at a time: a span links to a limited number of messages
+# Rows whose headers are converted at a time. A span links to few messages, so not all are needed
 _PER_STEP: Final = 64
 
 

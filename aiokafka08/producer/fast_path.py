@@ -1,8 +1,9 @@
 """Append single messages on the fast path of `send()`, with the compiled code if it is available.
 
 The fast path appends a message to its partition's open batch without waiting. In every unusual case
-(unknown topic, a waiting call, no bytes, a timestamp or headers, short memory) `Appender.send()`
-appends nothing and returns None; its caller then sends the message by the slow path.
+(an unknown topic, a waiting call, a key or value that isn't bytes, a timestamp, headers, short
+memory) `Appender.send()` appends nothing and returns None; its caller then sends the message by the
+slow path.
 
 Invariant: the compiled twins in `_producer_c` and the pure ones have the same effects for the same
 arguments. `_producer_c` imports no module of the producer: `load_compiled_producer()` passes it the

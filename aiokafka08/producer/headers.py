@@ -47,7 +47,7 @@ class HeaderPolicy:
         Args:
             topic: the topic of the messages.
             values: the serialized values.
-            headers: as many lists of headers, None or empty for none; None for no headers at all.
+            headers: for each value a list of headers, or None; None if no message has headers.
 
         Raises:
             UnsupportedVersionError: there are headers, and the mode is "refuse".

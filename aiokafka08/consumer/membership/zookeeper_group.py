@@ -159,8 +159,8 @@ class ZookeeperGroup:
             if registry.member:
                 answered: asyncio.Future[bool] = loop.create_future()
                 registry.probe(self._threadsafe(partial(_set_result, answered)))
-                # Without a response no further request follows: kazoo, which takes each for a
-                # heartbeat, wouldn't notice that the network is lost.
+                # Send no further request without a response: kazoo takes each request for a
+                # heartbeat, so it wouldn't notice that the network is lost.
                 if await answered:
                     self._extend_session_deadline(sent_at)
             next_at = sent_at + self._config.session_timeout_s * PROBE_PART
@@ -323,7 +323,7 @@ class ZookeeperGroup:
             deadline = self._deadline()
             timeout = None if deadline is None else max(deadline - loop.time(), 0)
             await asyncio.wait([request], timeout=timeout)
-            # The request waits for longer than the session certainly lives.
+            # The session may have ended while the request waits.
             if self._is_overdue():
                 await self._drop_partitions()
         return request.result()

@@ -1,7 +1,7 @@
 """Look for the members that a group has in ZooKeeper, before a member joins it at its broker.
 
 Brokers from 0.9 on know nothing of the members in ZooKeeper: the Scala consumers, and this client's
-consumers that began on 0.8. If a group has both, each partition is read by a member of either kind.
+consumers that began on 0.8. If a group has both kinds of members, each partition is read twice.
 """
 
 from __future__ import annotations

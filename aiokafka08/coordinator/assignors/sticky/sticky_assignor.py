@@ -52,13 +52,13 @@ class _OwnedPartitionsStruct:
 class StickyPartitionAssignor(AbstractPartitionAssignor):
     """Leaves partitions with their previous members, and moves some to balance the members.
 
-    A partition moves only to a member that has at least two partitions fewer. If all members have
-    subscribed to the same topics, the members' partition counts differ by at most one.
+    To balance, a partition moves only to a member that has at least two partitions fewer. If all
+    members have subscribed to the same topics, the members' partition counts differ by at most one.
 
     A member sends `member_assignment` and `generation` to the next leader. Each consumer has its
-    own, because it calls the methods on an instance. Calls on the class set them on the class, as
-    in aiokafka; so do class methods that override them and call `super()`. An instance without its
-    own value uses that of the class.
+    own values, because it calls the methods on an instance. Calls on the class set the values of
+    the class, as in aiokafka; so do class methods that override these methods and call `super()`.
+    An instance without its own value uses that of the class.
     """
 
     name = "sticky"
@@ -93,7 +93,7 @@ class StickyPartitionAssignor(AbstractPartitionAssignor):
         # A member that was away claims what it owned in an earlier generation. An owner with too
         # many partitions first gives back those that another member claims.
         _return_to_earlier_claimants(shares, claimants)
-        # To a member that has at least two partitions fewer, so this ends.
+        # Each move is to a member that has at least two partitions fewer, so this ends.
         while _move_one(shares, subscribers):
             pass
         _undo_exchanges(shares, claimants)
