@@ -231,8 +231,8 @@ class Intake:
                 ),
             )
         finally:
-            # Only the first message was acquired; this acquires the others, or releases it after an
-            # error.
+            # So far, memory is acquired for the first message only. This acquires it for the
+            # others, or releases it after an error.
             memory.release(size - (builder.size_bytes - size_before))
             accumulator.messages_added(batch, size, now)
         groups.append(DeliveryGroup(messages.indices[start:stop], batch.delivery, first, now_ms))

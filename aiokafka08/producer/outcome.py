@@ -3,8 +3,8 @@
 Invariants: a batch is acknowledged only if a response reports success and an offset for its
 partition, or with acks=0 when its request is written. After a retriable error code it is retried
 until its deadline, after an unexplained error at most `MAX_UNEXPLAINED_RETRIES` times. The bytes of
-a batch are released to `memory` once, when the accumulator finishes it; so a batch that expires in
-flight keeps its memory until its request ends, and each half of a split releases its own bytes.
+a batch are released to `memory` once, by `finish` or `expire`. A batch that expires in flight keeps
+its memory until its request ends, and each half of a split releases its own bytes.
 """
 
 from __future__ import annotations

@@ -469,7 +469,7 @@ class AIOKafkaProducer:
         Raises:
             MessageSizeTooLargeError: larger than `max_request_size`.
             KafkaTimeoutError: no memory within `delivery_timeout_ms`, or no metadata within
-                `request_timeout_ms`.
+                `max_block_ms`.
             UnknownTopicOrPartitionError: the topic doesn't exist and isn't created, or has no such
                 partition, not even after a wait for one that was just added.
             InvalidTopicError: brokers don't accept the topic name.

@@ -139,7 +139,7 @@ class Sender:
             self.passes.set_timer(next_time)
 
     def _growth_bytes(self, leader: int | None, message_bytes: float) -> int:
-        """Return the size to which a batch may grow that waits for an earlier one."""
+        """Return the size to which a batch may grow while it waits for an earlier one."""
         acks0 = self._options.required_acks == 0
         if self._options.codec is not Codec.NONE:
             return STORABLE_BYTES if acks0 else self._options.max_request_size

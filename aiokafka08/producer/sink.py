@@ -50,7 +50,7 @@ _BROKER_TIMEOUT_SHARE: Final = 0.9
 _MAX_INT32: Final = 2**31 - 1
 
 # After a request of many batches, the event loop runs once per this many batches before the next
-# request. To send them takes about a millisecond, and a busy task gets up to four
+# request. Sending them takes about a millisecond; a busy task may hold the loop for up to four
 # (`loop_yield.HOLD_S`).
 _BATCHES_PER_ITERATION: Final = 32
 
@@ -91,11 +91,11 @@ class _ProduceInFlight:
         self.sent_bytes = size_bytes  # bytes of their message sets
         self.is_alone = alone  # no other request was in flight then
         self.connection = connection
-        # Loop times, which the sink sets when it has sent the request: at which that was, at which
-        # the response is overdue (or overdue for another while), and at which the sink gives it up
+        # Loop times, which the sink sets when it has sent the request: when it sent it, when the
+        # response counts as overdue (again), and when the sink gives the request up
         self.sent_at = self.overdue_at = self.times_out_at = 0.0
         self.is_overdue = False
-        self.is_ended = False  # the sink waits for no response, or not any more
+        self.is_ended = False  # whether the sink has stopped waiting for the response
 
     @property
     def is_broker_silent(self) -> bool:
@@ -116,7 +116,8 @@ class _ProduceInFlight:
     ) -> Iterator[tuple[Batch, ProducedPartition | None, int, int]]:
         """Yield each batch with the broker's response for its partition (None if it left it out).
 
-        Then the offset of its first message if it is stored, and the message format it was sent in.
+        The other items of a tuple are the offset of the batch's first message, if it is stored, and
+        the message format in which the batch was sent.
         """
         version = self.connection.version
         assert version.is_exact or required_acks == 1  # see `Sink._connect`

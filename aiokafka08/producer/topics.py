@@ -208,7 +208,7 @@ class TopicRoutes:
             return set(route.partitions)
 
     def predict(self, topic: str, partition: int | None, key: bytes | None) -> int:
-        """Return the partition that a message would go to now, without a step of the partitioner.
+        """Return the partition that a message would go to now; keep the partitioner's state.
 
         Raises IllegalArgumentError if `partition` isn't a number, UnknownTopicOrPartitionError if
         the topic isn't known or has no such partition.
@@ -249,7 +249,7 @@ class TopicRoutes:
     # --- inside -----------------------------------------------------------------------------------
 
     async def _find(self, route: TopicRoute, failures: int, deadline: float) -> None:
-        """Look the topic up unless it is known; `failures` is their number when the call came."""
+        """Look the topic up unless it is known; `failures`: failed lookups when the call came."""
         if self._closed is not None:
             raise copy.copy(self._closed)
         if route.last_failure is not None and route.failures > failures:

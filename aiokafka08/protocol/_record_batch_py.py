@@ -239,7 +239,7 @@ def _pack_field(field: Buffer | None) -> bytes:
 
 
 def pack_headers(headers: Headers) -> bytes:
-    """Return the headers of a record, after their count."""
+    """Return the headers of a record in wire format, their count first."""
     fields = [_pack_field(field) for header in headers for field in header]
     return _pack_varint(len(headers)) + b"".join(fields)
 
