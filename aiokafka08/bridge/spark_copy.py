@@ -1,8 +1,9 @@
-"""Copy large histories with Spark, exactly once: by `kafka08` and the bridge's transactions.
+"""Copy large histories with Spark, exactly once, with `kafka08` and the bridge's transactions.
 
-Each round reads from the positions to the ends of the logs, with one Spark job per producer of the
-bridge. A job's only task writes rows and positions in the same transactions (`spark_task`), so a
-round needs no checkpoint, and `bridge run` of the same file continues where the last job ended.
+Each round reads a limited number of offsets from the positions on, with one Spark job per producer
+of the bridge. A job's only task writes rows and positions in the same transactions (`spark_task`),
+so a round needs no checkpoint, and `bridge run` of the same file continues where the last job
+ended.
 
 Invariant: a partition of the source is always written with the transactional id that
 `claims.producer_of` gives it. So a task that Spark took for dead is fenced before another one reads

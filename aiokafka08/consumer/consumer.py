@@ -399,7 +399,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 be found or reached within `start_timeout_ms`, for the membership or for the
                 committed offsets; the text has the last error and the coordinator's address.
             KafkaUnavailableError: other members haven't released their partitions, or are left in
-                ZooKeeper (above: `rebalance_max_retries`).
+                ZooKeeper (see the option `rebalance_max_retries`).
             ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created within
                 `request_timeout_ms`; after a second `TopicMissing` names similar topics.
@@ -462,7 +462,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         With a `group_id` the group assigns a share of the partitions to this consumer; without one
         it reads all partitions. Replaces an earlier subscription of the same kind. The consumer
         begins to read a new partition, or a new topic that matches, when a metadata refresh shows
-        it (`metadata_max_age_ms`), with `zookeeper_connect` and brokers of 0.8 at once. It looks
+        it (`metadata_max_age_ms`); with `zookeeper_connect` and brokers of 0.8, at once. It looks
         for a named topic that doesn't exist yet about once a second, later each five seconds;
         `TopicMissing` reports it in the log and to `on_event`, with similar names.
 
@@ -1010,8 +1010,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         assigned partition has a position and a leader that responds; and, after `subscribe()` with
         a `group_id`, that this consumer is a member and the group doesn't rebalance just now. A
         member without partitions is ready, too. The consumer keeps a connection also when it has
-        nothing to fetch; if it is lost, it is opened again with pauses of up to 5 s. `ping()` finds
-        out now.
+        nothing to fetch; if it is lost, it is opened again with pauses of up to 5 s. `ping()` sends
+        a request instead.
         """
         return self._lifecycle.is_running and self._engine.is_healthy()
 
@@ -1036,15 +1036,15 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def metrics(self) -> dict[str, float]:
         """Return counters since the start, and current gauges.
 
-        There is a counter for each event of `aiokafka08.telemetry`, and: messages_consumed,
-        bytes_fetched, fetch_requests, fetch_request_failures, buffered_bytes (0 after `stop()`),
-        buffered_limit_bytes (what `fetch_max_bytes`, `max_partition_fetch_bytes` and the number of
-        partitions allow; brokers from 0.11 on may exceed it a little), requested_bytes (of the
-        fetches in flight; those of partitions that aren't assigned any more count while another
-        partition is read from the same broker), assigned_partitions, paused_partitions, compiled
-        (1; 0 if message sets are decoded in pure Python, as `repr()` and the log line at the start
-        say), lag (in offsets behind the high watermarks, where these are known) and
-        "lag{topic-partition}" of each partition.
+        There is a counter for each event of `aiokafka08.telemetry` that a consumer emits, and:
+        messages_consumed, bytes_fetched, fetch_requests, fetch_request_failures, buffered_bytes (0
+        after `stop()`), buffered_limit_bytes (what `fetch_max_bytes`, `max_partition_fetch_bytes`
+        and the number of partitions allow; brokers from 0.11 on may exceed it a little),
+        requested_bytes (of the fetches in flight; those of partitions that aren't assigned any more
+        count while another partition is read from the same broker), assigned_partitions,
+        paused_partitions, compiled (1; 0 if message sets are decoded in pure Python, as `repr()`
+        and the log line at the start say), lag (in offsets behind the high watermarks, where these
+        are known) and "lag{topic-partition}" of each partition.
 
         Histograms, in seconds: `fetch_request_seconds` (from the write of a Fetch request to its
         response, for which the broker waits up to `fetch_max_wait_ms`) and `commit_seconds` (of

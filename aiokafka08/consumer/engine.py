@@ -297,7 +297,7 @@ class ConsumerEngine:
         return cursor
 
     def select(self, partitions: Collection[TopicPartition]) -> list[Cursor]:
-        """Return the cursors of these partitions; none named: of all.
+        """Return the cursors of these partitions, or of all if none is named.
 
         Raises IllegalStateError if one isn't assigned, TypeError if one isn't a `TopicPartition`.
         """

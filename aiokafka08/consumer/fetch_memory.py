@@ -82,7 +82,7 @@ class FetchMemory:
         return self.share_of(cursor) + SET_OVERHEAD_BYTES if self._has_room else 0
 
     def borrow(self, cursor: Cursor, *, failing: bool = False) -> bool:
-        """Grant what the cursor's next fetch needs beyond its share; False: it waits now."""
+        """Grant what the cursor's next fetch needs beyond its share; False if it has to wait."""
         extra = self._extra_bytes(cursor)
         # A long poll at the end, or an overdue response, would hold borrowed bytes for long. Fetch
         # a share; when a large message comes, borrow and fetch again.

@@ -1,4 +1,4 @@
-"""Make the fetch request of a plan, exchange it for its response, and sort the response.
+"""Make the fetch request of a plan, and exchange it for its response.
 
 Invariant: a request has one timer, which reports a response that is overdue and ends the wait at
 the deadline (`_core.net.watchdog`). An idle consumer does little else than this.

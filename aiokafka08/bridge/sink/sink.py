@@ -1,7 +1,7 @@
 """`TransactionSink`: the workers that write in transactions.
 
 Invariants:
-- `start()` claims the bridge (`claims`); only after it may positions be read.
+- `start()` claims the bridge (`claims`). Positions may be read only after it.
 - The chunks that wait for a worker have at most `buffer_bytes` and one chunk more, if the caller
   waits for room. No call blocks the event loop.
 """
@@ -40,9 +40,10 @@ BATCH_BYTES: Final = 1_000_000
 _CLOSE_S: Final = 0.5
 # A call counts as hung when it has taken this much longer than librdkafka's timeout for it.
 _HANG_S: Final = 5.0
-# When the broker that librdkafka 2.16 remembers as the coordinator has left, a call that adds
-# positions ignores its timeout, until a connection opens or closes and the memory is older than
-# `metadata.max.age.ms` (librdkafka #5456, #5511). With its defaults that takes over a minute.
+# When the broker that librdkafka 2.16 has cached as the coordinator has left, a call that adds
+# positions ignores its timeout, until a connection opens or closes and the cache is older than
+# `metadata.max.age.ms` (librdkafka #5456, #5511). With librdkafka's defaults that takes over a
+# minute.
 _FIND_COORDINATOR: Final = {
     "topic.metadata.refresh.interval.ms": 2000,
     "metadata.max.age.ms": 6000,
@@ -60,10 +61,10 @@ class BridgeRun:
     has_claimed: bool = False
     # Whether no other start has left a claim.
     is_first: bool = True
-    # Whether a session has found where its partitions begin, so it may have written.
+    # Whether a session has found where its partitions begin, and so may have written records.
     has_begun: bool = False
-    # Partitions of the source that began without a position, and still have no committed one,
-    # although records of them were put: their copies may have records of this process.
+    # Partitions of the source that began without a position, of which records were put, and none is
+    # committed yet. Their copies may have records of this process.
     begun: set[TopicPartition] = field(default_factory=set)
     # Whether the log has named the parts of the source's messages that the copy leaves out.
     has_warned: bool = False
@@ -276,7 +277,7 @@ class TransactionSink:
         pairs: Mapping[TopicPartition, TopicPartition],
         stale: Mapping[TopicPartition, Sequence[bytes]],
     ) -> None:
-        """Set positions to 0 and remove runs, by the claimed producers; before `run_workers`.
+        """Set positions to 0 and remove runs, with the claimed producers; before `run_workers()`.
 
         Args:
             pairs: partition of the source → partition of the target.

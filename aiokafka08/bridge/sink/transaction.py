@@ -50,7 +50,7 @@ class SentChunk:
     def _contiguous(self, start: int, end: int, target: int) -> list[OffsetRun]:
         offsets = self.offsets[start:end]
         first, last = offsets[0], offsets[-1]
-        # Compare the ends first: with a hole in the offsets, the range may be far longer than they.
+        # Compare the ends first: with a hole in the offsets, the range may be far longer.
         if last - first == end - start - 1 and offsets == array("q", range(first, last + 1)):
             return [OffsetRun(offsets[0], target, len(offsets))]
         return runs_of(offsets, target)

@@ -38,7 +38,7 @@ def in_keys(text: str) -> str:
 
 @contextmanager
 def named_addresses(source: SourceConfig) -> Iterator[None]:
-    """Let errors of the block name keys of the file, and begin with the key of a wrong address.
+    """Make the errors of the block name keys of the file, the key of a wrong address first.
 
     Raises:
         BridgeError: ZooKeeper hasn't the chroot: another attempt doesn't help.

@@ -224,7 +224,7 @@ class SourceReader:
 
     @asynccontextmanager
     async def only(self, tp: TopicPartition, offset: int) -> AsyncIterator[None]:
-        """Read one partition alone, which isn't assigned yet, while the block runs."""
+        """While the block runs, read only this partition, which isn't assigned yet."""
         before = self._consumer.assignment()
         paused = self._consumer.paused()
         self._consumer.assign({*before, tp})

@@ -238,7 +238,8 @@ class TopicIdentities:
 
         Raises:
             BridgeError: the source's ZooKeeper hasn't the chroot.
-            KafkaConfigurationError: it isn't the ZooKeeper of the source's brokers.
+            KafkaConfigurationError: `source.zookeeper` is the ZooKeeper of other brokers, or kazoo
+                isn't installed.
         """
         try:
             identities = await self._read_now()
@@ -280,7 +281,7 @@ class TopicIdentities:
         return await self._read_ids()
 
     async def _read_ids(self) -> dict[str, str]:
-        """Return the topic ids of brokers from 2.8 on, by librdkafka: 0.8's protocol has none."""
+        """Return the topic ids of brokers from 2.8 on, by librdkafka: this client's protocol has none."""
         if self._has_ids is False:
             return {}
         try:

@@ -158,8 +158,8 @@ class TargetWatch:
             self._is_connected = False
         elif name in ("_TRANSPORT", "_RESOLVE", "_SSL") and ": Disconnected" not in error.str():
             self._failure = error.str()
-        # Away if no broker is connected and a connection has failed: brokers close idle
-        # connections, and one of several brokers may be away.
+        # The target is away only if no broker is connected and a connection has failed. Brokers
+        # also close idle connections, and one of several brokers may be away.
         if self.report is not None and not self._is_connected and self._failure:
             self.report(self._failure)
         if name != "_AUTHENTICATION":
@@ -180,8 +180,9 @@ class TargetWatch:
 
 
 def target_error(action: str, error: Any) -> TargetError:
-    """Return the bridge's error for a failed action and librdkafka's error, or an exception with
-    one.
+    """Return the bridge's error for a failed action.
+
+    `error` is librdkafka's error, or an exception with one.
     """
     kafka = getattr(error, "args", [None])[0] if isinstance(error, Exception) else error
     if hasattr(kafka, "code"):
@@ -409,8 +410,8 @@ class Target:
     ) -> dict[TopicPartition, int]:
         """Return the committed offsets of a group; a partition without one is left out.
 
-        Brokers from 2.5 on wait for the offsets of a transaction in progress (KIP-447,
-        `require_stable`); before, they return the former ones.
+        While a transaction with offsets is in progress, brokers from 2.5 on have the caller wait
+        (KIP-447, `require_stable`); older brokers return the former offsets.
 
         Raises:
             TargetError: the target doesn't respond.

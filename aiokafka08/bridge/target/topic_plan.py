@@ -1,4 +1,4 @@
-"""The topics of the target: which to create or grow, with which settings. Pure but `apply_plan`.
+"""The topics of the target: which to create or grow, with which settings (`plan_topics`, pure).
 
 Invariant: partition n of the source goes to partition n of the target. A target topic that has
 fewer partitions is grown only if the bridge has copied into it before; otherwise it is refused,
