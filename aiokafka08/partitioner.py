@@ -1,7 +1,7 @@
 """Partitioners: choose the partition of a message.
 
 A partitioner is called as in aiokafka: `partitioner(key_bytes, all_partitions, available)`. A
-partitioner of this module has state about one topic, so each topic gets its own instance
+partitioner of this module may have state about one topic, so each topic gets its own instance
 (`partitioner_factory`).
 
 Invariant: a key's partition depends only on the key and `all_partitions`, so it doesn't change

@@ -57,16 +57,16 @@ is over (docs/brokers.md 7.3). A consumer without a group doesn't probe which 0.
 has, so it doesn't limit the wait and gets the error later."""
 
 WAITED_SHARE: Final = 0.8
-"""A broker that responds after this share of the wait counts as having waited to the end: the two
-clocks may run at different speeds."""
+"""A broker that responds after this share of the wait counts as having waited to the end, since the
+two clocks may run at different speeds."""
 
 HANGING_S: Final = 0.003
-"""From this age on a long poll counts as hanging. Younger ones are likely to return right away, and
-the urgent partitions then join the next one: no second connection is needed."""
+"""From this age on a long poll counts as hanging. Younger ones are likely to return right away. The
+urgent partitions then join the next one, so no second connection is needed."""
 
 URGENT_RETRY_S: Final = 30.0
-"""The pause of the urgent requests after one has failed: the broker may limit the connections of a
-client, or be down."""
+"""The pause of the urgent requests after one has failed, since the broker may limit the connections
+of a client, or be down."""
 
 
 @dataclass(slots=True, eq=False)

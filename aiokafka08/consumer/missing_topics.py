@@ -1,4 +1,4 @@
-"""Report topics that don't exist, however the consumer names them: when it starts, or later.
+"""Report topics that don't exist, whether the consumer names them at its start or later.
 
 Invariant: a topic is reported once at most (`TopicMissing`), not before it has been missing for
 `NetLimits.topic_unknown_s`, and without a request that could create it. At most MOST_REPORTED of

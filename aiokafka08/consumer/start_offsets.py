@@ -130,7 +130,7 @@ class StartOffsets:
         while any(
             cursor.start is StartPosition.STORED
             and cursor.error is None
-            # It alone is unreadable, so the other partitions go on.
+            # Only the commit of this partition is unreadable, so the other partitions go on.
             and cursor not in self._unreadable
             for cursor in self._waiting
         ):

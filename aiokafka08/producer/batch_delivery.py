@@ -85,7 +85,7 @@ class CallbackQueue:
         try:
             self._run()
         except BaseException as error:  # SystemExit or KeyboardInterrupt
-            # A protocol's callback, in which this runs, isn't the place for it: uvloop takes it for
+            # This runs in a protocol's callback: if it raised the error, uvloop would take that for
             # a failure of the transport.
             self.loop.call_soon(_raise, error)
         return not self._futures

@@ -88,7 +88,7 @@ class HeaderPolicy:
         return applied
 
     def apply_arrow(self, topic: str, batch: RecordBatch) -> Generator[None, None, RecordBatch]:
-        """Return a batch to be sent, after its column `headers`, if any, was handled, in steps.
+        """Handle the column `headers` of a batch, if there is one, in steps; return what to send.
 
         Raises:
             UnsupportedVersionError: there are headers, and the mode is "refuse".

@@ -124,7 +124,7 @@ class ListedMessages:
     def split_by_queue(
         self, route: TopicRoute, start: int
     ) -> Generator[None, None, tuple[Iterable[tuple[PartitionQueue, Messages]], int]]:
-        # A partitioner that is notified of closed batches expects that before its next choices.
+        # A `BatchAware` partitioner has to be notified of closed batches before its next choices.
         most = _STEP_MESSAGES if isinstance(route.partitioner, BatchAware) else _SPLIT_MESSAGES
         end = min(start + most, len(self.values))
         chosen: dict[PartitionQueue, MessageColumns] = {}

@@ -1,9 +1,9 @@
 """`AIOKafkaProducer`, the public producer, with aiokafka's names and signatures.
 
-Starts and stops the producer, serializes messages, and refuses what the 0.8 protocol can't do. Also
-checks that calls come from the event loop and the operating-system process that started the
-producer. The parts of `ProducerEngine` do everything else: messages go in through `Intake`, out
-through `Sender`.
+The class starts and stops the producer, serializes messages, and refuses what the 0.8 protocol
+can't do. It also checks that calls come from the event loop and the operating-system process that
+started the producer. The parts of `ProducerEngine` do everything else: messages go in through
+`Intake`, out through `Sender`.
 
 Invariant: no part refers to `AIOKafkaProducer`, so a producer that is dropped without `stop()` is
 garbage-collected and warns.
@@ -681,7 +681,7 @@ class AIOKafkaProducer:
         It costs nothing: no request is sent. True means that a connection is open, and that some
         broker has responded within `metadata_max_age_ms`. From the start to the stop the producer
         keeps one connection, also when nothing is sent; if it is lost, it is opened again with
-        pauses of up to 5 s. `ping()` finds out now.
+        pauses of up to 5 s. `ping()` sends a request instead.
         """
         engine = self._engine
         return (

@@ -70,7 +70,7 @@ def serialize_all(
         IllegalArgumentError: the lengths differ, or a timestamp isn't from 0 to 2**63 - 1.
         Exception: what a serializer raises, with the message's index as a note.
     """
-    # Sized arguments are copied in the first step: other tasks may change them between two steps.
+    # Copy sized arguments in the first step, since other tasks may change them between two steps.
     values = _copy_list("value", values)
     keys = None if keys is None else _copy_list("key", keys)
     timestamps_ms = None if timestamps_ms is None else _copy_if_sized(timestamps_ms)

@@ -69,7 +69,7 @@ _log: Final = logging.getLogger("aiokafka08.consumer")
 
 
 class _JoinRefusedError(Exception):
-    """The coordinator refuses a JoinGroup or SyncGroup: `error`; `step` is what to do next."""
+    """The coordinator refuses a JoinGroup or SyncGroup with `error`; `step` is what to do next."""
 
     def __init__(self, step: NextStep, error: BrokerResponseError) -> None:
         super().__init__(step, error)
@@ -145,7 +145,7 @@ class BrokerGroup:
             KafkaTimeoutError: within that time the coordinator couldn't be reached, or refused
                 this member again and again; the text has the last error.
             KafkaUnavailableError: the group has members in ZooKeeper.
-            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
+            ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             UnsupportedVersionError: the brokers have no groups.
         """
         loop = asyncio.get_running_loop()

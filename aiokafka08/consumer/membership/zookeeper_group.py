@@ -93,7 +93,7 @@ class ZookeeperGroup:
             KafkaConnectionError: ZooKeeper can't be reached.
             KafkaUnavailableError: the chroot doesn't exist; or other members didn't release
                 partitions.
-            ZookeeperMismatchError: it is the ZooKeeper of other brokers.
+            ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
         """
         loop = asyncio.get_running_loop()
         self._first_round = loop.create_future()

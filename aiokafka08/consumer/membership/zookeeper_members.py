@@ -1,4 +1,4 @@
-"""Look for the members that a group has in ZooKeeper, before a member joins it at its broker.
+"""Look for the members that a group has in ZooKeeper, before this member joins it at a broker.
 
 Brokers from 0.9 on know nothing of the members in ZooKeeper: the Scala consumers, and this client's
 consumers that began on 0.8. If a group has both kinds of members, each partition is read twice.
