@@ -281,7 +281,7 @@ class TopicIdentities:
         return await self._read_ids()
 
     async def _read_ids(self) -> dict[str, str]:
-        """Return the topic ids of brokers from 2.8 on, by librdkafka: this client's protocol has none."""
+        """Return the topic ids of brokers from 2.8 on, which librdkafka reads; 0.8 has none."""
         if self._has_ids is False:
             return {}
         try:
