@@ -2,8 +2,8 @@
 
 Owns the Arrow type of the column `headers`, which is that of Spark's Kafka source.
 
-Invariant: pyarrow makes no column from Python objects (see `arrow`), so columns are made from
-buffers. A batch that has no envelope, or needs none, keeps its columns uncopied.
+Invariant: columns are made from buffers, never by pyarrow from Python objects (see `arrow`). A
+batch that has no envelope, or needs none, keeps its columns uncopied.
 """
 
 from __future__ import annotations
@@ -157,8 +157,9 @@ def change_headers(
 ) -> Generator[None, None, RecordBatch]:
     """Return a batch with the column `headers` changed, or added, in steps.
 
-    `change(has_value, headers)` returns the new headers of a row. Raises TypeError if the column
-    `headers` has a wrong type.
+    `change(has_value, headers)` returns the new headers of a row. If a header has no key, the batch
+    is returned unchanged: `embed_rows` raises the error. Raises TypeError if the column `headers`
+    has a wrong type.
     """
     pa = require_pyarrow()
     filled = batch.column("value").is_valid().to_pylist()

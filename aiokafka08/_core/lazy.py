@@ -28,7 +28,7 @@ def import_when_used(package: str) -> tuple[Callable[[str], object], Callable[[]
     @cache
     def homes() -> dict[str, str]:
         """Return the module of each name that the package's code imports from its own modules."""
-        from dis import get_instructions  # slow, and asyncio imports it too
+        from dis import get_instructions  # slow to import, but asyncio imports it anyway
 
         modules, module = {}, ""
         for step in get_instructions(code):
@@ -57,5 +57,5 @@ def import_when_used(package: str) -> tuple[Callable[[str], object], Callable[[]
 
 
 def _is_in(module: str, package: str) -> bool:
-    """Return whether the module is in the package, without this module."""
+    """Return whether the module is in the package, and isn't this one."""
     return f"{module}.".startswith(f"{package}.") and module != __name__

@@ -4,7 +4,7 @@ The first event of a key is logged at once. Repetitions within a minute are coun
 is logged at the minute's end; counting then goes on in the next minute.
 
 Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines of each kind, each twice at
-most, of at most `MAX_CHARACTERS` each, whatever is in the texts.
+most, of at most `MAX_CHARACTERS` each (before they are escaped), whatever is in the texts.
 """
 
 from __future__ import annotations
@@ -114,5 +114,5 @@ class LimitedLog:
 
 
 def one_line(text: str) -> str:
-    """Return a text that can't look like other lines, cut off after `MAX_CHARACTERS`."""
+    """Cut a text off after `MAX_CHARACTERS`, and escape line breaks and invisible characters."""
     return visible(text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…")

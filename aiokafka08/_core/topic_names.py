@@ -101,7 +101,7 @@ def too_long_text(topic: str) -> str:
 
 
 def check_topic_names(topics: Iterable[object]) -> list[str]:
-    """Return the topics if all names are valid and they aren't a single name."""
+    """Return the topics; raise InvalidTopicError for an invalid name, or a plain string."""
     if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
         raise InvalidTopicError(f"topics={shorten(topics)}: expected a list of topic names")
     return [check_topic_name(topic) for topic in topics]

@@ -52,7 +52,7 @@ async def merge(
                 cost -= active.pop(task)[0]
                 continue
             yield item
-            advance(*active.pop(task))  # only now: a generator in `active` is closed below
+            advance(*active.pop(task))  # not earlier: `finally` closes it if the caller stops
             del item, task  # the item may be large
     finally:
         for task in active:

@@ -1,6 +1,6 @@
 """Run long calls of pure functions in threads, so that they don't hold the event loop.
 
-No other module of the package uses threads for work on messages.
+The producer and the consumer use no other threads for work on messages.
 
 Invariants: the work gets all that it reads when it begins, and changes nothing that other code
 sees. So if its caller is cancelled, the work runs to its end and its result is discarded. After

@@ -81,7 +81,7 @@ class ClusterSnapshot:
         return {} if info is None else info.partitions
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether a topic may not exist: it has no partitions, and isn't refused."""
+        """Return whether a topic may be missing: it has no known partitions, and isn't refused."""
         info = self.topics.get(topic)
         if info is None:
             return True
@@ -319,8 +319,9 @@ def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
     """Return each of them as a `TopicPartition`; plain pairs are accepted.
 
     Raises:
-        TypeError: an item is something else, or the argument isn't a list.
-        InvalidTopicError, IllegalArgumentError: a topic name, a partition number is invalid.
+        TypeError: an item is something else, or the argument isn't iterable.
+        InvalidTopicError: a topic name is invalid.
+        IllegalArgumentError: a partition number is invalid.
     """
     return list(iter_partitions(partitions))
 

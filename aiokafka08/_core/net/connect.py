@@ -39,7 +39,7 @@ class PendingStep(NamedTuple):
 
     text: str  # what hasn't happened yet
     # Whether the peer has accepted the connection and owes a response; then it may be something
-    # else than a broker. Otherwise the client waits for itself or for a KDC.
+    # else than a broker. Otherwise the client waits for its own next token, or for a KDC.
     is_for_peer: bool = False
     detail: object = None  # a value for the `args` of the error
 
@@ -113,8 +113,8 @@ async def connect_to_any_ip(
         discard: called with each further result, if several addresses work.
 
     Raises:
-        KafkaError: no address works. It is a `KafkaConnectionError`, or the error of all addresses
-            where something listens, if these are of one class: a `CertificateError`, say.
+        KafkaError: no address works. If all addresses where something listens fail with the same
+            class, such as `CertificateError`, it is of that class, else a `KafkaConnectionError`.
     """
     try:
         # A name may stand for several brokers, or for IPv6 and IPv4. Each address may be dead, or

@@ -163,8 +163,8 @@ class CoordinatorLookup:
     async def _unavailable_hint(self) -> str:
         """Return why the brokers may have returned error 15 up to the deadline."""
         try:
-            # Naming the offsets topic creates it as the lookups did, or fails as they did
-            # (docs/brokers.md 8.9).
+            # A Metadata request that names the offsets topic creates it as the lookups did, or
+            # fails as they did (docs/brokers.md 8.9).
             response = await self._router.request(
                 MetadataRequest([OFFSETS_TOPIC]), timeout_s=HINT_S
             )

@@ -121,7 +121,7 @@ class Lifecycle:
                     unsent_bytes,
                 )
             warnings.warn(
-                # Filters of warnings match aiokafka's first two words.
+                # It begins as aiokafka's warning, so that users' warning filters match it.
                 f"Unclosed {self._name}: dropped without {self._stop_call}",
                 ResourceWarning,
                 source=source,

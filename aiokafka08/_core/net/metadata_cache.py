@@ -3,9 +3,9 @@
 A refresh runs every `metadata_max_age_ms`, and soon (with backoff) when a caller requests it.
 
 Invariant: at most one refresh runs at a time. `fetch_all()` isn't a refresh and may run beside one:
-both merge their responses into the snapshot that is current by then, and what the older call brings
-doesn't replace what the newer one has brought. A snapshot object never changes. A failed response
-removes nothing from the cache (see `cluster`).
+both merge their responses into the snapshot that is current by then, and the response to the older
+call replaces no topic that the newer call has updated. A snapshot object never changes. A failed
+response removes nothing from the cache (see `cluster`).
 """
 
 from __future__ import annotations
@@ -174,9 +174,8 @@ class Metadata:
 
         Args:
             topic: its name.
-            timeout_s: how long to wait until the topic exists and its partitions have leaders, if
-                the snapshot has none of them. If some have no leader at the deadline, return them
-                as they are.
+            timeout_s: how long to wait until the topic exists and its partitions have leaders. If
+                some have no leader at the deadline, return them as they are.
             leaders: when to end that wait: `all` if every partition must have a leader, `any` if
                 one such partition is enough.
             leaders_s: how much of `timeout_s` to wait for leaders, if the topic exists.
@@ -209,7 +208,7 @@ class Metadata:
     async def wait_for_partitions(
         self, topic: str, partitions: Collection[int], *, timeout_s: float
     ) -> None:
-        """Refresh until the snapshot has these partitions of a known topic, which may be new.
+        """Refresh until the snapshot has these partitions, which may be new, of a known topic.
 
         `timeout_s` limits the wait for responses. The wait for partitions that the responses lack
         is `NetLimits.partition_unknown_s`, if that is shorter.

@@ -59,8 +59,8 @@ async def offsets_for_times(
     # "No message" may be wrong, because the broker searches a single segment, the first whose
     # largest timestamp isn't before the time. A segment in format 0, or from before an upgrade, has
     # none; the broker takes the time of its file, may search it in vain, and doesn't go on
-    # (docs/brokers.md 8.14). It is right if only the last segment is in question and its first
-    # message has a timestamp: then the broker could search it.
+    # (docs/brokers.md 8.14). "No message" is right if only the last segment is in question and its
+    # first message has a timestamp, because then the broker could search it.
     lasts = {
         tp: segment
         for tp, segment in segments.items()

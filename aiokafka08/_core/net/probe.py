@@ -181,8 +181,8 @@ class _ProbeConnection:
 
     async def _serves_without_sasl(self) -> bool:
         """Return whether the peer answers a client that doesn't authenticate."""
-        # A listener of 0.9 without SASL neither answers nor closes on what begins an authentication
-        # (docs/brokers.md 14.6). One with SASL closes on this request.
+        # A listener of 0.9 without SASL neither answers the first request of an authentication nor
+        # closes the connection (docs/brokers.md 14.6). One with SASL closes it on this request.
         request = encode_request(alive_request(), 0, _CORRELATION_ID, self._config.client_id)
         try:
             stream = await connect_raw(self._ip, self._address, self._config)

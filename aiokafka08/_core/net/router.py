@@ -208,8 +208,8 @@ class Router:
         """Return whether a connection is open, and a broker has responded lately."""
         if self._loop is None or not self.nodes.is_connected:
             return False
-        # At this age a refresh requests a response, and it may take a while. Needs no running event
-        # loop.
+        # The periodic refreshes bring a response this often, even without other requests. The
+        # event loop needn't run, so use its clock directly.
         limit_s = self.config.metadata_max_age_s + self.config.limits.attempt_s
         return self._loop.time() - self.nodes.last_response <= limit_s
 
@@ -222,7 +222,7 @@ class Router:
     ) -> BrokerConnection:
         """Return the open connection of a lane, for callers that must know which one they use.
 
-        With `exact`, its exact line is known, or KafkaUnavailableError is raised; see
+        With `exact`, raises KafkaUnavailableError if the broker's exact line isn't known; see
         `exact_version()`. Raises otherwise as `Node.connection`.
         """
         node = self._node(node_id)
@@ -274,7 +274,7 @@ class Router:
     async def exact_version(
         self, node_id: int | None = None, *, timeout_s: float | None = None
     ) -> BrokerVersion:
-        """Return what a node supports, or the oldest broker, with the exact line.
+        """Return what a node, or the oldest broker, supports, with the exact line.
 
         The line stays `BrokerLine.V0_8` if the cluster has no topic yet. Without a node id, brokers
         that don't respond are left out if another one does.

@@ -401,7 +401,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
 
 def next_silence_check_s(overdue_s: float, request_timeout_s: float) -> float | None:
-    """Return in how many seconds to check for silence again; None: close it now."""
+    """Return in how many seconds to check for silence again; None: close the connection now."""
     grace_s = request_timeout_s * (_SILENCE_CHECK_FACTOR - 1)
     return None if overdue_s >= grace_s else max(grace_s - overdue_s, _SHORTEST_SILENCE_CHECK_S)
 

@@ -372,7 +372,7 @@ def _from_api_versions(frame: memoryview) -> BrokerVersion:
     )
 
 
-# The releases, newest first, each with a version of an API that none before it had
+# The releases, newest first, each with an API version that no older release has
 _RELEASES: Final[tuple[tuple[str, ApiKey, int], ...]] = (
     ("3.9", ApiKey.FETCH, 17),
     ("3.8", ApiKey.PRODUCE, 11),

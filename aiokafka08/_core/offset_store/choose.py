@@ -109,7 +109,7 @@ def _zookeeper_store(
     zookeeper: ClusterZookeeper | None,
     check_session: Callable[[], None],
 ) -> OffsetStore:
-    """Return the store that writes the nodes itself, or without an address by brokers."""
+    """Return a store that writes the nodes itself, or, without `zookeeper`, through brokers."""
     if zookeeper is not None:
         from aiokafka08._core.offset_store.zookeeper_store import ZookeeperOffsetStore
 

@@ -1,7 +1,8 @@
 """Fetch all offsets that a group has committed to Kafka, without naming partitions where possible.
 
 It costs one request per group: OffsetFetch 2 on brokers from 0.10.2 on, OffsetFetch 1 without
-topics on 0.9 to 0.10.1, and on 0.8.2 OffsetFetch 1 with all partitions (docs/brokers.md 8.8).
+topics on 0.9 to 0.10.1 (three more if nothing is committed), and on 0.8.2 OffsetFetch 1 with all
+partitions (docs/brokers.md 8.8).
 
 Invariant: an empty result means that the coordinator has no commits of the group.
 """
@@ -39,8 +40,8 @@ async def fetch_group_offsets(
     """Return all offsets that a group has committed to Kafka; `known`: all partitions.
 
     Raises:
-        KafkaTimeoutError: the coordinator didn't respond within `request_timeout_ms`, or had no
-            answer; the text has the last error.
+        KafkaTimeoutError: the coordinator didn't respond within `request_timeout_ms`, or only with
+            errors that may pass; the text has the last error.
         KafkaError: as `CoordinatorLookup.node_id`, or the coordinator refused.
     """
     version = router.version()

@@ -38,8 +38,9 @@ T = TypeVar("T")
 class ZookeeperOffsetStore:
     """Committed offsets of one group in ZooKeeper, without the brokers.
 
-    If a broker hangs with a commit, the client repeats the commit at another broker. When the first
-    one runs on, it writes its offset over all newer ones. Here no third party can hold a commit.
+    Brokers can overwrite newer offsets: if one hangs during a commit, the client repeats the commit
+    at another broker, and the first one writes the old offset when it runs on. This store writes
+    the nodes itself, so no commit can be delayed like that.
 
     Args:
         line: the brokers' line, which limits the length of the metadata.

@@ -57,7 +57,7 @@ class ZookeeperV0OffsetStore:
         )
 
     async def look_at_each(self, partitions: Collection[TopicPartition]) -> FetchedOffsets:
-        """As `fetch_each`, but a partition whose node holds no offset has its error soon."""
+        """As `fetch_each`, but give up soon on a partition whose node holds no valid offset."""
         # Brokers respond with UnknownError then. A consumer goes on asking, because it can't start
         # without the offset.
         return await requests.fetch_each(

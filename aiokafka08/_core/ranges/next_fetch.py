@@ -50,7 +50,7 @@ hides a large message. One isn't enough, since the high watermark may have moved
 
 FAILED_READ_TRIES: Final = 8
 """How often a broker may fail to read what its log has (error -1), until that counts as damage.
-With the usual back-off these are 4 s: a broker may be short of files, or have a slow disk."""
+With the usual back-off they take 4 s: a broker may lack file descriptors, or have a slow disk."""
 
 READ_TRIES: Final = 3
 """How often a search for the next readable offset tries each offset."""
@@ -249,7 +249,7 @@ class NextFetch:
         return self._retry_damaged(first)
 
     def _lowest_later(self, entries: list[_Entry], high_watermark: int) -> list[int]:
-        """Return for each entry, and the end, the lowest readable later offset from there on."""
+        """Return for each index the lowest readable offset above `offset` from there on."""
         lowest = [LAST_OFFSET + 1]
         for entry in reversed(entries):
             counts = self.offset < entry.offset and not _is_above(entry, high_watermark)
@@ -283,7 +283,7 @@ class NextFetch:
 
     @property
     def lacks_dropped(self) -> bool:
-        """Whether the entry after the last message states an offset below the next one."""
+        """Whether the first dropped entry states an offset below the next one to fetch."""
         # A search for a later offset doesn't find that entry.
         return bool(self._dropped) and self._dropped[0][0] < self.offset
 

@@ -1,8 +1,8 @@
 """Find where a log can be read again after damage that hides the next message.
 
-Without whole size fields neither a client nor a broker sees where the next message begins. A broker
-reads over the damage to find a later offset, and fails, until an index entry is after the
-damage (docs/brokers.md 7.19).
+Without whole size fields neither a client nor a broker sees where the next message begins. To find
+a later offset, a broker reads from the last index entry before it, and fails if the damage is in
+between (docs/brokers.md 7.19).
 
 Invariant: the search takes a number of fetches that grows with the logarithm of the offsets.
 """
@@ -48,8 +48,8 @@ async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
     unreadable, found, step = offset - 1, min(offset, end), 1
     while not await _is_readable(router, tp, found, end):
         unreadable, found = found, min(found + step, end)
-        # Then bisect between the last offset that failed and the first that succeeded.
         step *= 2
+    # Bisect between the last offset that failed and the first that succeeded.
     while found - unreadable > 1:
         middle = (unreadable + found) // 2
         if await _is_readable(router, tp, middle, end):

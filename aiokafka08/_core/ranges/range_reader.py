@@ -1,10 +1,10 @@
 """Read one bounded range of one partition as raw message sets, with several requests in flight.
 
 Invariant: the sets come in offset order, and each message of the range is in exactly one of them,
-counted from its `fetch_offset` to before its `end_offset`. A range always ends, either when its
-last offset is passed or with an error, also if offsets are empty. What is fetched and not yielded
-yet is at most `in_flight` times `max_bytes`, or one message of up to `limit_bytes`. Of the readers
-that share a `RangeFetches`, one at a time fetches such a message.
+counted from its `fetch_offset` to before its `end_offset`. A range always ends, also if offsets are
+empty: when its last offset is passed, when no message follows, or with an error. What is fetched
+and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up to `limit_bytes`.
+Of the readers that share a `RangeFetches`, one at a time fetches such a message.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ async def read_range(
         end: the offset after the last one; not above the high watermark.
         fetches: sends the fetches; by default, no other reader shares the requests.
         max_bytes: the usual size of a fetch. Each time that a request has timed out it is divided
-            by 8, down to 64 KiB; after every eight such fetches it is doubled again.
+            by 8, down to 64 KiB; after every eight smaller fetches with data it is doubled again.
         limit_bytes: the limit for the size of a message; a larger one is an error.
         in_flight: how many fetches may be in flight or waiting to be yielded.
         timeout_s: seconds without progress until the read fails; by default `request_timeout_ms`.
@@ -225,9 +225,9 @@ class _RangeReader:
                 self._raise_error_code(fetched, fetch.offset)
                 finding = self._apply_response(fetch, fetched, elapsed_s)
                 if finding.step is FetchStep.END:
-                    # A shorter log refuses the end of the range, so the messages are gone. If it
-                    # doesn't, they exist, and the watermark lags for a moment after a failover
-                    # (docs/brokers.md 9.5).
+                    # Fetch at the end of the range. If the broker refuses that offset, the log is
+                    # shorter, and the messages are gone. Otherwise they exist, and the watermark
+                    # lags for a moment after a failover (docs/brokers.md 9.5).
                     refused = self._end
                     probe = self._send(refused, 1)
                     at_end, _ = await self._response_to(probe)

@@ -230,7 +230,7 @@ class _Credentials:
     def _acquire(self) -> Any:
         """Get and return credentials, with tickets for all brokers that were authenticated with.
 
-        Each call fills a new cache in memory from a keytab. So connections use the old cache until
+        With a keytab, each call fills a new cache in memory. So connections use the old cache until
         the new one is complete. MIT Kerberos also needs an empty cache to say why the KDC gave no
         ticket.
         """

@@ -32,8 +32,8 @@ class Scram(Mechanism):
         except ImportError:
             raise missing_extra(name, "scramp", "sasl") from None
         self.name = name
-        # The broker names the number of hashes, up to a million: seconds of the event loop. The
-        # thread computes them, and the connection waits up to its timeout, whose error says so.
+        # The broker may ask for a million hashes, which take seconds. The thread computes them, so
+        # that they don't hold the event loop; a connection's timeout names this wait.
         self.thread = DaemonThread()
         self.wait = "the hashes of the password haven't been computed"
         self.description = f"{name} as user {username!r}"

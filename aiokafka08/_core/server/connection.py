@@ -6,8 +6,8 @@ Invariants:
   their requests. Nothing is handled while the client doesn't read its responses.
 - After each change the connection's memory is reported to `ServerResources.memory`; all of the
   handler's work goes through `ServerResources.scheduler`.
-- A connection ends once: when its transport is lost and no work is left. A client that doesn't
-  read loses it `close_s` after the end.
+- A connection ends once: when its transport is lost and no work is left. If the client doesn't
+  read, the transport is aborted `close_s` after the server has begun to close it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ConnectionOptions:
     # socket.
     max_in_flight: int = 1
     half_close: HalfClosePolicy = HalfClosePolicy.ANSWER
-    # How long a client may take to read written responses before its connection is closed.
+    # How long a client may take to read the last responses of a connection that is being closed.
     close_s: float = 30.0
 
 
@@ -172,7 +172,7 @@ class ServerConnection(FrameProtocol):
         self._mute = False  # the client gets no more responses
         self._finishes = False  # requests from before the FIN are handled, even without a transport
         self._outlived = False  # the transport is lost, and such requests are still handled
-        self._lost = False  # the requests that have come are still handled, but not those that wait
+        self._lost = False  # only a running job, and the requests behind it, are still handled
         self._ended = False
 
     # --- asyncio ----------------------------------------------------------------------------------
@@ -269,7 +269,7 @@ class ServerConnection(FrameProtocol):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the transport is lost: `ConnectionHandler.lost` was called."""
+        """Whether `ConnectionHandler.lost` was called."""
         return self._lost
 
     def limit_frames(self, max_bytes: int | None) -> None:

@@ -26,7 +26,7 @@ _ACCEPTS: Final = 16
 _BACKLOG: Final = 1024
 _ACCEPT_PAUSE_S: Final = 1.0
 _HANDSHAKE_S: Final = 10.0
-"""How long a client may take for the handshake of TLS, and for its end."""
+"""How long a client may take for the TLS handshake, and for the TLS shutdown."""
 MAX_HANDSHAKES: Final = 256
 """How many a port may have in progress, at about 0.3 MB each. Beyond it the oldest is aborted."""
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
@@ -41,13 +41,13 @@ class Listening(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close()` was called, and each accepted connection has called its protocol."""
+        """Whether `close()` was called, and each accepted socket has its protocol or is closed."""
 
     def close(self) -> None:
         """Accept no more connections; existing ones stay. Safe to call twice."""
 
     async def wait_closed(self) -> None:
-        """Wait until each accepted connection has called its protocol."""
+        """Wait until each accepted socket has its protocol or is closed."""
 
 
 @runtime_checkable

@@ -44,7 +44,7 @@ class TimeAccount:
         self.is_new = is_new
 
     def settle(self, *, ended: bool) -> None:
-        """End being new; `ended`: because the first request has ended in time."""
+        """Stop counting as new; `ended`: the first request has ended in time."""
         if self.is_new:
             self.is_new = False
             if not ended:
@@ -254,7 +254,7 @@ class FairScheduler:
     # --- large requests ---------------------------------------------------------------------------
 
     def _enlarge(self, job: Job) -> None:
-        """Continue a job as the large one, or let it wait until it can be that."""
+        """Continue a job as the large one; if there is another one, let it wait for that."""
         if self._large not in (None, job):
             self._large_waiting.push(job)
             return

@@ -45,8 +45,8 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
 class PacedOutput:
     """The writing to a transport, whose protocol calls `pause` and `resume`.
 
-    A transport of TLS gets parts. It would give all that it has to the transport below at once,
-    where it is neither counted nor a reason to pause.
+    A TLS transport gets the data in parts. It would pass a large write to the transport below at
+    once, where the data is neither counted nor a reason to pause.
 
     Attributes:
         is_tls: whether the transport is one of TLS.
@@ -70,7 +70,7 @@ class PacedOutput:
         """How much memory the unsent bytes take: a write counts whole until its end is sent."""
         if not self._written:
             return 0
-        # Of TLS, all but about two parts.
+        # With TLS this misses about two parts, which the transport below has.
         unsent_bytes = self._waiting_bytes + self._transport.get_write_buffer_size()
         while self._written and self._written_bytes - self._written[0] >= unsent_bytes:
             self._written_bytes -= self._written.popleft()
@@ -130,7 +130,7 @@ class PacedOutput:
             self._transport.close()
 
     def drop(self) -> None:
-        """Free and forget the unsent bytes, once the transport is closed at once or lost."""
+        """Free and forget the unsent bytes, once the transport is aborted or lost."""
         self._drop_waiting()
         self._written.clear()
         self._written_bytes = 0

@@ -4,7 +4,7 @@ The nodes of another cluster look alike: a member would take that cluster's offs
 them, an admin client would delete its topics.
 
 Invariant: before a session of a client with `zookeeper_check="refuse"` reads or writes anything
-else, the clusters were found to be the same.
+else, the clusters were compared, and have an id or a broker in common.
 """
 
 from __future__ import annotations

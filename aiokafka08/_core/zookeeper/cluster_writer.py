@@ -6,10 +6,10 @@ A gateway calls `ClusterWriter` in threads, because it blocks. It writes these n
 - `/brokers/topics/<topic>`, and `…/partitions/<partition>/state` below it;
 - `/cluster/id`: clients compare it with the cluster id of the brokers, through any gateway.
 
-Invariants: nothing is written while a broker or another gateway is registered. `/controller` says
-which of several gateways writes. If a gateway overwrites a node of a broker, it keeps the broker's
-data in the field `MARK`, where `plan_restore` finds it. So such a node is never removed: when its
-topic is deleted, it is written with no partitions.
+Invariants: nothing is written while a broker is registered. Of several gateways, the one that holds
+`/controller` writes; the others only remove their own registrations. If a gateway overwrites a node
+of a broker, it keeps the broker's data in the field `MARK`, where `plan_restore` finds it. So such
+a node is never removed: when its topic is deleted, it is written with no partitions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ In other nodes it is an object: if a broker had written the node, `before` has t
 else the object is empty."""
 
 SESSION_S: Final = 6.0
-"""After this time without a gateway its brokers are removed; the default of brokers up to 1.1."""
+"""After this time without a gateway its brokers are removed; the default of brokers up to 2.4."""
 
 _CONTROLLER: Final = "/controller"
 _IDS: Final = "/brokers/ids"

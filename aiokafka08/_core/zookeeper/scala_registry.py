@@ -45,7 +45,8 @@ class GroupSnapshot:
 class ScalaRegistry:
     """The nodes of one group, as one member reads and writes them (`scala_format`).
 
-    `on_change` is called in a kazoo thread when something that `register_and_read` read changes.
+    `on_change` is called in a kazoo thread when the list of members, or the topics or partitions
+    that `register_and_read` read, change.
     """
 
     def __init__(

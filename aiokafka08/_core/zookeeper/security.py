@@ -3,8 +3,8 @@
 The names of the options are kazoo's. Kerberos isn't among them: kazoo speaks SASL by the package
 pure-sasl only, and no public call of it sends the tokens of another implementation.
 
-Invariant: a password is in no error, log line or `repr`. A wrong or contradictory option raises
-when the client is created, a file that can't be read before the client connects.
+Invariant: a password is in no error, log line or `repr`. A wrong or contradictory option raises an
+error when the client is created; an unreadable file raises one before the client connects.
 """
 
 from __future__ import annotations

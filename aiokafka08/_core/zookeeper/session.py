@@ -53,8 +53,8 @@ _REFUSED_LATELY_S: Final = 10.0
 # The timeout of a connection that only finds out why no session could be opened
 _PROBE_S: Final = 1.0
 
-# What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first of its
-# releases allow a character more at the ends of each range; blanks of all kinds are allowed.
+# What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first releases of
+# ZooKeeper allow a character more at the ends of each range; blanks of all kinds are allowed.
 _NOT_IN_NAMES: Final = re.compile(
     "[/\0-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]"
 )
@@ -248,7 +248,7 @@ def _authentication_failed(connect: str) -> AuthenticationFailedError:
 
 
 def _name_nodes(client: KazooClient) -> None:
-    """Let the errors of blocking calls about an ACL name the node, which kazoo's don't."""
+    """Let a blocking call's error about an ACL name the node, which kazoo's doesn't."""
     from kazoo.exceptions import NoAuthError
 
     def naming(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -283,7 +283,7 @@ def check_node_name(option: str, name: str) -> None:
 
 def is_node_name(name: str) -> bool:
     """Return whether a name can be the name of a node."""
-    # Names that ZooKeeper has returned are never checked, since they exist.
+    # A node that exists in an old ZooKeeper may have a name that is refused here.
     return bool(name) and name not in (".", "..") and not _NOT_IN_NAMES.search(name)
 
 

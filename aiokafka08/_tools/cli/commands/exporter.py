@@ -242,7 +242,7 @@ def metrics_page(refresher: Refresher) -> Page:
 
 
 def health_page(refresher: Refresher) -> Page:
-    """Return the page `/healthz`: whether refreshes end, even without a result."""
+    """Return the page `/healthz`: whether refreshes still end, even if they fail."""
     from http import HTTPStatus
 
     from aiokafka08._core.metrics.endpoint import Page

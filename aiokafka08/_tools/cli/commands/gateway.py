@@ -513,7 +513,7 @@ def _port_table(settings: GatewaySettings) -> PortTable:
         first = one.listen[1] + bool(one.peers)
         for other in settings.listeners:
             if other is not one and meet(one.listen, other.listen):
-                # A listener's ports end below the next higher first port of another one.
+                # A listener's ports end below the first port of the next higher listener.
                 gap = other.listen[1] - first
                 room = min(room, gap) if other.listen[1] >= one.listen[1] else room
         if settings.metrics is not None:

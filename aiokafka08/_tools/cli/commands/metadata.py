@@ -175,7 +175,7 @@ def partition_rows(described: Sequence[TopicDescription]) -> list[dict[str, Any]
 
 
 def _error_name(code: int, leader: int) -> str | None:
-    """Return the name of an error code; None for no error, or for a dead replica and a leader."""
+    """Return the name of an error code; None without an error, or if only a replica is down."""
     from aiokafka08.errors import ReplicaNotAvailableError, error_class
 
     if code == 0 or (code == ReplicaNotAvailableError.errno and leader >= 0):
