@@ -2,10 +2,9 @@
 
 The producer and the consumer use no other threads for work on messages.
 
-Invariants: the work gets all that it reads when it begins, and changes nothing that other code
-sees. So if its caller is cancelled, the work runs to its end and its result is discarded. After
-`stop()` no thread is left. If the system refuses to start a thread, the work runs in the event
-loop.
+Invariants: the work has all its inputs before it begins, and changes nothing that other code sees.
+So if its caller is cancelled, the work runs to its end and its result is discarded. After `stop()`
+no thread is left. If the system refuses to start a thread, the work runs in the event loop.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Tasks that end with what has started them: the tasks of an object, and those of a call.
+"""Tie tasks to an object (`TaskSet`) or to a call (`run_together`), and end them with it.
 
 Invariant: a task is in a `TaskSet` until it has ended. The event loop has weak references only, so
 the garbage collector could take a task that nothing else refers to.

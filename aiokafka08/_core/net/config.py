@@ -1,7 +1,7 @@
 """The options that producer, consumer and admin share: parsed and checked once, here.
 
 Invariant: a wrong option raises an error when the client is created. The text names the option and
-what is expected. It also shows the value, except that of a SASL option, which may be a secret.
+what is expected. It also shows the value, except that of a SASL option that may be a secret.
 """
 
 from __future__ import annotations

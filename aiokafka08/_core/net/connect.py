@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class PendingStep(NamedTuple):
-    """What an attempt to connect waits for; the error of a timeout says it."""
+    """What an attempt to connect waits for, for the error of a timeout."""
 
     text: str  # what hasn't happened yet
     # Whether the peer has accepted the connection and owes a response; then it may be something

@@ -138,7 +138,7 @@ class Node:
 
     @property
     def version(self) -> BrokerVersion | None:
-        """What the broker supports; None until the first connection was made."""
+        """What the broker supports; None if it isn't known yet."""
         return self._version
 
     def adopt_version(self, version: BrokerVersion) -> None:

@@ -98,7 +98,7 @@ class Router:
             raise
 
     def check_credentials(self) -> None:
-        """Renew the credentials if it is time: for an event loop that doesn't always run."""
+        """Start to renew credentials as they fall due; again after the event loop stood still."""
         if self._renewals is not None:
             self._renewals.cancel()
         if self.config.sasl is not None:

@@ -94,7 +94,7 @@ def _store_for(
 
 
 def default_storage(line: BrokerLine, has_zookeeper: bool) -> str:
-    """Return where brokers of this line keep a group's offsets by default."""
+    """Return the default of `offsets_storage` for brokers of this line."""
     # With `zookeeper_connect` a group of 0.8.2 is in ZooKeeper, and its Scala consumers keep their
     # offsets there by default.
     if line < BrokerLine.V0_8_2 or (line is BrokerLine.V0_8_2 and has_zookeeper):

@@ -2,8 +2,8 @@
 
 The nodes have no place for metadata, and ZooKeeper doesn't fence members of an older generation.
 
-Invariants: if `commit` returns, all offsets are written; otherwise its error names those that
-aren't. Before each attempt to write, the versions of the nodes are known, and only then the
+Invariants: if `commit` returns, all offsets are written; if the writes of some failed, its error
+names them. Before each attempt to write, the versions of the nodes are known, and only then the
 member's session is checked. So a member that lost its partitions writes nothing over the offsets of
 the members that own them now.
 """

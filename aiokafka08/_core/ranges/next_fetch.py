@@ -442,7 +442,7 @@ def _is_above(entry: _Entry, high_watermark: int) -> bool:
 
 
 def _breaks(message_set: Buffer, entries: Iterable[_Entry], high_watermark: int) -> list[int]:
-    """Return the entries whose offset is above the watermark, or not above the one before."""
+    """Return the indices of entries with an offset above the watermark, or not above the last."""
     breaks: list[int] = []
     seen: dict[int, bytes] = {}
     highest = -1

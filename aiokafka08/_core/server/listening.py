@@ -63,7 +63,7 @@ class ServerTls:
     """The TLS of a port.
 
     Args:
-        context: the certificate, and what clients need.
+        context: the server's certificate, and what it requires of clients.
         refused: called with the address of a client whose handshake has failed, and why.
         is_allowed: called with the address of a client; False: it is closed before a handshake.
     """

@@ -26,7 +26,7 @@ class MemoryLimit:
     """The memory of all connections of a server, and the limit.
 
     Args:
-        limit_bytes: close connections when all of them hold more than this.
+        limit_bytes: close connections when they hold more than this together.
         option: the name of the option that sets the limit, for the reason of an eviction.
     """
 

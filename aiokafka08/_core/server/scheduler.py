@@ -137,7 +137,7 @@ class FairScheduler:
     """The jobs of a running server.
 
     Args:
-        after_step: called after each step, when the state may have changed.
+        after_step: called each time that steps of a job have run, since they may change the state.
         clock: returns seconds; None: `environment.monotonic`.
     """
 

@@ -103,7 +103,7 @@ class Plan:
 
     Attributes:
         owner: the gateway that writes instead; None: there is none.
-        changes: the changes to make, in this order.
+        changes: the changes to make; `ClusterWriter.apply` orders them.
         left: topics that brokers have written, and that the cluster doesn't have; they stay.
     """
 
@@ -136,7 +136,7 @@ class ClusterWriter:
         self._session: int | None = None
 
     def close(self) -> None:
-        """End the session, if there is one: its nodes are removed."""
+        """End the session, if there is one: its ephemeral nodes are removed."""
         client, self._client_or_none = self._client_or_none, None
         if client is not None:
             close_session(client)

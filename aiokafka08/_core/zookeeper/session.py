@@ -1,9 +1,9 @@
 """Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
 Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers,
-except the sessions that write the compared nodes (`open_session`). Only `_core.zookeeper` imports
-kazoo, and at run time only inside functions, because kazoo is an optional extra. Without it the
-first use raises KafkaConfigurationError.
+except the sessions that write the compared nodes (`open_session`). Only `_core.zookeeper` and the
+simulation import kazoo, and at run time only inside functions, because kazoo is an optional extra.
+Without it the first use raises KafkaConfigurationError.
 """
 
 from __future__ import annotations
