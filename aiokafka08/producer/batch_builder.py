@@ -83,8 +83,8 @@ class BatchBuilder:
         Raises:
             UnsupportedVersionError: headers, unless the producer's option `headers` allows them; or
                 a timestamp for brokers below 0.10.
-            IllegalArgumentError: the headers can't be embedded, or the timestamp isn't an integer
-                from 0 to 2**63 - 1.
+            IllegalArgumentError: neither key nor value; the headers can't be embedded; or the
+                timestamp isn't an integer from 0 to 2**63 - 1.
             TypeError: key or value isn't bytes.
         """
         mode = self._policy.mode

@@ -475,8 +475,8 @@ class AIOKafkaProducer:
             InvalidTopicError: brokers don't accept the topic name.
             UnsupportedVersionError: headers, unless the option `headers` allows them; or a
                 timestamp for a broker below 0.10.
-            IllegalArgumentError: the headers can't be embedded: a value isn't text in UTF-8, or
-                there are more than 255.
+            IllegalArgumentError: neither key nor value; or the headers can't be embedded: a value
+                isn't text in UTF-8, or there are more than 255.
             ProducerClosed: the producer was stopped before or during this call.
             TypeError: key or value isn't bytes.
         """

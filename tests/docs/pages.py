@@ -178,7 +178,7 @@ error after that. If the client does nothing about a code, they raise its error 
             ("code", "class", "Kafka's name", "meaning", "what the client does", "what to do"),
             codes,
         )
-        + "\nNever met by producer and consumer, but there for `except` clauses and `for_code`: "
+        + "\nNever raised by producer and consumer, but there for `except` clauses and `for_code`: "
         + f"the classes of the codes {_ranges(sorted(unsent))}.\n"
     )
 
