@@ -25,6 +25,8 @@ pytestmark = pytest.mark.fast
 class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[set[TopicPartition], set[TopicPartition]]] = []
+        self.fails = False
+        self.errors: list[BaseException] = []
 
     async def revoke(self, *, rejoins: bool = False) -> None:
         raise AssertionError
@@ -36,13 +38,15 @@ class Recorder:
         *,
         always_notify: bool = False,
     ) -> None:
+        if self.fails:
+            raise RuntimeError("a bug")
         self.calls.append((set(partitions), set(new_partitions)))
 
     def activity(self) -> int | None:
         raise AssertionError
 
     def membership_failed(self, error: BaseException) -> None:
-        raise error
+        self.errors.append(error)
 
     def report_error(self, error: KafkaError | None) -> None:
         raise AssertionError
@@ -52,9 +56,8 @@ def _longer(calls: list[Any], count: int) -> bool:
     return len(calls) > count
 
 
-async def test_later_partitions_are_read_from_their_beginning() -> None:
-    """With auto_offset_reset="latest" what was written before the refresh would be lost."""
-    router = Router(
+def _router() -> Router:
+    return Router(
         router_config(
             {
                 "bootstrap_servers": "localhost:1",
@@ -67,6 +70,11 @@ async def test_later_partitions_are_read_from_their_beginning() -> None:
         ),
         Telemetry(),
     )
+
+
+async def test_later_partitions_are_read_from_their_beginning() -> None:
+    """With auto_offset_reset="latest" what was written before the refresh would be lost."""
+    router = _router()
     subscription, recorder = Subscription(), Recorder()
     subscription.subscribe_pattern(".*")
     membership = NoGroup(router, subscription, recorder)
@@ -90,3 +98,17 @@ async def test_later_partitions_are_read_from_their_beginning() -> None:
         {tp(4, "a")},
         set(),  # another subscription: nobody has read this topic so far
     ]
+
+
+async def test_internal_error_reaches_calls_that_wait() -> None:
+    router, subscription, recorder = _router(), Subscription(), Recorder()
+    subscription.subscribe_pattern(".*")
+    membership = NoGroup(router, subscription, recorder)
+    router.metadata.snapshot = snapshot({"a": 2})
+    await membership.start()
+    recorder.fails = True
+    membership.on_change()
+    await until(lambda: recorder.errors)
+    await until(lambda: not membership.is_joined)
+    await membership.stop()
+    assert [str(error) for error in recorder.errors] == ["a bug"]
