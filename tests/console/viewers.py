@@ -65,8 +65,9 @@ class Viewers:
         self._client = httpx.AsyncClient(
             base_url=base,
             headers={"authorization": f"Bearer {token}"},
-            # The console ends an idle connection after 5 s: never use one that is about to end.
-            limits=httpx.Limits(keepalive_expiry=1.0),
+            # The console ends an idle connection after 5 s. On a busy machine the client may learn
+            # that only when it has sent the next request, so each load has its own connection.
+            limits=httpx.Limits(max_keepalive_connections=0),
             timeout=60,
         )
 
