@@ -39,10 +39,13 @@ class KafkaError(RuntimeError):
     Attributes:
         retriable: Another attempt may succeed.
         invalid_metadata: The error is a sign that the metadata is stale.
+        names_class: `str()` has the name of the class. It is False in errors that leave the Spark
+            data source, since Spark shows them by their tracebacks, which name the class.
     """
 
     retriable: ClassVar[bool] = False
     invalid_metadata: ClassVar[bool] = False
+    names_class: bool = True
 
     @property
     def text(self) -> str:
@@ -61,6 +64,8 @@ class KafkaError(RuntimeError):
         return self.text if type(self) is outer and self.text else str(self)
 
     def __str__(self) -> str:
+        if not self.names_class:
+            return self.text
         return f"{type(self).__name__}: {self.text}" if self.text else type(self).__name__
 
 
@@ -263,7 +268,8 @@ class BrokerResponseError(KafkaError):
             self.errno = errno
 
     def __str__(self) -> str:
-        return f"[Error {self.errno}] {type(self).__name__}: {self.text or self.description}"
+        name = f" {type(self).__name__}:" if self.names_class else ""
+        return f"[Error {self.errno}]{name} {self.text or self.description}"
 
 
 class NoError(BrokerResponseError):

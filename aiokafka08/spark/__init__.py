@@ -19,6 +19,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.spark.reasons import show_class_once
 from aiokafka08.spark.workers import prepare_workers
 
 if TYPE_CHECKING:
@@ -57,6 +58,14 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
         KafkaConfigurationError: pyspark or pyarrow is not installed, or too old; or the Python that
             Spark runs can't import this package or pyarrow, or is of another version.
     """
+    try:
+        _register(spark, filter_pushdown)
+    except KafkaConfigurationError as error:
+        show_class_once(error)
+        raise
+
+
+def _register(spark: SparkSession, filter_pushdown: bool) -> None:
     context = _context(spark)
     if context is not None:
         _import("source")  # before the workers: its error is about this Python

@@ -21,7 +21,7 @@ from contextlib import aclosing
 from typing import Any, Final, Self, TypeVar
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, ClusterSnapshot, PartitionLeaders
-from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, net_config
+from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, address_text, net_config
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.retry import is_final
@@ -211,7 +211,7 @@ class DriverClient:
         """Return the partitions that the options select, from one Metadata request.
 
         Args:
-            known: the partitions of earlier batches, or None in a new query. While one of them that
+            known: partitions that existed before, or None in a new query. While one of them that
                 the options still select is missing, the request is retried: a broker that has just
                 started may not know all topics yet. A partition that stays missing is left out.
 
@@ -247,6 +247,11 @@ class DriverClient:
     def _fetch_existing(self, partitions: Collection[TopicPartition]) -> frozenset[TopicPartition]:
         snapshot = self._fetch_topics(had_topics=bool(partitions))
         return frozenset(tp for tp in partitions if tp.partition in snapshot.partitions(tp.topic))
+
+    def brokers(self) -> tuple[str, ...]:
+        """Return the addresses of the brokers as of the last request; sends no request."""
+        known = {} if self._client is None else self._client.router.metadata.snapshot.brokers
+        return tuple(address_text((known[node].host, known[node].port)) for node in sorted(known))
 
     def _fetch_topics(self, *, had_topics: bool) -> ClusterSnapshot:
         """Return the cluster's metadata; `had_topics`: the cluster had some before."""
@@ -290,10 +295,12 @@ class DriverClient:
 
         Args:
             partitions: the partitions to look up.
-            missing_ok: leave out the partitions that were deleted since they were found.
+            missing_ok: leave out the partitions that the brokers don't list any more, also after
+                retries.
 
         Raises:
-            UnknownTopicOrPartitionError: a partition was deleted, and `missing_ok` is false.
+            UnknownTopicOrPartitionError: the brokers don't list a partition, and `missing_ok` is
+                false.
             KafkaError: no broker responded, or the request failed.
         """
 
@@ -315,7 +322,7 @@ class DriverClient:
             partitions: the partitions to look up.
             known: offsets that existed before. While a partition ends below its known offset, the
                 request is retried: a new leader may not have caught up yet.
-            missing_ok: leave out the partitions that were deleted since they were found.
+            missing_ok: as for `earliest`.
 
         Raises as `earliest`.
         """
@@ -374,11 +381,11 @@ class DriverClient:
         work: Callable[[Router, Collection[TopicPartition]], Coroutine[Any, Any, T]],
         missing_ok: bool,
     ) -> T:
-        """Call `work` with the partitions; with `missing_ok` without those that were deleted."""
+        """Call `work` with the partitions, without those that the brokers don't list any more."""
         try:
             return self._call(lambda router: work(router, partitions))
         except UnknownTopicOrPartitionError:
-            existing = self._fetch_existing(partitions)
+            existing = self.existing(partitions)
             if not missing_ok or len(existing) == len(partitions):
                 raise
         return self._call_for_existing([tp for tp in partitions if tp in existing], work, True)

@@ -36,9 +36,12 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("aiokafka08.spark")
 
 # Shared by the listeners of a process, since Spark calls each one that was added: the gauges of
-# each registry, and for each run of a query (by its id) the last batch that was logged.
+# each registry, and for each run of a query (by its id) the last batch that was logged, in the
+# order of these lines.
 _gauges: Final[WeakKeyDictionary[CollectorRegistry, _LagGauges]] = WeakKeyDictionary()
 _logged: Final[dict[str, int]] = {}
+# How many runs `_logged` keeps. Spark doesn't report the end of a run whose listeners were removed.
+_MAX_RUNS: Final = 1000
 
 
 class LagListener(StreamingQueryListener):
@@ -74,9 +77,11 @@ class LagListener(StreamingQueryListener):
         self._gauges.names[str(progress.id)] = query
         self._gauges.show(query, lags)
         run = str(progress.runId)
-        if _logged.get(run) != progress.batchId:
-            _logged[run] = progress.batchId
+        if _logged.pop(run, None) != progress.batchId:
             _log.info("query %r, batch %d: %s", query, progress.batchId, describe_lags(lags))
+        _logged[run] = progress.batchId
+        if len(_logged) > _MAX_RUNS:
+            _logged.pop(next(iter(_logged)), None)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Note that a query without new messages is alive."""

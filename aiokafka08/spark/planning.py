@@ -70,7 +70,7 @@ def choose_partitions(
         topics: the selection of the options.
         existing: the topics of the cluster with their partitions.
         internal: topics that the brokers use themselves; no pattern matches them.
-        missing_ok: leave missing topics and partitions out. A stream reports them as lost.
+        missing_ok: leave missing topics and partitions out.
 
     Raises:
         UnknownTopicOrPartitionError: a selected topic or partition doesn't exist.
@@ -194,8 +194,9 @@ def plan_micro_batch(
 
     Args:
         start: the end of the previous batch; without partitions that were added since.
-        end: the end of this batch; without partitions that were deleted before it was planned.
-        earliest: the first offsets of those partitions of `end` that still exist.
+        end: the end of this batch; without partitions that were deleted or deselected.
+        earliest: the first offsets of those partitions of `end` that the brokers list. A task waits
+            for the others, and reports the loss if they don't come back.
         latest: the offsets after their last messages.
         topics: the present selection; at an earlier start the options may have selected more.
     """
@@ -206,11 +207,11 @@ def plan_micro_batch(
     losses += describe_deleted_partitions(missing - deselected)
     losses += describe_deselected_partitions(deselected, topics)
     for tp in sorted(end):
-        last = end[tp]
+        first, last = start.get(tp), end[tp]
         if tp not in earliest:
-            losses.append(f"{partition_text(tp)} was deleted; the batch would end at offset {last}")
+            if (first or 0) < last:
+                ranges.append(OffsetRange(*tp, first or 0, last))
             continue
-        first = start.get(tp)
         if first is None:
             first = earliest[tp]
             if first > 0:
@@ -395,6 +396,37 @@ def describe_deleted_partitions(partitions: Collection[TopicPartition]) -> list[
     names = some_of(sorted(partitions))
     text = f"the partitions {names} were deleted, or not selected at an earlier start"
     return [text] if partitions else []
+
+
+def describe_missing_partitions(
+    partitions: Collection[TopicPartition],
+    brokers: Collection[str],
+    topics: TopicSelection,
+    fail: bool,
+) -> str:
+    """Return the text of the error, or of the warning, for partitions that brokers don't list.
+
+    Args:
+        partitions: partitions of a checkpoint.
+        brokers: the addresses of the brokers.
+        topics: the present selection.
+        fail: whether the text is of an error.
+    """
+    text = (
+        f"the brokers {some_of(brokers)} don't list {some_of(sorted(partitions))} of the "
+        "checkpoint: a restarted broker doesn't know all topics yet, topics were deleted, or this "
+        "principal may not describe them"
+    )
+    if fail:
+        return (
+            f"{text}. Nothing was skipped: once brokers list them, start the query again, and it "
+            f"goes on where it was. If they were deleted for good, leave them out of {topics}, and "
+            "set failOnDataLoss to false for one run"
+        )
+    return (
+        f"{text}. The query goes on without them (failOnDataLoss=false), and where it was in them "
+        "when the brokers list them again"
+    )
 
 
 def describe_deselected_partitions(

@@ -1,8 +1,10 @@
 """Put the reason of an error first, where Spark shows the traceback of its Python process.
 
-Invariant: only the package's own errors and their causes lose their inner frames, because their
-texts say what to do. The frames are logged to `aiokafka08.spark` at level DEBUG. Any other
-exception is left as it is.
+Invariants:
+- Only the package's own errors and their causes lose their inner frames, because their texts say
+  what to do. The frames are logged to `aiokafka08.spark` at level DEBUG. Any other exception is
+  left as it is.
+- A traceback shows the class of an error of this package once.
 """
 
 # Spark shows an error of a data source as the text of its traceback, before a hundred lines of
@@ -43,10 +45,11 @@ def reason_first(call: Callable[P, T]) -> Callable[P, T]:
 def drop_frames(error: KafkaError) -> KafkaError:
     """Drop an error's frames, and return the cause to raise it from: its copy.
 
-    The copy has the same class, text and cause. `__init__` isn't called, because it may need more
-    arguments.
+    The copy has the same class, text, attributes and cause. `__init__` isn't called, because it may
+    need more arguments.
     """
     _log.debug("an error leaves the data source", exc_info=error)
+    show_class_once(error)
     error.__traceback__ = None
     cause = error.__cause__
     # An error that this function has prepared before, such as that of a refused query, already has
@@ -55,8 +58,18 @@ def drop_frames(error: KafkaError) -> KafkaError:
         return cause
     copied = type(error).__new__(type(error))
     copied.args = error.args
+    copied.__dict__.update(error.__dict__)
     copied.__cause__ = cause
     while cause is not None:
         cause.__traceback__ = None
         cause = cause.__cause__
     return copied
+
+
+def show_class_once(error: BaseException) -> None:
+    """Leave the class names out of the texts of an error and its causes: tracebacks have them."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, KafkaError):
+            cause.names_class = False
+        cause = cause.__cause__

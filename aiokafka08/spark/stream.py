@@ -2,9 +2,12 @@
 
 Invariants:
 - Batch 0 is empty, unless Spark's own source began the checkpoint.
-- With `failOnDataLoss`, a query that failed for lost data fails again after each restart.
+- With `failOnDataLoss`, a query that failed for a truncated log fails again after each restart.
+- The journal keeps the offset of a partition that brokers don't list: that they don't says neither
+  that it was deleted, nor for how long. Only a partition that was missing, and is back with a log
+  that ends earlier, counts as deleted, and as added after that.
 
-tests/spark/test_stream_reader.py shows both.
+tests/spark/test_stream_reader.py and tests/spark/test_lost_data.py show them.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Final
 
 import pyarrow as pa
@@ -24,7 +27,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from aiokafka08.errors import OffsetOutOfRangeError
+from aiokafka08.errors import OffsetOutOfRangeError, UnknownTopicOrPartitionError
 from aiokafka08.spark.driver import DriverClient
 from aiokafka08.spark.offsets import (
     OffsetDict,
@@ -39,10 +42,12 @@ from aiokafka08.spark.planning import (
     count_available,
     describe_lags,
     describe_losses,
+    describe_missing_partitions,
     describe_start_beyond_end,
     find_ends_below,
     is_batch_too_small,
     is_data_lost,
+    is_selected,
     limit_batch,
     partition_lags,
     plan_micro_batch,
@@ -80,6 +85,9 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._is_first_call = True  # no call yet of `latestOffset` or `partitions`
         # The partitions in the last metadata
         self._existing: frozenset[TopicPartition] = frozenset()
+        # Partitions of the checkpoint that the brokers didn't list at the last call of
+        # `latestOffset`; empty with `failOnDataLoss`, where they end the query
+        self._missing: frozenset[TopicPartition] = frozenset()
         self._latest: ResolvedOffsets = {}
         self._is_available_now = False
         self._target: ResolvedOffsets | None = None  # where a query with AvailableNow ends
@@ -138,12 +146,18 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
         """Return where the next batch ends.
 
-        That is before `start`, or lacks a partition, if data was lost: `partitions` reports it.
+        That is before `start` if a log was truncated: `partitions` reports it. A partition that the
+        brokers don't list any more ends where it was, without `failOnDataLoss`.
+
+        Raises:
+            UnknownTopicOrPartitionError: the brokers don't list a partition any more, and
+                `failOnDataLoss` is true.
         """
-        # If this raised for lost data, nothing would be journaled. A restart, once the log has
-        # grown past the old end, would continue there and skip the messages since the loss. So
-        # Spark journals the lower end and then calls `partitions`, which raises, and a restart
-        # repeats that batch.
+        # If this raised for a truncated log, nothing would be journaled: once the log had grown
+        # past the old end, a restart would continue there, and skip the messages written since the
+        # loss. So Spark journals the lower end and then calls `partitions`, which raises, and a
+        # restart repeats that batch. For a missing partition it raises: it may be back at the
+        # restart, which then goes on where the query was.
         begin = from_checkpoint(start)
         is_first_call, self._is_first_call = self._is_first_call, False
         self._latest = self._fetch_log_ends(begin)
@@ -173,6 +187,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             OffsetOutOfRangeError: data of the batch was lost, and `failOnDataLoss` is true.
+            UnknownTopicOrPartitionError: the brokers don't list a partition with messages of the
+                batch, and `failOnDataLoss` is true.
         """
         is_first_call, self._is_first_call = self._is_first_call, False
         begin, stop = from_checkpoint(start), from_checkpoint(end)
@@ -185,14 +201,18 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []
-        if not stop.keys() <= self._existing:
-            self._existing = self._driver.existing(stop.keys())
-        existing = [tp for tp in stop if tp in self._existing]
+        ranges = [tp for tp, last in stop.items() if begin.get(tp) != last]
+        if not self._existing.issuperset(ranges):
+            self._existing = self._driver.existing(ranges)
+        existing = [tp for tp in ranges if tp in self._existing]
         earliest = self._driver.earliest(existing, missing_ok=True)
         latest = self._latest
-        if any(tp in earliest and latest.get(tp, -1) < offset for tp, offset in stop.items()):
+        if any(latest.get(tp, -1) < stop[tp] for tp in earliest):
             latest = self._driver.latest(list(earliest), stop, missing_ok=True)
             earliest = {tp: offset for tp, offset in earliest.items() if tp in latest}
+        if self._options.fail_on_data_loss:
+            self._refuse_missing(tp for tp in ranges if tp not in earliest)
+        # Else the tasks of missing partitions wait for them longer than the driver.
         plan = plan_micro_batch(begin, stop, earliest, latest, self._options.topics)
         return plan_tasks(self._options, plan, self._driver.leaders(), self._parallelism)
 
@@ -212,17 +232,43 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- inside -----------------------------------------------------------------------------------
 
     def _fetch_log_ends(self, begin: PartitionOffsets) -> ResolvedOffsets:
-        """Return the ends of the logs; with AvailableNow those of the first call."""
+        """Return the ends of the logs; with AvailableNow those of the first call.
+
+        Without `failOnDataLoss`, a partition that the brokers don't list ends where it was, and one
+        that was deleted and created again is left out: the next batch adds it.
+        """
         if self._target is not None:
             return self._target
-        # While a log ends before `begin`, or a partition is missing, the driver retries as
-        # `fetchOffset.*` says, since a new leader or a restarted broker may not have caught up.
-        partitions = self._driver.partitions(known=begin.keys())
+        # While a log ends before `begin`, or a partition is missing, the driver looks again (as
+        # `fetchOffset.*` says), since a new leader or a restarted broker may not have caught up.
+        partitions = self._driver.partitions(known=begin.keys() - self._missing)
         self._existing = frozenset(partitions)
         latest = self._driver.latest(partitions, begin, missing_ok=True)
+        missing = frozenset(
+            tp for tp in begin if tp not in latest and is_selected(self._options.topics, tp)
+        )
+        if self._options.fail_on_data_loss:
+            self._refuse_missing(missing)
+        if missing - self._missing:
+            _log.warning("%s: %s", self._options.client.client_id, self._describe_missing(missing))
+        for tp in self._missing & find_ends_below(latest, begin).keys():
+            del latest[tp]
+        latest |= {tp: begin[tp] for tp in missing}
+        self._missing = missing
         if self._is_available_now:
             self._target = latest
         return latest
+
+    def _refuse_missing(self, missing: Iterable[TopicPartition]) -> None:
+        """Raise if the brokers don't list a partition any more."""
+        if partitions := list(missing):
+            raise UnknownTopicOrPartitionError(self._describe_missing(partitions))
+
+    def _describe_missing(self, missing: Collection[TopicPartition]) -> str:
+        options = self._options
+        return describe_missing_partitions(
+            missing, self._driver.brokers(), options.topics, options.fail_on_data_loss
+        )
 
     def _limit_batch(self, begin: ResolvedOffsets, latest: ResolvedOffsets) -> ResolvedOffsets:
         """Return the end of the next batch within the limits of the options."""

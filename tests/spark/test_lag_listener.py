@@ -135,6 +135,23 @@ def test_listener_that_is_made_again_ends_the_series_of_its_forerunner() -> None
     assert series(registry) == {}
 
 
+def test_runs_whose_end_is_not_reported_are_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+    """Where all listeners are removed before their queries end. So its last line comes again."""
+    listener = LagListener()
+    event = progress(({"t": {"0": 5}}, {"t": {"0": 9}}), name="first")
+    with caplog.at_level(logging.INFO, "aiokafka08.spark"):
+        listener.onQueryProgress(event)
+        for number in range(1000):
+            listener.onQueryProgress(progress(({"t": {"0": 5}}, {"t": {"0": 9}})))
+            if number < 999:
+                LagListener().onQueryProgress(event)
+        assert caplog.text.count("query 'first'") == 1
+        for _ in range(1000):
+            listener.onQueryProgress(progress(({"t": {"0": 5}}, {"t": {"0": 9}})))
+        listener.onQueryProgress(event)
+    assert caplog.text.count("query 'first'") == 2
+
+
 def test_gauges_are_found_by_name() -> None:
     registry = CollectorRegistry(auto_describe=False)
     LagListener(registry).onQueryProgress(progress(({"t": {"0": 5}}, {"t": {"0": 9}})))

@@ -1,4 +1,7 @@
-"""A stream that lost data fails again after each restart, or goes on if the options say so."""
+"""A stream that lost data fails again after each restart, or goes on if the options say so.
+
+A topic that brokers don't list isn't lost: the journal keeps the place where the query was in it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,11 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from aiokafka08.errors import KafkaUnavailableError, OffsetOutOfRangeError
+from aiokafka08.errors import (
+    KafkaUnavailableError,
+    OffsetOutOfRangeError,
+    UnknownTopicOrPartitionError,
+)
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.spark.stream import Kafka08StreamReader
@@ -171,22 +178,108 @@ def test_restarted_broker_is_asked_with_pauses_even_without_a_retry_interval(
     assert len(cluster.requests(MetadataRequest)) - before < 30
 
 
-def test_deleted_partition_is_returned_then_raises(
+def test_topic_that_brokers_do_not_list_fails_the_query(
     reader: MakeReader, cluster: EmbeddedCluster
 ) -> None:
+    """They name themselves, but no topic. Nothing is journaled, so the next start goes on."""
+    fill(cluster, [10])
+    start = {"t": {"0": 5, "1": 0, "2": 0}}
+    fault = cluster.fault(MetadataRequest, then=Omit(), times=None)
+    calls: list[Callable[[Kafka08StreamReader], object]] = [
+        lambda one: one.latestOffset(start, ReadAllAvailable()),
+        lambda one: one.partitions(start, BEGIN),
+    ]
+    for call in calls:
+        with pytest.raises(UnknownTopicOrPartitionError) as caught:
+            call(reader())
+        text = str(caught.value)
+        assert all(server in text for server in cluster.bootstrap_servers.split(","))
+        assert "don't list t/0" in text
+        assert "start the query again, and it goes on where it was" in text
+        assert "leave them out of subscribe='t', and set failOnDataLoss to false for one" in text
+    fault.cancel()
+    again = reader()
+    assert again.latestOffset(start, ReadAllAvailable()) == BEGIN
+    assert ranges(again.partitions(start, BEGIN)) == [(0, 5, 10)]
+
+
+def test_topic_that_brokers_do_not_list_keeps_its_place_without_fail_on_data_loss(
+    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Counted as deleted, it would be read from its first message when it is back."""
+    fill(cluster, [10])
+    start = {"t": {"0": 5, "1": 0, "2": 0}}
+    one = reader(failOnDataLoss="false")
+    fault = cluster.fault(MetadataRequest, then=Omit(), times=None)
+    for _ in range(2):
+        assert one.latestOffset(start, ReadAllAvailable()) == start
+    assert one.partitions(start, start) == []
+    assert caplog.text.count("The query goes on without them (failOnDataLoss=false)") == 1
+    again = reader(failOnDataLoss="false")
+    [task] = again.partitions(start, BEGIN)  # of a batch that was journaled
+    with ThreadPoolExecutor(1) as pool:
+        before = fault.hits
+        rows = pool.submit(lambda: sum(batch.num_rows for batch in again.read(task)))
+        wait_for(lambda: fault.hits >= before + 3 or None, 60, "requests of the task")
+        fault.cancel()
+        assert rows.result(60) == 5
+    assert one.latestOffset(start, ReadAllAvailable()) == BEGIN
+    assert ranges(one.partitions(start, BEGIN)) == [(0, 5, 10)]
+
+
+def test_missing_topic_does_not_delay_the_others_without_fail_on_data_loss(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """The driver looks for it again only when it is first missed."""
+    cluster.create_topic("gone", 1)
+    one = reader(subscribe="t,gone", failOnDataLoss="false")
+    begin = one.initialOffset()
+    one.latestOffset(begin, ReadAllAvailable())  # batch 0
+    cluster.delete_topic("gone")
+    fill(cluster, [2])
+    assert one.latestOffset(begin, ReadAllAvailable()) == begin | {"t": {"0": 2, "1": 0, "2": 0}}
+    before = len(cluster.requests(MetadataRequest))
+    fill(cluster, [1])
+    end = one.latestOffset(begin, ReadAllAvailable())
+    assert end == begin | {"t": {"0": 3, "1": 0, "2": 0}}
+    assert ranges(one.partitions(begin, end)) == [(0, 0, 3)]
+    assert len(cluster.requests(MetadataRequest)) == before + 1
+
+
+def test_recreated_topic_is_read_from_its_beginning_without_fail_on_data_loss(
+    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was missing, and is back with a shorter log: then it counts as deleted, and as added."""
+    cluster.create_topic("gone", 1)
+    fill(cluster, [5], "gone")
+    one = reader(subscribe="t,gone", failOnDataLoss="false", startingOffsets="latest")
+    begin = one.initialOffset()
+    one.latestOffset(begin, ReadAllAvailable())  # batch 0
+    cluster.delete_topic("gone")
+    assert one.latestOffset(begin, ReadAllAvailable()) == begin
+    cluster.create_topic("gone", 1)
+    fill(cluster, [3], "gone")
+    without = one.latestOffset(begin, ReadAllAvailable())
+    assert without == {"t": begin["t"]}
+    assert one.partitions(begin, without) == []
+    assert "the partitions gone/0 were deleted" in caplog.text
+    end = one.latestOffset(without, ReadAllAvailable())
+    assert end == {"t": begin["t"], "gone": {"0": 3}}
+    assert ranges(one.partitions(without, end)) == [(0, 0, 3)]
+
+
+def test_journaled_batch_without_a_partition_raises_or_continues(
+    reader: MakeReader, cluster: EmbeddedCluster
+) -> None:
+    """A run without failOnDataLoss may have ended before it committed such a batch."""
     cluster.create_topic("gone", 1)
     one = reader(subscribe="t,gone")
     begin = one.initialOffset()
-    assert one.latestOffset(begin, ReadAllAvailable()) == begin  # batch 0
-    cluster.delete_topic("gone")
-    without = one.latestOffset(begin, ReadAllAvailable())
-    assert without == {"t": begin["t"]}
-    cluster.create_topic("gone", 1)
-    for again in (one, reader(subscribe="t,gone")):
-        with pytest.raises(OffsetOutOfRangeError, match="the partitions gone/0 were deleted"):
-            again.partitions(begin, without)
+    without = {"t": begin["t"]}
+    with pytest.raises(OffsetOutOfRangeError, match="the partitions gone/0 were deleted"):
+        reader(subscribe="t,gone").partitions(begin | {"gone": {"0": 1}}, without)
     lenient = reader(subscribe="t,gone", failOnDataLoss="false")
-    assert lenient.partitions(begin, without) == []
+    assert lenient.partitions(begin | {"gone": {"0": 1}}, without) == []
 
 
 def test_topic_left_out_at_a_restart_is_read_to_the_end_of_its_batch(
@@ -212,11 +305,10 @@ def test_topic_left_out_at_a_restart_is_read_to_the_end_of_its_batch(
     assert "deleted" not in str(caught.value)
 
 
-def test_partition_deleted_before_planning_raises_or_is_skipped(
-    reader: MakeReader, cluster: EmbeddedCluster, caplog: pytest.LogCaptureFixture
+def test_partition_deleted_before_planning_raises_or_is_left_to_its_task(
+    reader: MakeReader, cluster: EmbeddedCluster
 ) -> None:
     """`latestOffset` has seen the partition; it is gone when `partitions` plans the batch."""
-    message = "topic 'gone', partition 0 was deleted; the batch would end at offset 2"
     for fail in ("true", "false"):
         cluster.create_topic("gone", 1)
         one = reader(subscribe="t,gone", failOnDataLoss=fail)
@@ -227,14 +319,14 @@ def test_partition_deleted_before_planning_raises_or_is_skipped(
         end = one.latestOffset(begin, ReadAllAvailable())
         cluster.delete_topic("gone")
         if fail == "true":
-            with pytest.raises(OffsetOutOfRangeError, match=message):
+            with pytest.raises(UnknownTopicOrPartitionError, match="don't list gone/0 of"):
                 one.partitions(begin, end)
         else:
-            assert ranges(one.partitions(begin, end)) == [(0, 2, 4)]
-            assert message in caplog.text
+            found = {part.topic for task in one.partitions(begin, end) for part in task.value}
+            assert found == {"gone", "t"}
 
 
-def test_partition_deleted_during_a_lookup_is_left_out(
+def test_partition_deleted_during_a_lookup_fails_the_query(
     reader: MakeReader, cluster: EmbeddedCluster
 ) -> None:
     cluster.create_topic("gone", 1)
@@ -247,7 +339,8 @@ def test_partition_deleted_during_a_lookup_is_left_out(
         wait_for(lambda: fault.hits >= 2 or None, 60, "requests")
         cluster.delete_topic("gone")
         fault.cancel()
-        assert end.result(60) == {"t": begin["t"]}
+        with pytest.raises(UnknownTopicOrPartitionError, match="don't list gone/0 of"):
+            end.result(60)
 
 
 # --- queries on the embedded cluster --------------------------------------------------------------
@@ -285,22 +378,26 @@ def test_lower_end_fails_each_restart_until_it_is_skipped(
 
 
 @pytest.mark.full
-def test_deleted_topic_fails_each_restart_until_it_is_skipped(
+def test_deleted_topic_fails_each_restart_until_it_is_left_out(
     stream: Stream, cluster: EmbeddedCluster
 ) -> None:
     cluster.create_topic("gone", 1)
     fill(cluster, [2], "gone")
-    stream.options["subscribe"] = "gone"
+    stream.options["subscribe"] = "t,gone"
     stream.run()
     cluster.delete_topic("gone")
-    with pytest.raises(Exception, match="the partitions gone/0 were deleted"):
-        stream.run()
-    assert stream.journal(2) == {}
+    fill(cluster, [1])
+    for _ in range(2):
+        with pytest.raises(Exception, match="don't list gone/0 of the checkpoint"):
+            stream.run()
+        assert len(stream.batches()) == 2
+    stream.options["subscribe"] = "t"
+    stream.run(failOnDataLoss="false")
+    assert stream.journal(2) == {"t": {"0": 1, "1": 0, "2": 0}}
     cluster.create_topic("gone", 1)
     fill(cluster, [3], "gone")
-    with pytest.raises(Exception, match="the partitions gone/0 were deleted"):
-        stream.run()
-    stream.run(failOnDataLoss="false")  # the topic counts as new
+    stream.options["subscribe"] = "t,gone"
+    stream.run()  # the topic counts as new
     assert stream.batches()[-1] == numbers(0, 3)
 
 

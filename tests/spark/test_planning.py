@@ -149,13 +149,18 @@ def test_added_partition_is_read_from_its_earliest_offset() -> None:
     assert "was added and begins at offset 10 instead of 0: the range [0, 10) aged out" in loss
 
 
-def test_deleted_partition_is_a_loss() -> None:
+def test_partition_that_the_end_lacks_is_a_loss() -> None:
     [loss] = plan_micro_batch(
         {tp(0): 20, tp(3): 1}, {tp(0): 20}, EARLIEST, LATEST, SELECTION
     ).losses
     assert loss == "the partitions t/3 were deleted, or not selected at an earlier start"
-    [loss] = plan_micro_batch({tp(0): 20}, {tp(0): 30}, {}, {}, SELECTION).losses
-    assert "was deleted; the batch would end at offset 30" in loss
+
+
+def test_partition_that_brokers_do_not_list_is_left_to_a_task() -> None:
+    start, end = {tp(0): 20, tp(1): 5, tp(3): 9}, {tp(0): 30, tp(1): 5, tp(2): 7, tp(3): 8}
+    plan = plan_micro_batch(start, end, {}, {}, SELECTION)
+    assert plan.ranges == (OffsetRange("t", 0, 20, 30), OffsetRange("t", 2, 0, 7))
+    assert plan.losses == ()
 
 
 @pytest.mark.parametrize(
