@@ -529,7 +529,9 @@ class ConsumerEngine:
 
     def decoding_failed(self, cursor: Cursor, error: Exception) -> None:
         notes = "; ".join(getattr(error, "__notes__", ()))
-        reason = f"{type(error).__name__}: {error}" + (f"; {notes}" if notes else "")
+        # The text of an error of this package begins with its class.
+        named = str(error) if isinstance(error, KafkaError) else f"{type(error).__name__}: {error}"
+        reason = f"{named}; {notes}" if notes else named
         self._router.telemetry.emit(PartitionFailed(cursor.topic_partition, reason))
 
     def call_starved(self, wanted: set[Cursor] | None) -> None:
