@@ -74,7 +74,7 @@ class ClusterCalls:
     async def list_offsets(
         self, positions: Mapping[TopicPartition, OffsetPosition]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        await self._all_topics()
+        self._connection.check()
         checked = {
             tp: check_position(tp, position)
             for tp, position in zip(
