@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import stat
@@ -24,6 +25,8 @@ import uvloop
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import KafkaError
+
+log = logging.getLogger("ingest")
 
 CHUNK_BYTES = 256 * 1024
 LONGEST_LINE_BYTES = 900_000  # by default brokers accept messages of 1,000,000 bytes
@@ -77,7 +80,7 @@ class Ingest:
             failed = len(deliveries.errors())  # type: ignore[attr-defined]
             self.failed += failed
             self.acknowledged += count - failed
-            print(f"{failed} lines not delivered: {error}", file=sys.stderr)
+            log.error("%d lines not delivered: %s", failed, error)
 
     async def drain(self) -> None:
         """Wait until every line sent so far is acknowledged or failed."""
@@ -96,6 +99,7 @@ async def main(options: argparse.Namespace) -> int:
         loop.add_signal_handler(number, stop.set)
     async with AIOKafkaProducer(
         bootstrap_servers=options.bootstrap,
+        client_id=f"ingest-{os.getpid()}",  # tells the daemons apart, in brokers' logs and metrics
         linger_ms=20,
         max_batch_size=256 * 1024,
         compression_type=options.compression,
@@ -109,7 +113,7 @@ async def main(options: argparse.Namespace) -> int:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await ingest.drain()
-    print(f"{ingest.acknowledged} lines acknowledged, {ingest.failed} failed", file=sys.stderr)
+    log.info("%d lines acknowledged, %d failed", ingest.acknowledged, ingest.failed)
     return 1 if ingest.failed else 0
 
 
@@ -143,7 +147,7 @@ async def _listen(ingest: Ingest, host: str, port: int) -> None:
     server = await asyncio.start_server(connected, host, port)
     try:
         address = server.sockets[0].getsockname()
-        print(f"listening on {address[0]}:{address[1]}", file=sys.stderr, flush=True)
+        log.info("listening on %s:%d", address[0], address[1])
         # Not serve_forever(): since Python 3.12.1 its end waits until the clients have gone.
         await asyncio.Event().wait()
     finally:
@@ -169,9 +173,9 @@ async def _connection(
         await ingest.lines(reader.read)
     except (KafkaError, ValueError) as error:
         ingest.failed += 1
-        print(f"a connection ended: {error}", file=sys.stderr)
+        log.error("a connection ended: %s", error)
     except OSError as error:  # the client has gone
-        print(f"a connection ended: {error}", file=sys.stderr)
+        log.warning("a connection ended: %s", error)
     finally:
         writer.close()
 
@@ -189,8 +193,13 @@ if __name__ == "__main__":
     parser.add_argument("--topic", required=True)
     parser.add_argument("--listen", type=_address, metavar="HOST:PORT", help="TCP instead of stdin")
     parser.add_argument("--compression", choices=["gzip", "snappy", "lz4"])
+    arguments = parser.parse_args()
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(message)s"
+    )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
-            sys.exit(runner.run(main(parser.parse_args())))
+            sys.exit(runner.run(main(arguments)))
         except (KafkaError, OSError, ValueError) as error:
-            sys.exit(f"error: {error}")
+            log.critical("%s", error)
+            sys.exit(1)

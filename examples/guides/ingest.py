@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 from collections import deque
 
@@ -52,6 +53,7 @@ async def serve(servers, topic, port, started=lambda server: None):
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with AIOKafkaProducer(
         bootstrap_servers=servers,
+        client_id=f"ingest-{os.getpid()}",  # tells the daemons apart
         acks="all",
         linger_ms=20,  # small lists of several connections share a request
         compression_type="gzip",

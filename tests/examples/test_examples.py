@@ -266,7 +266,8 @@ async def test_ingest_daemon_reads_a_regular_file(
             cwd=ROOT,
             env=as_users(),
         )
-    assert (done.returncode, done.stderr) == (0, b"3 lines acknowledged, 0 failed\n")
+    assert done.returncode == 0
+    assert done.stderr.endswith(b" 3 lines acknowledged, 0 failed\n")
     assert sorted(filter(None, await read_values(cluster, topic, 3))) == [b"one", b"three", b"two"]
 
 
@@ -308,7 +309,7 @@ async def test_faststream_app_answers_with_the_correlation_id(
         (
             "ingest_daemon",
             ["--topic", "t", "--bootstrap", "kafka:1:2"],
-            "error: .*isn't an IPv6 address",
+            r"\d CRITICAL .*isn't an IPv6 address",
         ),
         ("ingest_daemon", ["--topic", "t", "--listen", "h:70000"], "'h:70000': expected HOST:PORT"),
     ],

@@ -34,8 +34,10 @@ def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None
         )
         try:
             assert process.stderr is not None
-            found = re.match(r"listening on (.*):(\d+)", process.stderr.readline())
-            assert found is not None
+            log = []
+            while not (found := re.search(r"listening on (.*):(\d+)$", "".join(log).rstrip())):
+                log.append(process.stderr.readline())
+                assert log[-1], log
             address = (found[1], int(found[2]))
             cluster.fault(ProduceRequest, then=Delay(0.3), times=None)
             senders = [threading.Thread(target=send_lines, args=[address]) for _ in range(clients)]
@@ -46,12 +48,15 @@ def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None
             for sender in senders:
                 sender.join(20)
                 assert not sender.is_alive(), "its connection is open"
-            _, said = process.communicate(timeout=20)
+            log += process.communicate(timeout=20)[1].splitlines()
         finally:
             process.kill()
             process.communicate()
         stored = [message.value for message in cluster.log("t", 0)]
-    assert said == f"{len(stored)} lines acknowledged, 0 failed\n"
+    assert log[-1].endswith(f" {len(stored)} lines acknowledged, 0 failed")
+    for line in log:
+        assert re.match(rf"\d{{4}}-\d\d-\d\d [\d:,]+ {process.pid} [A-Z]+ ", line), line
+    assert any(f" ingest-{process.pid}: " in line for line in log), log
     assert process.returncode == 0
     assert {len(line or b"") for line in stored} == {LINE_BYTES}, "no line is cut"
 
