@@ -13,7 +13,7 @@ from aiokafka08 import __version__
 from examples.demo.aggregate import IN_SPARK, START_SPARK
 from examples.demo.ingest import FAILOVER, INGEST, PERCENTS
 from examples.demo.run import Run
-from examples.demo.tally import add_up, largest
+from examples.demo.tally import add_up, largest, percent_text
 from examples.demo.timeline import percentile
 from examples.demo.verify import VERIFY
 
@@ -126,13 +126,13 @@ def _draw_latency(axes: Axes, run: Run) -> None:
 
 def _draw_packages(axes: Axes, run: Run) -> None:
     packages = largest(run.packages, PACKAGES)
-    shares = [100 * package.comment_share for package in packages.values()]
+    shares = [package.comment_share for package in packages.values()]
     names = [
         name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in packages
     ]
-    _draw_bars(axes, names, shares, [f"{share:.1f} %" for share in shares], ORANGE)
-    share = add_up(run.packages.values()).comment_share
-    _plain(axes, f"Comment lines by package, by Spark\nall packages: {share:.1%}")
+    _draw_bars(axes, names, shares, list(map(percent_text, shares)), ORANGE)
+    share = percent_text(add_up(run.packages.values()).comment_share)
+    _plain(axes, f"Comment lines by package, by Spark\nall packages: {share}")
 
 
 def _draw_bars(

@@ -30,7 +30,7 @@ class Meter:
         self._bar = Progress(
             TextColumn("{task.description:<21}"),
             BarColumn(),
-            TaskProgressColumn(),
+            TaskProgressColumn("[progress.percentage]{task.percentage:>3.0f} %"),
             TextColumn("{task.completed:>9,.0f} messages"),
             TextColumn("{task.fields[rate]}", style="progress.data.speed"),
             console=console,

@@ -8,7 +8,7 @@ from examples.demo.aggregate import START_SPARK
 from examples.demo.ingest import FAILOVER, INGEST
 from examples.demo.run import Run
 from examples.demo.spark_job import WARM_UP
-from examples.demo.tally import add_up, largest
+from examples.demo.tally import add_up, largest, percent_text
 
 PACKAGES = 8
 
@@ -31,7 +31,7 @@ def _print_findings(run: Run) -> None:
         rows.append((f"{len(others)} others", (modules, lines)))
     total = run.findings.modules.total()
     for name, (modules, lines) in rows:
-        table.add_row(name, f"{modules:,}", f"{lines:,}", f"{lines / total:.1%}")
+        table.add_row(name, f"{modules:,}", f"{lines:,}", percent_text(lines / total))
     run.console.print(table)
 
 
@@ -47,7 +47,7 @@ def _print_packages(run: Run) -> None:
             f"{package.messages:,}",
             f"{package.mean_length:.1f} B",
             f"{package.comments:,}",
-            f"{package.comment_share:.1%}",
+            percent_text(package.comment_share),
         )
     run.console.print(table)
 

@@ -72,6 +72,11 @@ def largest(packages: dict[str, Package], most: int) -> dict[str, Package]:
     return {name: packages[name] for name in order[:most]}
 
 
+def percent_text(share: float) -> str:
+    """Return a share as text, such as "6.5 %": the same in the tables and in the picture."""
+    return f"{100 * share:.1f} %"
+
+
 def count_packages(parts: Iterable[tuple[bytes, Sequence[bytes]]]) -> dict[str, Package]:
     """Count in Python what Spark must count, from each key and its lines."""
     counted: dict[str, Package] = {}

@@ -161,7 +161,7 @@ def test_spark_counts_what_was_sent(tmp_path: Path) -> None:
     assert "WARN" not in done.stderr
     assert re.search(r"^3,\d+ messages of \d+ packages were counted by Spark", done.stdout, re.M)
     assert "What Spark found" in done.stdout
-    assert re.search(r"│ all +│ +3,\d+ │ +[\d.]+ B │ +[\d,]+ │ +[\d.]+% │", done.stdout)
+    assert re.search(r"│ all +│ +3,\d+ │ +[\d.]+ B │ +[\d,]+ │ +[\d.]+ % │", done.stdout)
     assert re.search(r"│ start Spark +│ +│ +│ +[\d.]+ │", done.stdout)
     assert re.search(r"│ aggregate in Spark +│ +3,\d+ │", done.stdout)
     assert (tmp_path / "demo.png").stat().st_size > 10_000

@@ -21,6 +21,7 @@ from examples.demo.ingest import FAILOVER, INGEST, ingest
 from examples.demo.input import AT_LEAST, Input, Module, read_module, source_files
 from examples.demo.partition_check import PartitionCheck
 from examples.demo.progress import Meter
+from examples.demo.report import print_report
 from examples.demo.run import DemoError, Killed, Run, Speed, on_loop
 from examples.demo.tally import Findings, Package, add_up, count_packages, largest
 from examples.demo.timeline import Timeline, percentile
@@ -298,6 +299,22 @@ def test_no_label_of_the_picture_overlaps_or_is_cut_off(
         assert not box.overlaps(other_box), f"{name} overlaps {other}"
 
 
+def test_picture_and_table_write_a_share_alike() -> None:
+    from matplotlib.text import Text
+
+    from examples.demo.picture import figure
+
+    run = drawn(True, True, 900.0)
+    print_report(run)
+    assert isinstance(run.console.file, StringIO)
+    printed = run.console.file.getvalue()
+    labels = "\n".join(text.get_text() for text in figure(run, "").findobj(Text))
+    shares = set(re.findall(r"[\d.]+ %", labels))
+    assert {"12.0 %", "48.0 %"} <= shares  # of a package, and of all
+    assert shares <= set(re.findall(r"[\d.]+ %", printed))
+    assert not re.search(r"\d%", labels + printed)
+
+
 def test_too_few_lines_are_sent_again_with_the_round_in_the_key() -> None:
     found = Input(MODULES, 13)
     assert found.rounds == 3
@@ -402,7 +419,7 @@ def test_progress_is_a_bar_on_a_terminal_else_a_line(terminal: bool) -> None:
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
     if terminal:
-        assert "100%" in text
+        assert "100 %" in text
         assert f"{2000 / meter.seconds:,.0f}/s" in text.splitlines()[-2]
     else:
         assert re.fullmatch(r"ingest: 2,000 of 2,000 messages, [\d,]+/s\n", text)
