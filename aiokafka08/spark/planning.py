@@ -424,8 +424,8 @@ def describe_missing_partitions(
             "set failOnDataLoss to false for one run"
         )
     return (
-        f"{text}. The query goes on without them (failOnDataLoss=false), and where it was in them "
-        "when the brokers list them again"
+        f"{text}. The query goes on without them (failOnDataLoss=false). Once brokers list them, "
+        "it reads them from where it was"
     )
 
 

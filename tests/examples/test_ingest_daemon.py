@@ -34,7 +34,7 @@ def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None
         )
         try:
             assert process.stderr is not None
-            log = []
+            log: list[str] = []
             while not (found := re.search(r"listening on (.*):(\d+)$", "".join(log).rstrip())):
                 log.append(process.stderr.readline())
                 assert log[-1], log
