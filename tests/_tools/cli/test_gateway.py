@@ -16,6 +16,7 @@ from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, command_line
 from tests.brokers.ports import free_port, free_ports
+from tests.brokers.reaper import reaper
 from tests.brokers.wire import metadata
 
 
@@ -222,3 +223,31 @@ def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
         assert "Traceback" not in "".join(lines) + rest
         assert rest.endswith("aiokafka08: stopped\n")
     assert '"0": 0' in state.read_text()
+
+
+def test_sigterm_ends_it_though_zookeeper_is_silent(tmp_path: Path) -> None:
+    """The listeners close at once, while the mirror still waits for ZooKeeper."""
+    port, log = free_ports(), tmp_path / "log"
+    with EmbeddedCluster(version="0.10") as cluster, socket.socket() as zookeeper:
+        zookeeper.bind(("127.0.0.1", 0))
+        zookeeper.listen()
+        zookeeper.settimeout(60)
+        options = ["--zookeeper", f"127.0.0.1:{zookeeper.getsockname()[1]}"]
+        options += ["--to", cluster.bootstrap_servers, "--listen", f"127.0.0.1:{port}"]
+        with (
+            log.open("w") as errors,
+            subprocess.Popen(command_line("gateway", *options), stderr=errors) as process,
+        ):
+            reaper.watch_process(process.pid)
+            session = zookeeper.accept()[0]
+            with session, socket.create_connection(("127.0.0.1", port)) as client:
+                process.send_signal(signal.SIGTERM)
+                assert not client.recv(1)  # closed
+                session.settimeout(0)
+                session.recv(4096)  # the request for a session
+                with pytest.raises(BlockingIOError):
+                    session.recv(1)  # it is still open
+            process.wait(30)
+            reaper.forget_process(process.pid)
+    assert process.returncode == 0
+    assert "Traceback" not in log.read_text()

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
     from aiokafka08._tools.gateway.port_table import PortTable
     from aiokafka08._tools.gateway.workers import Workers
+    from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror
 
 CHECK_FIELDS: Final = {
     "code": "the code of the finding ('The gateway' in the documentation lists them)",
@@ -559,12 +560,31 @@ async def _serve(settings: GatewaySettings) -> int:
                 mirror.start()
             await asyncio.Event().wait()
         finally:
-            if mirror is not None:
-                await mirror.stop()
-            await gateways.stop()
+            await _stop(gateways, mirror)
             if endpoint is not None:
                 await asyncio.to_thread(endpoint.close)
     return DONE
+
+
+async def _stop(gateways: Gateways | Workers, mirror: ZookeeperMirror | None) -> None:
+    """Stop both at the same time; log an error of one, which doesn't keep the other from its end.
+
+    The process doesn't wait for a ZooKeeper that is silent: the session then ends after its death.
+    """
+    import asyncio
+    import logging
+
+    from aiokafka08._tools.gateway.gateway import STOP_S
+
+    stops = [gateways.stop()]
+    if mirror is not None:
+        stops.append(asyncio.wait_for(mirror.stop(), STOP_S))
+    for error in await asyncio.gather(*stops, return_exceptions=True):
+        if isinstance(error, TimeoutError):
+            text = "ZooKeeper hasn't answered within %g s: its nodes stay until the session ends"
+            logging.getLogger("aiokafka08.gateway").warning(text, STOP_S)
+        elif error is not None:
+            logging.getLogger("aiokafka08.gateway").error("it hasn't stopped", exc_info=error)
 
 
 def _new_gateways(
