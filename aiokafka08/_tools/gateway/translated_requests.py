@@ -217,6 +217,7 @@ class TranslatedRequests:
         def forget(*, is_needed: bool) -> None:
             if self._others.get(broker) is other:
                 del self._others[broker]
+            self._client.hold(name, False)  # it may have been lost while it wasn't writable
             if is_needed:
                 self._client.shared.coordinators.forget_value(broker)
                 self._client.connection.close_unanswered()

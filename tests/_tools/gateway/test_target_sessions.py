@@ -14,7 +14,8 @@ from aiokafka08._core.server.connection import Exchange
 from aiokafka08._core.server.resources import ServerResources
 from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._tools.gateway.upstream import Upstream, Upstreams, connect
-from aiokafka08.protocol.api import ApiKey
+from aiokafka08.protocol.api import ApiKey, Topic
+from aiokafka08.protocol.requests.committed_offsets import CommitPartition, OffsetCommitRequest
 from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker, first_port, running
 from tests.support.memory import reads_proc, resident_bytes
 from tests.support.waiting import until
@@ -207,3 +208,38 @@ async def test_refusal_to_prolong_a_session_ends_the_connection(
             assert await client.is_closed()
     assert "the broker refuses: expired" in caplog.text
     assert "alice-secret" not in caplog.text
+
+
+async def test_coordinator_lost_while_its_session_is_prolonged_holds_nothing() -> None:
+    """Its connection isn't needed then: the client's later requests go on."""
+    commit = OffsetCommitRequest("g", -1, "", -1, [Topic("t", [CommitPartition(0, 1, -1, "")])])
+    committed = struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 0)
+    elsewhere = struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 16)
+    async with SaslBroker() as other, SaslBroker() as broker:
+        logs_in, leads_in = other.answer, broker.answer
+
+        def other_answer(frame: bytes) -> bytes | None:
+            if frame[1] == ApiKey.SASL_HANDSHAKE and other.keys[-1] == ApiKey.OFFSET_COMMIT:
+                other.keys.append(frame[1])
+                return None  # it closes the connection
+            is_commit = frame[1] == ApiKey.OFFSET_COMMIT
+            return logs_in(frame) + (committed if is_commit else b"")
+
+        def own_answer(frame: bytes) -> bytes:
+            found = struct.pack(">hih9si", 0, 0, 9, HOST.encode(), other.port)
+            more: dict[int, bytes] = {
+                ApiKey.GROUP_COORDINATOR: found,
+                ApiKey.OFFSET_COMMIT: elsewhere,
+            }
+            return leads_in(frame) + more.get(frame[1], b"")
+
+        other.answer, broker.answer = other_answer, own_answer
+        async with through(broker) as client:
+            (topic,) = (await client.call(commit, 0)).topics
+            assert topic.partitions[0].error_code == 0
+            await until(lambda: other.keys.count(ApiKey.SASL_HANDSHAKE) > 1, timeout_s=30)
+            for number in range(3):
+                client.send(struct.pack(">hhih", ApiKey.HEARTBEAT, 0, number, -1))
+                assert int.from_bytes(await client.frame(), "big") == number
+            (topic,) = (await client.call(commit, 0)).topics  # over a new connection
+            assert topic.partitions[0].error_code == 0
