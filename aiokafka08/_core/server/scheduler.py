@@ -76,10 +76,10 @@ class Job:
         self.ended = ended
         self.failed = failed
         self.cancelled = False
-        # The function that has to run before the next step, or its outcome.
+        # The function that has to run before the next step, its outcome, or what a step waits for.
         self.pending: OffloadedCall | asyncio.Future[Any] | None = None
 
-    def step(self) -> Need | OffloadedCall:
+    def step(self) -> Need | OffloadedCall | asyncio.Future[Any]:
         """Run the next step; return its need.
 
         Raises:
@@ -214,6 +214,9 @@ class FairScheduler:
         try:
             while True:
                 need = job.step()
+                if isinstance(need, asyncio.Future):
+                    job.pending, ended, wait = need, False, self._await
+                    break
                 if isinstance(need, OffloadedCall) or (need is ALONE and job is not self._large):
                     # Large: one at a time, so that memory holds only one request's items and
                     # decompressed messages.
@@ -242,6 +245,17 @@ class FairScheduler:
             job.failed(failure)
         self._after_step()
         return ended
+
+    def _await(self, job: Job) -> None:
+        """Continue a job when its future is done; others may be the large one meanwhile."""
+
+        def done(_: object) -> None:
+            if not (job.cancelled or self._closed):
+                self._push(job)
+
+        assert isinstance(job.pending, asyncio.Future)
+        job.pending.add_done_callback(done)
+        self._release(job)
 
     def _push(self, job: Job) -> None:
         self._ready.push(job)

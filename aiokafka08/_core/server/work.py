@@ -9,6 +9,7 @@ Invariant: a step takes a few milliseconds at most. Work that grows with the ite
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ _STEP_ITEMS: Final = 100
 
 
 class Need(enum.Enum):
-    """The values that steps yield, besides an `OffloadedCall`."""
+    """The values that steps yield, besides an `OffloadedCall` or a future to wait for."""
 
     # Nothing, but other connections may work first.
     PAUSE = "a turn for others"
@@ -46,7 +47,7 @@ class OffloadedCall:
     function: Callable[[], Any]
 
 
-Work = Generator[Need | OffloadedCall, Any, T]
+Work = Generator[Need | OffloadedCall | asyncio.Future[Any], Any, T]
 
 
 def in_steps(function: Callable[[A], B], items: Sequence[A]) -> Work[list[B]]:

@@ -45,6 +45,12 @@ def read_addresses(api: Api, version: int, frame: memoryview) -> Values | None:
     return None if next(found, None) is None else values
 
 
+def node_ids(api: Api, version: int, values: Values) -> set[int]:
+    """Return the nodes in what `read_addresses` has returned."""
+    found = message_of(api, "response", version, _ROLES).struct.find(values, ("node",))
+    return {node_id for _, node_id in found if node_id >= 0}
+
+
 def replace_addresses(
     api: Api, version: int, frame: Buffer, values: Values, address_of: AddressOf, more: Peers = dict
 ) -> list[Buffer]:

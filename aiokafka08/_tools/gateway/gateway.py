@@ -39,7 +39,7 @@ from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.peers import peer_brokers
-from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08._tools.gateway.port_table import START_S, PortTable
 from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.target_client import TargetClient, ask_first, brokers_of
 from aiokafka08._tools.gateway.target_connection import why_unreachable
@@ -120,7 +120,7 @@ class Gateway:
         self.shares_ports = shares_ports
         log = LimitedLog(_log, later_in_loop)
         resources = ServerResources(options.max_held_bytes, "max_held_bytes", lambda: None)
-        addresses = self.address_of, self.known_address_of, self.peers
+        addresses = self.address_of, self.known_address_of, self.peers, table.learn
         count = partial(self.clients.count, listener=options.name)
         self.shared = SharedState(options, measurements, log, resources, *addresses, count)
         self._options = options
@@ -156,6 +156,8 @@ class Gateway:
             OSError: a port is not available.
         """
         found = await find_brokers(self._options.network)
+        if (learning := self._table.learn(found, START_S)) is not None:
+            await learning
         self._table.add(found)
         sys.setswitchinterval(_SWITCH_S)
         if self._options.network.sasl is not None:

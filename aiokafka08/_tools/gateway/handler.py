@@ -33,7 +33,12 @@ from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed
 from aiokafka08._core.server.work import Work, finish
 from aiokafka08._tools.gateway import access, api_versions, headers, topic_creation
 from aiokafka08._tools.gateway.access import ConnectionAccess, Limited
-from aiokafka08._tools.gateway.addresses import has_addresses, read_addresses, replace_addresses
+from aiokafka08._tools.gateway.addresses import (
+    has_addresses,
+    node_ids,
+    read_addresses,
+    replace_addresses,
+)
 from aiokafka08._tools.gateway.client_security import SASL_VERSIONS, ClientLogin, certificate_name
 from aiokafka08._tools.gateway.clients import Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
@@ -443,6 +448,9 @@ class GatewayHandler(ConnectionHandler):
             values = yield from apart(len(answer), lambda: read_addresses(api, version, answer))
             if values is None:
                 return [answer]
+            learning = None if is_quorum else self.shared.learn(node_ids(api, version, values))
+            if learning is not None:
+                yield learning
             peers = self.shared.peers
             return replace_addresses(api, version, answer, values, address_of, peers)
 

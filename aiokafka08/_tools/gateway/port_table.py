@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from asyncio import Future
 from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
@@ -23,6 +24,11 @@ from typing import Final
 
 from aiokafka08._tools.gateway.options import HIGHEST_PORT, MAX_BROKERS
 from aiokafka08.errors import IllegalStateError, KafkaConfigurationError
+
+ANSWER_S: Final = 5.0
+"""How long another process may take to find an index."""
+START_S: Final = 60.0
+"""The same at the start."""
 
 _KEY: Final = "listeners"
 
@@ -77,6 +83,13 @@ class PortTable:
             except OSError as error:
                 raise _not_written(path, error) from error
             return stack.pop_all()
+
+    def learn(self, node_ids: Iterable[int], within_s: float = ANSWER_S) -> Future[None] | None:
+        """Find the indices of new brokers for `add`, if that needs another process.
+
+        The future is done when they are found, or after `within_s`; None: nothing is to wait for.
+        """
+        return None
 
     def add(self, node_ids: Iterable[int]) -> None:
         """Give each new broker the next index, in the order of their ids.

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from asyncio import Future
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from aiokafka08._core.concurrency.task_set import TaskSet
@@ -35,6 +36,7 @@ class SharedState:
         address_of: the addresses that clients use for brokers, which may be new.
         known_address_of: the same for any node, but none for one that is no known broker.
         peers: the brokers that stand for other gateways.
+        learn: prepares `address_of` for brokers, as `PortTable.learn` does.
         count: counts a request, as `ClientTable.count` does.
         tasks: tasks that run until the gateway stops.
         upstreams: the connections to brokers.
@@ -50,6 +52,7 @@ class SharedState:
     address_of: AddressOf
     known_address_of: AddressOf
     peers: Peers
+    learn: Callable[[Iterable[int]], Future[None] | None]
     count: Callable[..., None]
     tasks: TaskSet = field(default_factory=TaskSet)
     upstreams: Upstreams = field(default_factory=Upstreams)

@@ -23,18 +23,18 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from queue import SimpleQueue
 from typing import Final, NamedTuple
 
 from aiokafka08 import environment
 from aiokafka08._core.concurrency.daemon_thread import DaemonThread
+from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.clients import ClientTable, Counted, SeenClient
 from aiokafka08._tools.gateway.gateway import STOP_S, ListenerState
 from aiokafka08._tools.gateway.gateways import Gateways, Ports
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.peers import peer_brokers
-from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08._tools.gateway.port_table import ANSWER_S, PortTable
 from aiokafka08.errors import KafkaConnectionError, KafkaError
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
@@ -43,6 +43,7 @@ SILENT_S: Final = 15.0
 """A worker that doesn't report within two such times in a row is killed. Once isn't enough: the
 keeper itself may have been stopped meanwhile, and reads late reports next."""
 _REPORT_S: Final = 1.0
+_NO_ANSWER: Final = "the process that has the table of ports doesn't answer"
 _RESTART_S: Final = 1.0
 _MAX_RESTART_S: Final = 30.0
 _STABLE_S: Final = 60.0
@@ -228,44 +229,57 @@ class WorkerTable(PortTable):
         super().__init__()
         self.stopped = asyncio.Event()
         self._pipe = pipe
-        self._sending = threading.Lock()
-        self._answers: SimpleQueue[Mapping[int, int] | KafkaError] = SimpleQueue()
-        self._is_lost = False
+        # A thread of its own: look-ups of names may take all others for longer than `SILENT_S`.
+        self._sender = DaemonThread()
+        self._tasks = TaskSet()
+        # What the keeper was asked and hasn't answered, the oldest first
+        self._asked: dict[frozenset[int], asyncio.Future[None]] = {}
+        self._problem: KafkaError = KafkaConnectionError(_NO_ANSWER)
         # Not a reader of the event loop: uvloop would make the pipe non-blocking.
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._receive, args=(loop,), daemon=True).start()
 
-    def add(self, node_ids: Iterable[int]) -> None:
-        """See `PortTable.add`; it waits for the process that has the table."""
-        if not (new := set(node_ids) - self._indices.keys()):
-            return
-        self.send(list(new))
-        answer = _lost() if self._is_lost else self._answers.get()
-        if isinstance(answer, KafkaError):
-            raise answer
-        self._indices = dict(answer)
+    def learn(
+        self, node_ids: Iterable[int], within_s: float = ANSWER_S
+    ) -> asyncio.Future[None] | None:
+        """See `PortTable.learn`."""
+        new = frozenset(set(node_ids) - self._indices.keys())
+        if not new or self.stopped.is_set():
+            return None
+        if new not in self._asked:
+            loop = asyncio.get_running_loop()
+            self._asked[new] = loop.create_future()
+            loop.call_later(within_s, _set_done, self._asked[new])
+            self._tasks.start(self.send(list(new)))
+        return self._asked[new]
 
-    def send(self, message: Report | list[int]) -> None:
-        """Send a report, or new brokers; may be called in any thread."""
-        with self._sending, contextlib.suppress(OSError):  # `_receive` notices it
-            self._pipe.send(message)
+    def add(self, node_ids: Iterable[int]) -> None:
+        """See `PortTable.add`; only brokers that `learn` has found have an index."""
+        if not set(node_ids) <= self._indices.keys():
+            raise self._problem.with_traceback(None)
+
+    async def send(self, message: Report | list[int]) -> None:
+        """Send a report, or new brokers."""
+        with contextlib.suppress(OSError):  # `_receive` notices it
+            await self._sender.run(partial(self._pipe.send, message))
 
     def _receive(self, loop: asyncio.AbstractEventLoop) -> None:
         """Receive the keeper's messages, in a thread, until the keeper has gone."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             with contextlib.suppress(EOFError, OSError):
                 while True:
-                    if (message := self._pipe.recv()) is None:
-                        loop.call_soon_threadsafe(self.stopped.set)
-                    else:
-                        self._answers.put(message)
-            self._is_lost = True
-            self._answers.put(_lost())  # for a call that waits
-            loop.call_soon_threadsafe(self.stopped.set)
+                    loop.call_soon_threadsafe(self._received, self._pipe.recv())
+            loop.call_soon_threadsafe(self._received, None)
 
-
-def _lost() -> KafkaError:
-    return KafkaConnectionError("the process that has the table of ports has gone")
+    def _received(self, message: Mapping[int, int] | KafkaError | None) -> None:
+        """Take a message of the keeper; None: the worker has to end."""
+        if message is None:
+            self.stopped.set()
+            return
+        if not isinstance(message, KafkaError):
+            self._indices, message = dict(message), KafkaConnectionError(_NO_ANSWER)
+        self._problem = message
+        _set_done(self._asked.pop(next(iter(self._asked))))
 
 
 async def work(gateways: Gateways, table: WorkerTable) -> None:
@@ -275,12 +289,9 @@ async def work(gateways: Gateways, table: WorkerTable) -> None:
         KafkaConnectionError: no broker can be reached.
         OSError: a port is not available.
     """
-    # A thread of its own: look-ups of names may take all others for longer than `SILENT_S`.
-    reporter = DaemonThread()
 
     async def report() -> None:
-        news = Report(*gateways.clients.take(), gateways.states(), gateways.ports)
-        await reporter.run(partial(table.send, news))
+        await table.send(Report(*gateways.clients.take(), gateways.states(), gateways.ports))
 
     await gateways.start()
     try:

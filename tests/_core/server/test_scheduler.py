@@ -238,6 +238,33 @@ async def test_large_jobs_run_one_at_a_time(scheduler: FairScheduler) -> None:
     assert log == ["one begins", "one ends", "ended", "two begins", "two ends", "ended"]
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+async def test_job_that_waits_for_a_future_holds_up_no_other(
+    scheduler: FairScheduler, is_cancelled: bool
+) -> None:
+    """Not even other large ones."""
+    log: list[str] = []
+    future = asyncio.get_running_loop().create_future()
+
+    def work() -> Work[None]:
+        yield ALONE
+        log.append((yield future))
+
+    job = Job(TimeAccount(), work(), lambda: log.append("ended"), refuse)
+    assert not scheduler.run(job)
+    large = alone(log, "large")
+    scheduler.run(Job(TimeAccount(), large(), lambda: log.append("ended"), refuse))
+    await until(lambda: "ended" in log)
+    assert log == ["large begins", "large ends", "ended"]
+    if is_cancelled:
+        scheduler.cancel(job)
+    future.set_result("found")
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert log[3:] == ([] if is_cancelled else ["found", "ended"])
+
+
 @pytest.mark.parametrize("cancelled", ["one", "two"])
 async def test_cancelled_large_job_makes_room(scheduler: FairScheduler, cancelled: str) -> None:
     log: list[str] = []

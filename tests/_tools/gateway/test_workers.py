@@ -9,8 +9,9 @@ import re
 import signal
 import socket
 import struct
+import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
@@ -26,6 +27,8 @@ from aiokafka08._tools.gateway.options import MAX_BROKERS, gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.workers import Report, Workers, WorkerTable, work
 from aiokafka08.errors import IllegalStateError, KafkaConnectionError
+from aiokafka08.protocol.api import decode_response
+from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.gateway.gateways import HOST, RawClient, ScriptedBroker
 from tests._tools.gateway.worker_processes import (
@@ -115,14 +118,22 @@ def test_workers_end_with_a_gateway_that_is_killed(gateway: WorkersGateway) -> N
         assert not ask(client)
 
 
+async def learn(table: WorkerTable, node_ids: Iterable[int]) -> None:
+    learning = table.learn(node_ids, 60)
+    assert learning is not None
+    await learning
+
+
 def use_table(number: int, pipe: Connection) -> None:
     """Be a worker that finds brokers 0 and its own number, then too many."""
 
     async def run() -> None:
         table = WorkerTable(pipe)
+        await learn(table, [number, 0])
         table.add([number, 0])
         own = table.indices[number]
-        table.send(Report([], Counter(), [], {str(number): {number: own}}))
+        await table.send(Report([], Counter(), [], {str(number): {number: own}}))
+        await learn(table, range(MAX_BROKERS + 1))
         try:
             table.add(range(MAX_BROKERS + 1))
         except IllegalStateError:
@@ -148,6 +159,58 @@ async def test_workers_get_the_indices_of_one_table(monkeypatch: pytest.MonkeyPa
     assert sorted(ports.values()) == [9092, 9093, 9094]
     await workers.stop()
     assert [one.exitcode for one in processes] == [0, 0]
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("answers", [True, False])
+async def test_keeper_that_is_stuck_holds_up_nobody_else(
+    answers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The list of brokers with a new one waits for its port. Without an answer it has port 0."""
+    if not answers:
+        monkeypatch.setattr(WorkerTable.learn, "__defaults__", (0.1,))
+    port, goes_on, has_gone_on = free_ports(), threading.Event(), threading.Event()
+    keeper, pipe = multiprocessing.Pipe()
+
+    def keep() -> None:
+        assert keeper.recv() == [0]
+        keeper.send({0: 0})
+        assert keeper.recv() == [5]
+        goes_on.wait(10)
+        has_gone_on.set()
+        keeper.send({0: 0, 5: 1})
+
+    def answer(frame: bytes) -> bytes:
+        nodes = {0: broker.port, 5: broker.port}
+        return frame[4:8] + (broker.metadata(nodes) if frame[1] == 3 else bytes(6))
+
+    with keeper, pipe:
+        async with ScriptedBroker(answer) as broker:
+            table, keeping = WorkerTable(pipe), asyncio.create_task(asyncio.to_thread(keep))
+            options = gateway_options(broker.address, f"{HOST}:{port}")
+            gateways = Gateways([options], table)
+            await gateways.start()
+            async with (
+                await RawClient.connect(port) as first,
+                await RawClient.connect(port) as other,
+            ):
+                first.send_request(MetadataRequest([]), 1)
+                await until(lambda: len(broker.requests) == 1)
+                for _ in range(3):
+                    other.send(LIST_GROUPS)
+                    assert await other.frame()
+                assert not has_gone_on.is_set()
+                if answers:
+                    goes_on.set()
+                found = decode_response(MetadataRequest, 1, await first.frame())
+                ports = {one.node_id: one.port for one in found.brokers}
+                assert ports == {0: port, 5: port + 1 if answers else 0}
+                assert has_gone_on.is_set() == answers
+                goes_on.set()
+                await keeping
+                await until(lambda: 5 in table.indices)
+                assert (await other.call(MetadataRequest([]), 1)).brokers[1].port == port + 1
+            await gateways.stop()
 
 
 def serve(number: int, pipe: Connection, targets: str, listen: str) -> None:
