@@ -376,6 +376,7 @@ def test_wrong_secret_ends_the_start_with_the_reason(
         "sasl.password": "wrong-secret",
     }
     config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    config.chmod(0o600)
     options = ["--to", cluster.sasl_ssl_bootstrap_servers, "--target-config", str(config)]
     command = [sys.executable, "-m", "aiokafka08", "gateway"]
     done = subprocess.run(

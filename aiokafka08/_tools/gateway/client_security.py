@@ -10,6 +10,7 @@ unknown user gets the same answers as a wrong password.
 
 from __future__ import annotations
 
+import os
 import secrets
 import ssl
 import tomllib
@@ -63,6 +64,18 @@ def server_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.
     return context
 
 
+def require_private(path: Path, content: str) -> None:
+    """Refuse a file with secrets that others than its owner and group can read.
+
+    Servers do so with their keys: PostgreSQL, sshd. A file that isn't there is an error elsewhere.
+
+    Raises:
+        IllegalArgumentError: others can read it, or the group can write it.
+    """
+    if os.name == "posix" and path.exists() and path.stat().st_mode & _OPEN_TO_OTHERS:
+        raise IllegalArgumentError(f"{path}: it has {content}, and others can use it. chmod 600 it")
+
+
 def read_users(path: Path) -> SaslUsers:
     """Return the users of a TOML file that has their names and passwords.
 
@@ -71,8 +84,7 @@ def read_users(path: Path) -> SaslUsers:
         KafkaConfigurationError: an extra isn't installed.
     """
     text = read_file(path, "the TOML file of users and their passwords")
-    if path.stat().st_mode & _OPEN_TO_OTHERS:
-        raise IllegalArgumentError(f"{path}: it has passwords, and others can use it. chmod 600 it")
+    require_private(path, "passwords")
     with named(path):
         users = tomllib.loads(text)
         for user, password in users.items():

@@ -18,7 +18,7 @@ from aiokafka08._core.names import NamePatterns, compile_patterns
 from aiokafka08._core.net.config import Address, NetConfig, parse_bootstrap_servers
 from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.gateway.access import ALL, Access
-from aiokafka08._tools.gateway.client_security import read_users, server_context
+from aiokafka08._tools.gateway.client_security import read_users, require_private, server_context
 from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, OPTIONS, flag
 from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._wording import shorten
@@ -255,6 +255,7 @@ def _tls(values: Mapping[str, Any], names: OptionNames) -> ssl.SSLContext | None
             if values[option] is not None:
                 raise names.wrong(option, values[option], f"expected {names.name('tls_cert')} too")
         return None
+    require_private(key or cert, "a private key")
     try:
         return server_context(cert, key, client_ca)
     except OSError as error:

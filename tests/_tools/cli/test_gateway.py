@@ -99,6 +99,28 @@ def test_damaged_state_is_wrong_usage(cli: RunCommand, tmp_path: Path) -> None:
     assert "listeners.json: not a table of listeners" in done.err
 
 
+def test_file_with_a_password_that_others_can_read_is_wrong_usage(
+    cli: RunCommand, tmp_path: Path
+) -> None:
+    path, key = tmp_path / "target.properties", tmp_path / "key.pem"
+    options = ["--to", f"127.0.0.1:{free_port()}", "--target-config", str(path)]
+    path.write_text("security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.username=a\n")
+    path.chmod(0o644)
+    with path.open("a") as file:
+        file.write("sasl.password=top-secret\n")
+    done = cli("gateway", *options)
+    assert done.code == 2
+    assert f"{path}: it has a password, and others can use it. chmod 600 it" in done.err
+    assert "top-secret" not in done.err
+    path.chmod(0o640)
+    assert cli("gateway", *options).code == 1  # the target can't be reached
+    path.write_text(f"security.protocol=SSL\nssl.certificate.location={key}\n")
+    path.chmod(0o644)  # it has no secret itself
+    key.write_text("")
+    key.chmod(0o644)
+    assert f"{key}: it has a key, and others can use it" in cli("gateway", *options).err
+
+
 def test_target_that_cannot_be_reached_is_a_failure(cli: RunCommand) -> None:
     done = cli("gateway", "--to", f"127.0.0.1:{free_port()}")
     assert done.code == 1

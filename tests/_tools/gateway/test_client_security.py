@@ -553,6 +553,7 @@ def test_files_of_security_are_relative_to_that_of_options(
 ) -> None:
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).write_bytes((certificate / name).read_bytes())
+        (tmp_path / name).chmod(0o640)
     (tmp_path / "users.toml").write_text('alice = "alice-secret"\n')
     (tmp_path / "users.toml").chmod(0o600)
     path = tmp_path / "gateway.toml"
@@ -581,6 +582,22 @@ def test_files_of_security_are_relative_to_that_of_options(
 def test_wrong_files_of_security_are_named(given: dict[str, Any], error: str) -> None:
     with pytest.raises(IllegalArgumentError, match=error):
         read_settings(None, {"to": "kafka:9092", **given})
+
+
+def test_key_that_others_can_read_is_refused(tmp_path: Path, certificate: Path) -> None:
+    key = tmp_path / "key.pem"
+    key.write_bytes((certificate / "key.pem").read_bytes())
+    given = {"to": "kafka:9092", "tls_cert": str(certificate / "cert.pem"), "tls_key": str(key)}
+    for mode in (0o644, 0o660):
+        key.chmod(mode)
+        with pytest.raises(IllegalArgumentError, match=r"key\.pem: it has a private key, and others"):
+            read_settings(None, given)
+    key.write_bytes(key.read_bytes() + (certificate / "cert.pem").read_bytes())
+    key.chmod(0o644)  # certificate and key in one file
+    with pytest.raises(IllegalArgumentError, match="it has a private key"):
+        read_settings(None, {"to": "kafka:9092", "tls_cert": str(key)})
+    key.chmod(0o640)  # of root, with the gateway's group
+    assert read_settings(None, given).options.tls is not None
 
 
 def test_listener_without_certificates_needs_networks(tmp_path: Path, certificate: Path) -> None:

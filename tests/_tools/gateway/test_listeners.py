@@ -37,7 +37,9 @@ async def test_each_listener_has_its_own_principal_and_rights(tmp_path: Path) ->
     port, file = free_ports(), tmp_path / "gateway.toml"
     file.write_text(TEXT.format(host=HOST, port=port))
     for user in ("alice", "bob"):
-        (tmp_path / f"{user}.properties").write_text(PROPERTIES.format(user=user))
+        properties = tmp_path / f"{user}.properties"
+        properties.write_text(PROPERTIES.format(user=user))
+        properties.chmod(0o600)
     users = SaslUsers({user: f"secret of {user}" for user in ("alice", "bob")})
     async with (
         EmbeddedCluster(version="0.10", topics={"orders": 1, "bills": 1}) as cluster,

@@ -417,17 +417,22 @@ def _connected(given: GatewaySettings) -> GatewaySettings:
 
     from aiokafka08._core.net.config import address_text
     from aiokafka08._core.net.tls import ssl_context
+    from aiokafka08._core.properties import is_secret
     from aiokafka08._tools.cli import settings
     from aiokafka08._tools.cli.configuration import file_sources
+    from aiokafka08._tools.gateway.client_security import require_private
     from aiokafka08._tools.gateway.target_connection import target_network
 
     listeners = []
     for one in given.listeners:
         config = one.target_config
         servers = ",".join(map(address_text, one.network.bootstrap))
+        of_file = file_sources(str(config), None) if config is not None else []
+        if config is not None and any(is_secret(key) for source in of_file for key in source.values):
+            require_private(config, "a password")
         found = settings.settings(
             [
-                *(file_sources(str(config), None) if config is not None else ()),
+                *of_file,
                 settings.environment_source(os.environ),
                 settings.flag_source(servers, None, (), None),
             ]
@@ -435,6 +440,9 @@ def _connected(given: GatewaySettings) -> GatewaySettings:
         security = {
             name: value for name, value in found.network.items() if name.startswith(_SECURITY)
         }
+        key = (found.tls.keyfile or found.tls.certfile) if found.tls is not None else None
+        for file in filter(None, (key, security.get("sasl_kerberos_keytab"))):
+            require_private(Path(file), "a key")
         network = target_network(servers, **security, ssl_context=ssl_context(found.tls))
         listeners.append(replace(one, network=network))
     return replace(given, listeners=tuple(listeners))
