@@ -31,6 +31,7 @@ class Gateways:
 
     Attributes:
         clients: the clients that were seen.
+        measurements: measures the gateways' work.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Gateways:
         shares_ports: bool = False,
     ) -> None:
         self.clients = ClientTable()
+        self.measurements = measurements
         self._gateways = {
             one.name: Gateway(one, table, measurements, self.clients, shares_ports=shares_ports)
             for one in options

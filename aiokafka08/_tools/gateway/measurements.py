@@ -7,9 +7,13 @@ Invariant: all methods may be called in any thread.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+
+Series = tuple[str, tuple[tuple[str, str], ...]]
+"""The name of a value for Prometheus, and its labels."""
 
 
 class Measurements:
@@ -28,6 +32,10 @@ class Measurements:
 
     def login_failed(self, mechanism: str) -> None:
         """Note a failed login of a client by a mechanism; "": by one that isn't known."""
+
+    def take(self) -> Counter[Series]:
+        """Return what each value has grown by since the last call."""
+        return Counter()
 
 
 NO_MEASUREMENTS: Final = Measurements()

@@ -1,19 +1,22 @@
 """`PrometheusMetrics`: what the gateway measures of its own work, for Prometheus.
 
-`clients` counts the requests of clients; here are times, bytes and failures.
+`clients` counts the requests of clients; here are times, bytes and failures. A worker measures on
+its own, and reports what its values have grown by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter as Totals
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, Metric, generate_latest
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from aiokafka08 import environment
-from aiokafka08._tools.gateway.measurements import Measurements
+from aiokafka08._tools.gateway.measurements import Measurements, Series
 
 _BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
@@ -31,10 +34,16 @@ _COUNTERS: Final = (
 """The names of counters, those of their labels, and what they count."""
 
 
-class PrometheusMetrics(Measurements):
-    """See the module."""
+class PrometheusMetrics(Measurements, Collector):
+    """See the module.
 
-    def __init__(self) -> None:
+    Args:
+        totals: what workers have reported, all together; None: nothing but its own values counts.
+    """
+
+    def __init__(self, totals: Mapping[Series, float] | None = None) -> None:
+        self._totals = totals
+        self._taken: dict[Series, float] = {}
         self._registry = CollectorRegistry()
         name = "aiokafka08_gateway_request_seconds"
         text = "From the last byte of a request to its response; the target's time included."
@@ -68,16 +77,28 @@ class PrometheusMetrics(Measurements):
         """See `Measurements`."""
         self._counters["failed_logins"].labels(mechanism).inc()
 
+    def take(self) -> Totals[Series]:
+        """See `Measurements`."""
+        now = {
+            (one.name, tuple(one.labels.items())): one.value
+            for family in self._registry.collect()
+            for one in family.samples
+            if not one.name.endswith("_created")  # a time
+        }
+        taken, self._taken = self._taken, now
+        return Totals({key: value - taken.get(key, 0) for key, value in now.items()})
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the values: its own, or the totals."""
+        for family in self._registry.collect():
+            if self._totals is not None:
+                family.samples = [
+                    Sample(name, dict(labels), value)
+                    for (name, labels), value in self._totals.items()
+                    if name.startswith(family.name)
+                ]
+            yield family
+
     def text(self) -> bytes:
         """Return the metrics in the text format of Prometheus."""
-        return generate_latest(self._registry)
-
-
-def text_of_processes(folder: str) -> bytes:
-    """Return the metrics of all processes in which PROMETHEUS_MULTIPROC_DIR was this folder.
-
-    Those that have ended are counted too.
-    """
-    registry = CollectorRegistry()
-    MultiProcessCollector(registry, folder)  # type: ignore[no-untyped-call]
-    return generate_latest(registry)
+        return generate_latest(self)

@@ -32,6 +32,7 @@ from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.clients import ClientTable, Counted, SeenClient
 from aiokafka08._tools.gateway.gateway import STOP_S, ListenerState
 from aiokafka08._tools.gateway.gateways import Gateways, Ports
+from aiokafka08._tools.gateway.measurements import Series
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.peers import peer_brokers
 from aiokafka08._tools.gateway.port_table import ANSWER_S, PortTable
@@ -62,12 +63,14 @@ class Report(NamedTuple):
         totals: how many requests there were.
         states: the states of its ports.
         ports: see `Gateways.ports`.
+        measured: see `Measurements.take`.
     """
 
     clients: list[SeenClient]
     totals: Counter[Counted]
     states: list[ListenerState]
     ports: Ports
+    measured: Counter[Series]
 
 
 class Workers:
@@ -93,7 +96,8 @@ class Workers:
         self._new_process = new_process
         self._options = options
         self._table = table
-        self._table_lock = threading.Lock()
+        self._lock = threading.Lock()
+        self._measured: Counter[Series] = Counter()
         self._states: dict[int, list[ListenerState]] = {}
         self._running: dict[int, tuple[BaseProcess, Connection]] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -143,8 +147,13 @@ class Workers:
         """Return the brokers that stand for other gateways."""
         return peer_brokers(self._options, self._table.indices)
 
+    def measured(self) -> Mapping[Series, float]:
+        """Return what all workers have measured; may be called in any thread."""
+        with self._lock:
+            return dict(self._measured)
+
     def _add(self, node_ids: Iterable[int]) -> Mapping[int, int]:
-        with self._table_lock:
+        with self._lock:
             self._table.add(node_ids)
             return self._table.indices
 
@@ -193,6 +202,8 @@ class Workers:
                     if isinstance(message, Report):
                         has_reported = True
                         self.clients.add(message.clients, message.totals)
+                        with self._lock:
+                            self._measured.update(message.measured)
                         self._states[number], self.ports = message.states, message.ports
                         listens()
                     else:
@@ -291,7 +302,8 @@ async def work(gateways: Gateways, table: WorkerTable) -> None:
     """
 
     async def report() -> None:
-        await table.send(Report(*gateways.clients.take(), gateways.states(), gateways.ports))
+        measured, states = gateways.measurements.take(), gateways.states()
+        await table.send(Report(*gateways.clients.take(), states, gateways.ports, measured))
 
     await gateways.start()
     try:

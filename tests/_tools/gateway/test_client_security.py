@@ -590,7 +590,9 @@ def test_key_that_others_can_read_is_refused(tmp_path: Path, certificate: Path) 
     given = {"to": "kafka:9092", "tls_cert": str(certificate / "cert.pem"), "tls_key": str(key)}
     for mode in (0o644, 0o660):
         key.chmod(mode)
-        with pytest.raises(IllegalArgumentError, match=r"key\.pem: it has a private key, and others"):
+        with pytest.raises(
+            IllegalArgumentError, match=r"key\.pem: it has a private key, and others"
+        ):
             read_settings(None, given)
     key.write_bytes(key.read_bytes() + (certificate / "cert.pem").read_bytes())
     key.chmod(0o644)  # certificate and key in one file

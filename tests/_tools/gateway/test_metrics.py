@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.measurements import Series
 from aiokafka08._tools.gateway.metrics import PrometheusMetrics
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
@@ -43,6 +45,24 @@ async def test_latency_and_conversion_are_measured() -> None:
         for name in ("seconds", "bytes"):
             value = value_of(metrics, f"aiokafka08_gateway_conversion_{name}_total{label}")
             assert (value > 0) == converted, name
+
+
+def test_values_of_workers_are_added_up() -> None:
+    workers, totals = [PrometheusMetrics(), PrometheusMetrics()], Counter[Series]()
+    for _ in range(2):
+        for seconds, worker in enumerate(workers, 1):
+            worker.answered("Fetch", seconds)
+            worker.upstream_failed(1, "lost")
+            totals.update(worker.take())
+    text = PrometheusMetrics(totals)
+    assert value_of(text, 'aiokafka08_gateway_request_seconds_sum{api="Fetch"}') == 6
+    for le, count in (("0.5", 0), ("1.0", 2), ("+Inf", 4)):
+        series = f'aiokafka08_gateway_request_seconds_bucket{{api="Fetch",le="{le}"}}'
+        assert f"\n{series} {count}.0\n" in text.text().decode()
+    assert value_of(text, 'aiokafka08_gateway_upstream_errors_total{kind="lost",node="1"}') == 4
+    assert "# TYPE aiokafka08_gateway_request_seconds histogram" in text.text().decode()
+    assert "_created" not in text.text().decode()
+    assert not any(workers[0].take().values())
 
 
 async def test_lost_and_refused_connections_to_the_target_are_counted() -> None:

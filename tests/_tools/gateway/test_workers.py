@@ -111,11 +111,13 @@ def test_workers_share_connections_and_one_that_is_killed_comes_back(
     assert "Traceback" not in gateway.log()
 
 
-def test_workers_end_with_a_gateway_that_is_killed(gateway: WorkersGateway) -> None:
+def test_workers_end_with_a_gateway_that_is_killed(gateway: WorkersGateway, tmp_path: Path) -> None:
+    """No file is left, not even of a gateway that measures."""
     with connect(gateway.port) as client:
         assert ask(client)
         gateway.end(signal.SIGKILL)
         assert not ask(client)
+    assert [one.name for one in tmp_path.iterdir()] == ["gateway.log"]
 
 
 async def learn(table: WorkerTable, node_ids: Iterable[int]) -> None:
@@ -132,8 +134,9 @@ def use_table(number: int, pipe: Connection) -> None:
         await learn(table, [number, 0])
         table.add([number, 0])
         own = table.indices[number]
-        await table.send(Report([], Counter(), [], {str(number): {number: own}}))
         await learn(table, range(MAX_BROKERS + 1))
+        ports = {str(number): {number: own}}
+        await table.send(Report([], Counter(), [], ports, Counter()))
         try:
             table.add(range(MAX_BROKERS + 1))
         except IllegalStateError:

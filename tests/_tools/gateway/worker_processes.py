@@ -45,7 +45,7 @@ class WorkersGateway:
             *("--metrics", f":{self._metrics_port}", "--workers", str(count)),
         )
         with self._log.open("ab") as log:
-            # The folder of its metrics stays if it is killed.
+            # Where temporary files would be, which a killed gateway leaves
             environment = as_users(TMPDIR=str(folder))
             self._process = subprocess.Popen(command, stderr=log, env=environment)
         self.pid = self._process.pid

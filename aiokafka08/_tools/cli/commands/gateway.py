@@ -359,43 +359,39 @@ def _run(file: Path | None, given: Mapping[str, Any]) -> int:
     return DONE
 
 
-def run_worker(number: int, given: GivenOptions, folder: str | None, pipe: Connection) -> None:
+def run_worker(number: int, given: GivenOptions, pipe: Connection) -> None:
     """Run a worker, in its process, until it is ended.
 
     Args:
         number: the number of the worker.
         given: the options.
-        folder: where all workers write their metrics; None: nothing is measured.
         pipe: the worker's end of the pipe of `Workers`.
     """
-    import os
-
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.main import error_text
     from aiokafka08._tools.cli.terminal import prepare_streams
     from aiokafka08._tools.gateway.config import check_given
 
     prepare_streams()
-    if folder is not None:
-        os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder  # before the import of prometheus-client
     with click.Context(gateway).scope():
         try:
             settings = _connected(check_given(given))
             _log(settings, f"worker {number}: ")
-            run(_work(settings, folder, pipe))
+            run(_work(settings, pipe))
         except (KeyboardInterrupt, Terminated):
             pass
         except (KafkaError, OSError) as error:
             raise SystemExit(fail(f"worker {number}: {error_text(error)}", FAILED)) from None
 
 
-async def _work(settings: GatewaySettings, folder: str | None, pipe: Connection) -> None:
+async def _work(settings: GatewaySettings, pipe: Connection) -> None:
     from aiokafka08._tools.gateway.gateways import Gateways
     from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
     from aiokafka08._tools.gateway.workers import WorkerTable, work
 
     table = WorkerTable(pipe)
-    metrics = NO_MEASUREMENTS if folder is None else _prometheus().PrometheusMetrics()
+    is_measured = settings.metrics is not None
+    metrics = _prometheus().PrometheusMetrics() if is_measured else NO_MEASUREMENTS
     await work(Gateways(settings.listeners, table, metrics, shares_ports=True), table)
 
 
@@ -428,7 +424,9 @@ def _connected(given: GatewaySettings) -> GatewaySettings:
         config = one.target_config
         servers = ",".join(map(address_text, one.network.bootstrap))
         of_file = file_sources(str(config), None) if config is not None else []
-        if config is not None and any(is_secret(key) for source in of_file for key in source.values):
+        if config is not None and any(
+            is_secret(key) for source in of_file for key in source.values
+        ):
             require_private(config, "a password")
         found = settings.settings(
             [
@@ -545,8 +543,7 @@ async def _serve(settings: GatewaySettings) -> int:
 
     logger = logging.getLogger("aiokafka08.gateway")
     table = _port_table(settings)
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(table.lock())
+    with table.lock():
         found = [f for f in await _findings(settings, is_quick=True) if f.code.severity != "note"]
         for finding in found:
             text = f"{finding.where}: {finding.why}. {finding.action}"
@@ -556,7 +553,7 @@ async def _serve(settings: GatewaySettings) -> int:
                 logger.warning("%s", text)
         if any(finding.code.severity is Severity.CRITICAL for finding in found):
             return FAILED
-        gateways, metrics_text = _new_gateways(settings, table, stack)
+        gateways, metrics_text = _new_gateways(settings, table)
         endpoint = None if metrics_text is None else _endpoint(gateways, metrics_text, settings)
         mirror = None
         if settings.options.zookeeper is not None:
@@ -596,14 +593,13 @@ async def _stop(gateways: Gateways | Workers, mirror: ZookeeperMirror | None) ->
 
 
 def _new_gateways(
-    settings: GatewaySettings, table: PortTable, stack: contextlib.ExitStack
+    settings: GatewaySettings, table: PortTable
 ) -> tuple[Gateways | Workers, Callable[[], bytes] | None]:
     """Return the gateways, in this process or in workers, and the function for their metrics' text.
 
-    The function is None without metrics. `stack` closes what has to outlive the gateways.
+    The function is None without metrics.
     """
     import multiprocessing
-    import tempfile
 
     from aiokafka08._tools.gateway.gateways import Gateways
     from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
@@ -614,19 +610,16 @@ def _new_gateways(
         metrics = None if prometheus is None else prometheus.PrometheusMetrics()
         gateways = Gateways(settings.listeners, table, metrics or NO_MEASUREMENTS)
         return gateways, None if metrics is None else metrics.text
-    folder = None
-    if prometheus is not None:
-        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="aiokafka08-gateway-"))
     context = multiprocessing.get_context("spawn")
 
     def new_process(number: int, pipe: Connection) -> BaseProcess:
-        arguments = number, settings.given, folder, pipe
+        arguments = number, settings.given, pipe
         return context.Process(target=run_worker, args=arguments, daemon=True)
 
     workers = Workers(settings.workers, new_process, settings.options, table)
     if prometheus is None:
         return workers, None
-    return workers, functools.partial(prometheus.text_of_processes, folder)
+    return workers, lambda: prometheus.PrometheusMetrics(workers.measured()).text()
 
 
 def _listening_text(settings: GatewaySettings, gateways: Gateways | Workers) -> str:
