@@ -135,6 +135,7 @@ class ServerConnection(FrameProtocol):
     Attributes:
         host: The client's address.
         peer: The client's address and port, for log lines.
+        handler_bytes: The memory that its handler takes from one request to the next.
     """
 
     def __init__(
@@ -147,6 +148,7 @@ class ServerConnection(FrameProtocol):
     ) -> None:
         super().__init__(resources, options.max_frame_bytes, "the client")
         self.host = self.peer = "?"
+        self.handler_bytes = 0
         self._scheduler = resources.scheduler
         self._max_in_flight = options.max_in_flight
         self._half_close = options.half_close
@@ -454,7 +456,9 @@ class ServerConnection(FrameProtocol):
 
     def _report(self, coming_bytes: int = 0) -> bool:
         """Report this connection's memory; return False if it is aborted because of that."""
-        held_bytes = self._pending_bytes + len(self._next or b"") + coming_bytes
+        held_bytes = (
+            self._pending_bytes + len(self._next or b"") + coming_bytes + self.handler_bytes
+        )
         held_bytes += self._frames.memory_bytes + self._output.memory_bytes
         return self._memory.holds(self, held_bytes)
 

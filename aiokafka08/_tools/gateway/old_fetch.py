@@ -57,6 +57,7 @@ TARGET_VERSION: Final = 10
 MAX_FETCH_BYTES: Final = 64 << 20
 """The most bytes that are requested from the target: clients before version 3 name no limit."""
 
+_POSITION_BYTES: Final = 1000  # with a long name
 _UNUSED_S: Final = 60.0  # longer than clients wait for a response
 _FORMAT_1_SINCE: Final = 2
 _MAX_BYTES_SINCE: Final = 3
@@ -99,6 +100,11 @@ class FetchPositions:
     def __init__(self) -> None:
         self._turn = 0
         self._next: Remembered[tuple[str, int], tuple[int, int]] = Remembered(_UNUSED_S)
+
+    @property
+    def held_bytes(self) -> int:
+        """About the memory that they take."""
+        return len(self._next) * _POSITION_BYTES
 
     def next_offset(self, topic: str, partition: int, offset: int) -> int:
         """Return from where to fetch if the client fetches from `offset`."""

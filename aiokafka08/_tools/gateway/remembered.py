@@ -27,6 +27,9 @@ class Remembered(Generic[K, V]):
         self._for_s = for_s
         self._values: dict[K, tuple[V, float]] = {}
 
+    def __len__(self) -> int:
+        return len(self._values)
+
     def get(self, key: K) -> V | None:
         """Return a value; None: it isn't known, or not any more."""
         found = self._values.get(key)

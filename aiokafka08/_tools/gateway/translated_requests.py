@@ -164,6 +164,7 @@ class TranslatedRequests:
             if made is None:
                 self._drop_responses(exchange)
                 return None
+            self._client.connection.handler_bytes = self._positions.held_bytes
             if exchange is self._exclusive:
                 self._asked = None
             if isinstance(made, Translation):

@@ -40,6 +40,7 @@ from tests._tools.gateway.test_handler import (
     send_acks_0,
 )
 from tests.brokers.ports import free_port
+from tests.protocol.batch_oracle import marker
 from tests.support.memory import reads_proc, resident_bytes
 from tests.support.waiting import until
 
@@ -191,6 +192,26 @@ async def test_what_is_kept_of_requests_counts_until_the_broker_responds(
         assert not caplog.text
         client.send_request(FetchRequest(-1, 3_600_000, 1, [Topic("t", partitions)]), 0)
         await until(lambda: f"max_held_bytes={limit}" in caplog.text, "the connection is closed")
+
+
+async def test_what_is_remembered_between_fetches_counts(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The log of each partition ends with a control batch, which the client can't see."""
+    count, limit = 5000, 4 * MIB
+    records = marker(0, 1, 7)
+    part = struct.pack(">hqqqii", 0, 1, 1, 0, -1, len(records)) + records
+    parts = b"".join(number.to_bytes(4, "big") + part for number in range(count))
+    answer = bytes(10) + struct.pack(">ih1si", 1, 1, b"t", count) + parts
+    partitions = [FetchPartition(number, 0, 1000) for number in range(count)]
+    async with (
+        ScriptedBroker(lambda frame: frame[4:8] + answer) as broker,
+        running(broker.address, max_held_bytes=limit) as gateway,
+        await RawClient.connect(first_port(gateway)) as client,
+    ):
+        client.send_request(FetchRequest(-1, 100, 1, [Topic("t", partitions)]), 1)
+        await until(lambda: f"max_held_bytes={limit}" in caplog.text, "the connection is closed")
+        assert len(broker.requests) == 1
 
 
 @reads_proc
