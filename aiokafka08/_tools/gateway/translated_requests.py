@@ -9,8 +9,8 @@ Invariants:
 - While a request with exclusive steps is carried out, none of the client's later ones is begun.
 - A translation that takes long runs in the worker thread, whatever the sizes in its frame say
   (`Budget`). It doesn't run for a client that has gone.
-- The connection to another broker ends with the client's connection. If it is lost during a
-  request, the client's connection ends too.
+- The connections to other brokers end with the client's connection. If one is lost during
+  a request, the client's connection ends too.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ T = TypeVar("T")
 _ITEM_BYTES: Final = 400
 """The memory for a topic or partition of a request: fetches of one partition a topic take most."""
 _ACKS_0: Final = b"\0\0"
+_MAX_OTHERS: Final = 16
+"""How many connections to other brokers a client may have; the oldest one ends."""
 QUICK_BYTES: Final = 32 << 10
 """A larger frame is translated in the worker thread, since it may have many items."""
 
@@ -223,6 +225,8 @@ class TranslatedRequests:
                 self._client.shared.coordinators.forget_value(broker)
                 self._client.connection.close_unanswered()
 
+        while len(self._others) >= _MAX_OTHERS:  # none of them is in use: steps are exclusive
+            self._others.pop(next(iter(self._others))).close()
         other = self._client.new_upstream(name, lost)
         self._others[broker] = other
         try:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import struct
 from contextlib import AsyncExitStack, suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from tests._tools.gateway.test_handler import (
 from tests.brokers.ports import free_port
 from tests.protocol.batch_oracle import marker
 from tests.support.memory import reads_proc, resident_bytes
+from tests.support.stream_server import StreamServer
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
@@ -198,12 +200,12 @@ async def test_what_is_remembered_between_fetches_counts(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The log of each partition ends with a control batch, which the client can't see."""
-    count, limit = 5000, 4 * MIB
+    partition_count, limit = 5000, 4 * MIB
     records = marker(0, 1, 7)
     part = struct.pack(">hqqqii", 0, 1, 1, 0, -1, len(records)) + records
-    parts = b"".join(number.to_bytes(4, "big") + part for number in range(count))
-    answer = bytes(10) + struct.pack(">ih1si", 1, 1, b"t", count) + parts
-    partitions = [FetchPartition(number, 0, 1000) for number in range(count)]
+    parts = b"".join(number.to_bytes(4, "big") + part for number in range(partition_count))
+    answer = bytes(10) + struct.pack(">ih1si", 1, 1, b"t", partition_count) + parts
+    partitions = [FetchPartition(number, 0, 1000) for number in range(partition_count)]
     async with (
         ScriptedBroker(lambda frame: frame[4:8] + answer) as broker,
         running(broker.address, max_held_bytes=limit) as gateway,
@@ -375,6 +377,42 @@ async def test_coordinator_that_dies_ends_the_connection_and_is_looked_for_again
         async with await RawClient.connect(first_port(gateway)) as client:
             (topic,) = (await client.call(commit, 0)).topics
             assert topic.partitions[0].error_code == 0
+
+
+async def test_connections_to_coordinators_are_bounded() -> None:
+    """The target names another address for each group."""
+    opened, ended, names = 0, 0, count()
+
+    async def commit_at_each(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal opened, ended
+        opened += 1
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = await reader.readexactly(size)
+                body = frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 0)
+                writer.write(len(body).to_bytes(4, "big") + body)
+        finally:
+            ended += 1
+
+    def own(frame: bytes) -> bytes:
+        if frame[1] == 10:
+            host = b"127.0.0.%d" % (100 + next(names))
+            return frame[4:8] + struct.pack(">hih11si", 0, 0, 11, host, other.port)
+        return frame[4:8] + struct.pack(">ih1siih", 1, 1, b"t", 1, 0, 16)
+
+    async with (
+        StreamServer(commit_at_each, host="0.0.0.0") as other,
+        ScriptedBroker(own) as broker,
+        connected(broker.address) as (_, client),
+    ):
+        for number in range(40):
+            parts = [Topic("t", [CommitPartition(0, 1, -1, "")])]
+            commit = OffsetCommitRequest(f"group {number}", -1, "", -1, parts)
+            (topic,) = (await client.call(commit, 0)).topics
+            assert topic.partitions[0].error_code == 0
+        assert opened == 40
+        await until(lambda: opened - ended <= 16)
 
 
 async def test_answer_of_a_coordinator_that_cannot_be_read_ends_the_connection() -> None:
