@@ -184,6 +184,13 @@ class ConnectionAccess:
         self._is_observing = is_observing
         self._session: dict[str, set[int]] = {}  # refused partitions of the fetch session
 
+    def passes(self, api: Api, head: RequestHead, frame: Buffer) -> bool:
+        """Return whether `check` would find nothing; False if only a long look could tell."""
+        limits = self._access
+        is_free = not (limits.roles or limits.is_read_only or api.is_between_brokers)
+        is_free = is_free and (self._is_observing or api.name not in CHANGES)
+        return is_free and (api.key not in _WITH_REPLICA or _names_no_replica(api, head, frame))
+
     def check(self, api: Api, head: RequestHead, frame: memoryview) -> Limited | None:
         """Return how a request is limited; None: it passes, or is translated, as it is.
 
@@ -222,10 +229,7 @@ class ConnectionAccess:
             return _NO_CLUSTER, BETWEEN_BROKERS_TEXT
         if api.name in CHANGES and not self._is_observing:
             return answers.refusal_code(api, head.version), CHANGE_TEXT
-        if api.key in _WITH_REPLICA and not (
-            # In versions that aren't flexible the replica id is the first field.
-            head.version < api.flexible and frame[head.body_at : head.body_at + 4] == _NO_REPLICA
-        ):
+        if api.key in _WITH_REPLICA and not _names_no_replica(api, head, frame):
             for _, replica_id in messages.find_in_request(api, head, frame, _REPLICA):
                 if replica_id >= 0:
                     text = f"replica id {replica_id}: only brokers have one; expected -1"
@@ -371,6 +375,12 @@ def _answered(
     is_silent = api.key == ApiKey.PRODUCE and request["Acks"] == 0
     made = messages.response_frame(api, head, values)
     return Limited(None, lambda answer: made, not is_silent, refused or text)
+
+
+def _names_no_replica(api: Api, head: RequestHead, frame: Buffer) -> bool:
+    # In versions that aren't flexible the replica id is the first field.
+    first = frame[head.body_at : head.body_at + len(_NO_REPLICA)]
+    return head.version < api.flexible and first == _NO_REPLICA
 
 
 def _lists_all(request: Values) -> bool:

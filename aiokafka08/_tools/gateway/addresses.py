@@ -33,14 +33,17 @@ def has_addresses(api: Api, version: int) -> bool:
     return message_of(api, "response", version).struct.has("host")
 
 
-def read_addresses(api: Api, version: int, frame: memoryview) -> Values | None:
+def read_addresses(
+    api: Api, version: int, frame: memoryview, *, is_quick: bool = False
+) -> Values | None:
     """Return the addresses in the frame of a response; None if it has none. It may take long.
 
     Raises:
         KafkaProtocolError: the frame isn't such a response, or has more than `MAX_ADDRESSES`.
+        TakesLongError: with `is_quick`: it has more topics, partitions and others than a few.
     """
     message = message_of(api, "response", version, _ROLES)
-    values = message.read(frame, max_items=MAX_ADDRESSES)
+    values = message.read(frame, max_items=MAX_ADDRESSES, is_quick=is_quick)
     found = message.struct.find(values, ("port",))
     return None if next(found, None) is None else values
 

@@ -30,7 +30,7 @@ from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed
-from aiokafka08._core.server.work import Work, finish
+from aiokafka08._core.server.work import Work, finish, offload
 from aiokafka08._tools.gateway import access, api_versions, headers, topic_creation
 from aiokafka08._tools.gateway.access import ConnectionAccess, Limited
 from aiokafka08._tools.gateway.addresses import (
@@ -44,7 +44,12 @@ from aiokafka08._tools.gateway.clients import Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
 from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
+from aiokafka08._tools.gateway.messages import (
+    TakesLongError,
+    find_in_request,
+    read_request,
+    response_frame,
+)
 from aiokafka08._tools.gateway.peers import has_no_own
 from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.shared_state import SharedState
@@ -299,8 +304,9 @@ class GatewayHandler(ConnectionHandler):
         self, api: Api, head: RequestHead, frame: memoryview, exchange: GatewayExchange
     ) -> Work[None]:
         """Translate or pass what is allowed of a request, and answer the rest."""
-        checked, size = frame, len(frame)
-        limited = yield from apart(size, lambda: self._access.check(api, head, checked))
+        checked, size, limited = frame, len(frame), None
+        if not self._access.passes(api, head, frame):
+            limited = yield from apart(size, lambda: self._access.check(api, head, checked))
         if limited is not None:
             if limited.request is None:
                 yield from self._answer(head, limited, size, exchange)
@@ -445,7 +451,10 @@ class GatewayHandler(ConnectionHandler):
         address_of = self.shared.known_address_of if is_quorum else self.shared.address_of
 
         def replaced(answer: memoryview) -> Work[list[Buffer] | None]:
-            values = yield from apart(len(answer), lambda: read_addresses(api, version, answer))
+            try:
+                values = read_addresses(api, version, answer, is_quick=True)
+            except TakesLongError:
+                values = yield from offload(lambda: read_addresses(api, version, answer))
             if values is None:
                 return [answer]
             learning = None if is_quorum else self.shared.learn(node_ids(api, version, values))

@@ -36,10 +36,15 @@ frame."""
 ALL: Final[Wanted] = frozenset()
 """The value of `wanted` for all fields."""
 
+_QUICK_ITEMS: Final = 200
 _UNKNOWN: Final = "tagged fields that aren't known"
 _ITEM: Final = "an item that is no struct"
 _REST: Final = "what is behind the fields that are wanted"
 _VIEW_BYTES: Final = 4096  # a larger value isn't copied
+
+
+class TakesLongError(Exception):
+    """Something takes too long for the event loop; nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,14 +178,23 @@ class MessageLayout:
         return layouts.behind_tags(frame, header_end) if self.has_tags else header_end
 
     def read(
-        self, frame: Buffer, header_end: int = CORRELATION_BYTES, max_items: int = MAX_ITEMS
+        self,
+        frame: Buffer,
+        header_end: int = CORRELATION_BYTES,
+        max_items: int = MAX_ITEMS,
+        *,
+        is_quick: bool = False,
     ) -> Values:
         """Return the values in a frame.
 
         Raises:
             KafkaProtocolError: the bytes haven't its layout, or its arrays too many items.
+            TakesLongError: with `is_quick`: there are more than a few items, wanted or not.
         """
-        reader = _Reader(memoryview(frame), self.body_at(frame, header_end), max_items)
+        if is_quick and self.has_tags and frame[header_end : header_end + 1] != b"\0":
+            raise TakesLongError
+        body_at = self.body_at(frame, header_end)
+        reader = _Reader(memoryview(frame), body_at, max_items, is_quick=is_quick)
         try:
             return reader.struct(self.struct)
         except (KafkaProtocolError, struct.error) as error:
@@ -234,10 +248,12 @@ def response_frame(api: Api, head: RequestHead, values: Values) -> list[Buffer]:
 class _Reader:
     """Reads from a frame."""
 
-    def __init__(self, data: memoryview, pos: int, max_items: int) -> None:
+    def __init__(self, data: memoryview, pos: int, max_items: int, *, is_quick: bool) -> None:
         self._data = data
         self._pos = pos
-        self._max_items = self._items = max_items
+        self._max_items = max_items
+        self._items = _QUICK_ITEMS if is_quick else max_items
+        self._is_quick = is_quick
 
     def struct(self, struct_: Struct) -> Values:
         """Return the values of a struct.
@@ -280,6 +296,7 @@ class _Reader:
         if field.struct is None or field.is_array:
             self._check_length(length)
         if field.item is not None:
+            self._skip_items(length)
             for _ in range(length):
                 self._skip_struct(field.item)
         elif field.struct is None:
@@ -291,6 +308,7 @@ class _Reader:
         for part in struct_.parts:
             self._skip(part)
         if struct_.has_tags:
+            self._skip_items(layouts.read_varint(self._data, self._pos)[0])
             self._pos = layouts.behind_tags(self._data, self._pos)
 
     def _tagged(self, struct_: Struct, values: Values) -> None:
@@ -328,9 +346,15 @@ class _Reader:
         value = self._data[start : self._pos]
         return str(value, "utf-8", "surrogateescape") if field.kind == "string" else value
 
+    def _skip_items(self, count: int) -> None:
+        if self._is_quick and count > 0:
+            self._take_items(count)
+
     def _take_items(self, count: int) -> None:
         self._items -= count
         if self._items < 0:
+            if self._is_quick:
+                raise TakesLongError
             raise KafkaProtocolError(f"more than {self._max_items} items")
 
     def _check_length(self, length: int) -> None:

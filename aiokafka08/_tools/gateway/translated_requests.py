@@ -27,10 +27,11 @@ from aiokafka08._core.server.work import Work, offload
 from aiokafka08._tools.gateway import old_offsets
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import apis
+from aiokafka08._tools.gateway.messages import TakesLongError
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.old_produce import translate_produce
 from aiokafka08._tools.gateway.shared_state import SharedState
-from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
+from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08._tools.gateway.upstream import Upstream, connect, respond
 from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.api import ApiKey

@@ -14,7 +14,12 @@ from typing import Any, Final, TypeVar
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.layouts import apis
-from aiokafka08._tools.gateway.messages import Values, message_of, response_frame
+from aiokafka08._tools.gateway.messages import (
+    TakesLongError,
+    Values,
+    message_of,
+    response_frame,
+)
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol.compression import DecompressedTooLarge
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES
@@ -30,10 +35,6 @@ _QUICK_BYTES: Final = 256 << 10
 
 _DESCRIBE_CONFIGS: Final = 32
 _CONFIGS_VERSION: Final = 1
-
-
-class TakesLongError(Exception):
-    """A translation takes too long for the event loop; nothing has changed."""
 
 
 class Budget:

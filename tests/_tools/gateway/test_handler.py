@@ -17,10 +17,12 @@ from aiokafka08._core.limited_log import MAX_KEYS
 from aiokafka08._tools.gateway import upstream
 from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.messages import Values, message_of
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08.errors import KafkaConnectionError
 from aiokafka08.protocol.api import Topic, decode_response
+from aiokafka08.protocol.compression import Codec, compress
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
 from aiokafka08.protocol.requests.committed_offsets import (
@@ -46,6 +48,7 @@ from tests._tools.gateway.gateways import (
     first_port,
     running,
 )
+from tests._tools.gateway.test_access import KEYS, request_frame
 from tests.brokers.ports import free_port, free_ports
 from tests.support.waiting import until
 
@@ -299,6 +302,50 @@ async def test_closed_upstream_ends_the_client_after_earlier_responses() -> None
         client.send(request(18, 99, 3))  # the gateway's answer waits for the broker's
         assert await client.frame() == b"\0\0\0\x01first"
         assert await client.is_closed()
+
+
+RECORDS = bytes(64 << 10)
+PRODUCE_PARTS = [{"Name": "t", "PartitionData": [{"Index": 0, "Records": RECORDS}]}]
+FETCHED_PARTS = [{"TopicId": bytes(16), "Partitions": [{"Records": RECORDS}]}]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "request_values", "response_values"),
+    [
+        ("Produce", 7, {"Acks": 1, "TopicData": PRODUCE_PARTS}, {"Responses": []}),
+        ("Produce", 10, {"Acks": 1, "TopicData": PRODUCE_PARTS}, {"Responses": []}),
+        ("Fetch", 16, {}, {"Responses": FETCHED_PARTS}),
+    ],
+)
+async def test_large_requests_and_responses_that_pass_wait_for_no_conversion(
+    name: str, version: int, request_values: Values, response_values: Values
+) -> None:
+    api = KEYS[name]
+    layout = message_of(api, "response", version)
+    passed = b"\0" * layout.has_tags + b"".join(layout.write(response_values))
+    bomb = compress(Codec.GZIP, encode_entry(0, None, bytes(40 << 20)))
+    large = encode_entry(0, None, bomb, attributes=Codec.GZIP)
+    produce = ProduceRequest(1, 1000, [Topic("t", [ProducePartition(0, large)])])
+
+    def answer(frame: bytes) -> bytes:
+        is_passed = frame[:4] == struct.pack(">hh", api.key, version)
+        return frame[4:8] + (passed if is_passed else bytes(8))
+
+    async with (
+        ScriptedBroker(answer) as broker,
+        connected(broker.address) as (gateway, client),
+        await RawClient.connect(first_port(gateway)) as other,
+    ):
+        other.send(request_frame(api, version, request_values))
+        await other.frame()
+        client.send_request(produce, 0)
+        first = asyncio.create_task(client.frame())
+        overtaken = 0
+        while not first.done():
+            other.send(request_frame(api, version, request_values))
+            assert (await other.frame())[4:] == passed
+            overtaken += 1
+        assert overtaken >= 3
 
 
 async def test_acks_0_has_no_place_among_the_responses() -> None:

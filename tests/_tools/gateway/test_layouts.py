@@ -10,7 +10,7 @@ import pytest
 from aiokafka08._tools.gateway import addresses
 from aiokafka08._tools.gateway.addresses import AddressOf, has_addresses, read_addresses
 from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import message_of
+from aiokafka08._tools.gateway.messages import TakesLongError, message_of
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 from tests._tools.gateway.message_writer import MessageWriter, Values
@@ -195,3 +195,24 @@ def test_address_of_no_node_remains() -> None:
     frame = b"\0\0\0\x07" + b"\0\x0f" + b"\xff\xff\xff\xff" + b"\0\0" + b"\xff\xff\xff\xff"
     buffers = replace_addresses(apis()[10], 0, memoryview(frame), lambda *_: ("never", 1))
     assert b"".join(buffers) == frame
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_addresses_behind_few_items_are_read_quickly(few: bool) -> None:
+    """Also behind much data. Behind many items, or tags, that takes long."""
+    api = apis()[1]
+    message = message_of(api, "response", 16)
+    nodes = [{"NodeId": 1, "Host": "kafka", "Port": 9}]
+    parts = [{"PartitionIndex": 0, "Records": bytes(1 << 20)}] * (3 if few else 300)
+    values = {"Responses": [{"Partitions": parts}], "NodeEndpoints": nodes}
+    body = b"".join(message.write(values))
+    frame = memoryview(bytes(4) + b"\0" + body)
+    found = read_addresses(api, 16, frame)
+    assert found is not None
+    assert found["NodeEndpoints"][0].items() >= nodes[0].items()
+    if few:
+        assert read_addresses(api, 16, frame, is_quick=True) == found
+    tagged = memoryview(bytes(4) + b"\1\7\0" + body)
+    for one in (tagged,) if few else (frame, tagged):
+        with pytest.raises(TakesLongError):
+            read_addresses(api, 16, one, is_quick=True)

@@ -11,8 +11,9 @@ import pytest
 
 from aiokafka08 import TopicPartition, environment
 from aiokafka08._tools.gateway.headers import read_head
+from aiokafka08._tools.gateway.messages import TakesLongError
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
-from aiokafka08._tools.gateway.translation import Budget, TakesLongError, Translation
+from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.api import Topic, decode_response, encode_request
 from aiokafka08.protocol.compression import BatchCodec, Codec, compress

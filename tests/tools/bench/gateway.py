@@ -6,7 +6,7 @@
 - *bulk*: requests of 1,000 messages of 100 bytes, by codec and direction. CPU of the process in
   between, in µs a message; the rate is that of one core.
 - *partitions*, *brokers*: the same messages over more partitions, and a target of more brokers.
-- *latency*: one message at a time, and a request that passes. Medians in ms: to the target itself,
+- *latency*: one message at a time, and requests that pass. Medians in ms: to the target itself,
   by the relay, and by the gateway. With `--real` the target is a broker of this release.
 - *idle*: resident memory that idle connections add.
 
@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import socket
 import statistics
+import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ from aiokafka08.protocol.requests.produce import ProducePartition, ProduceReques
 from tests._tools.gateway.processes import Gateways
 from tests.brokers.cluster import RealCluster
 from tests.tools.bench.embedded import frame as read_frame
-from tests.tools.bench.gateway_stub import HOST, TOPIC, contents_of, message_set, stub
+from tests.tools.bench.gateway_stub import HOST, TOPIC, batch, contents_of, message_set, stub
 from tests.tools.bench.run import OPTIMISED
 
 IN_FLIGHT = 4
@@ -89,6 +90,15 @@ def produce_frame(codec: Codec, partitions: int, messages: int, size: int) -> by
 def fetch_frame(partitions: int) -> bytes:
     parts = [FetchPartition(number, 0, 1 << 24) for number in range(partitions)]
     return encoded(FetchRequest(-1, 100, 1, [Topic(TOPIC.decode(), parts)]), 2)
+
+
+def passed_produce() -> bytes:
+    """Return a request of 64 KiB that every target takes."""
+    data = batch(Codec.NONE, contents_of(1, 64 << 10))
+    body = struct.pack(">hhiih", -1, 1, 30_000, 1, len(TOPIC)) + TOPIC
+    body += struct.pack(">iii", 1, 0, len(data)) + data
+    frame = struct.pack(">hhih", 0, 7, 1, -1) + body
+    return len(frame).to_bytes(4, "big") + frame
 
 
 def passed_frame() -> bytes:
@@ -167,6 +177,7 @@ def latency_rows(options: argparse.Namespace) -> Iterator[str]:
         requests = {
             "one message, acks 1 (goal: + 0.10)": produce_frame(Codec.NONE, 1, 1, options.bytes),
             "passed, ListOffsets 1 (goal: + 0.05)": passed_frame(),
+            "passed, Produce 7 of 64 KiB": passed_produce(),
         }
         for name, request in requests.items():
             found = latencies(ports, request, options.rounds, options.requests)
