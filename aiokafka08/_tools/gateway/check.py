@@ -39,6 +39,8 @@ class CheckCode(Code):
     PEER_AWAY = "peer-unreachable", Severity.WARNING, "a peer can't be reached from here"
     PEER = "peer-mismatch", Severity.WARNING, "a peer isn't another gateway to the same cluster"
     ZOOKEEPER = "zookeeper-unusable", Severity.WARNING, "the gateway can't write into ZooKeeper"
+    STATE = ("ports-not-kept", Severity.WARNING,
+        "a restart while a broker is away gives its port to another one")
     PASSWORDS = "passwords-readable", Severity.WARNING, "passwords go over the network as they are"
     LEADERLESS = "leaderless-partition", Severity.WARNING, "no broker leads the partition"
     PERMISSION = ("no-permission", Severity.WARNING,
@@ -99,6 +101,11 @@ def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> 
         why = f"{why}; clients get no answer for the partitions that it leads"
         action = "Start it, or make its advertised.listeners reachable from this machine"
         yield CodedFinding(CheckCode.BROKER, where, why, action)
+    if not sample.keeps_ports and len(sample.brokers) > 1:
+        why = "without a file the ports follow the ids of the brokers that are there at the start, "
+        why += "so that after a restart clients which remember them may reach other brokers"
+        state = names.name("state")
+        yield CodedFinding(CheckCode.STATE, state, why, f"Name a file by {state}")
     yield from _about_passwords(options, names)
     yield from _about_versions(sample, options)
     yield from _about_peers(sample, options, names)

@@ -20,6 +20,7 @@ from asyncio import Future
 from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from aiokafka08._tools.gateway.options import HIGHEST_PORT, MAX_BROKERS
@@ -31,6 +32,7 @@ START_S: Final = 60.0
 """The same at the start."""
 
 _KEY: Final = "listeners"
+_FIRST: Final = "first_ports"
 
 
 class PortTable:
@@ -41,18 +43,40 @@ class PortTable:
         taken: indices that no new broker gets, since their ports are used for something else.
         room: indices must be below this number, because the ports after that belong to another
             listener.
+        first_ports: the ports of index 0, by the names of listeners.
 
     Raises:
-        KafkaConfigurationError: the file can't be read, or isn't such a table.
+        KafkaConfigurationError: the file can't be read, isn't such a table, or is one in which the
+            ports belong to other brokers.
     """
 
     def __init__(
-        self, path: Path | None = None, taken: Container[int] = (), room: int = HIGHEST_PORT
+        self,
+        path: Path | None = None,
+        taken: Container[int] = (),
+        room: int = HIGHEST_PORT,
+        first_ports: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         self._path = path
         self._taken = taken
         self._room = room
-        self._indices = {} if path is None or not path.exists() else _read(path)
+        found = _read(path) if path is not None and path.exists() else ({}, {})
+        self._indices, known = found
+        for name, port in known.items():
+            moved = first_ports.get(name, port) - port
+            if 0 < abs(moved) <= 1 + max(self._indices.values(), default=-1):
+                text = f"{path}: the first broker's port was {port}{name and f' at {name}'}, and "
+                text += f"would be {port + moved}, so that clients which remember ports would "
+                text += "reach other brokers. With peers it is the port behind listen: choose a "
+                text += "listen that keeps it, or remove the file and restart all clients"
+                raise KafkaConfigurationError(text)
+        self._first_ports = {**known, **first_ports}
+        self._is_written = self._first_ports == known
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether it has a file."""
+        return self._path is not None
 
     @property
     def indices(self) -> Mapping[int, int]:
@@ -99,11 +123,11 @@ class PortTable:
             KafkaConfigurationError: the file can't be written.
         """
         indices = self.with_new(node_ids)
-        if indices == self._indices:
+        if indices == self._indices and self._is_written:
             return
         if self._path is not None:
-            _write(self._path, indices)
-        self._indices = indices
+            _write(self._path, {_KEY: indices, _FIRST: self._first_ports})
+        self._indices, self._is_written = indices, True
 
     def with_new(self, node_ids: Iterable[int]) -> dict[int, int]:
         """Return the indices that `add` would give, and all others, by broker.
@@ -125,9 +149,11 @@ class PortTable:
         return indices
 
 
-def _read(path: Path) -> dict[int, int]:
+def _read(path: Path) -> tuple[dict[int, int], dict[str, int]]:
     try:
-        indices = {int(node): index for node, index in json.loads(path.read_bytes())[_KEY].items()}
+        table = json.loads(path.read_bytes())
+        indices = {int(node): index for node, index in table[_KEY].items()}
+        first_ports = {name: int(port) for name, port in table.get(_FIRST, {}).items()}
         if any(type(one) is not int or one not in range(HIGHEST_PORT) for one in indices.values()):
             raise ValueError("an index isn't a number from 0 to 65534")
         if len(set(indices.values())) < len(indices):
@@ -138,11 +164,11 @@ def _read(path: Path) -> dict[int, int]:
         text = f'{path}: not a table of listeners ({error!r}); expected {{"{_KEY}": {{"NODE ID": '
         text += "INDEX}}. Restore it, or remove it to number the brokers anew"
         raise KafkaConfigurationError(text) from None
-    return indices
+    return indices, first_ports
 
 
-def _write(path: Path, indices: dict[int, int]) -> None:
-    text = json.dumps({_KEY: indices}) + "\n"
+def _write(path: Path, table: Mapping[str, object]) -> None:
+    text = json.dumps(table) + "\n"
     new = path.with_name(f"{path.name}.new")
     try:
         with new.open("w") as file:

@@ -76,6 +76,7 @@ class TargetSample:
         peers: the answers of the other gateways, or why they can't be reached; None: the gateway
             wasn't asked, because its clients authenticate.
         zookeeper: why the gateway can't write there; None: it can, or needn't.
+        keeps_ports: whether brokers keep their ports when the gateway starts again.
     """
 
     address: Address
@@ -89,6 +90,7 @@ class TargetSample:
     cluster_id: str | None = None
     peers: Mapping[Address, PeerAnswer | str | None] = field(default_factory=dict)
     zookeeper: str | None = None
+    keeps_ports: bool = True
 
 
 async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:

@@ -195,6 +195,30 @@ def test_listeners_whose_ports_meet_are_refused(cli: RunCommand, tmp_path: Path)
     assert "the listeners' first ports leave 1 ports for 2 brokers" in done.err
 
 
+def test_ports_that_no_file_keeps_are_a_finding(cli: RunCommand, tmp_path: Path) -> None:
+    with EmbeddedCluster(version="0.10", brokers=2) as cluster:
+        listen = f"127.0.0.1:{free_ports()}"
+        arguments = ["check", "--to", cluster.bootstrap_servers, "--listen", listen]
+        done = cli("gateway", *arguments, "--format", "json")
+        found = [one["where"] for one in json.loads(done.out)["findings"]
+                 if one["code"] == "ports-not-kept"]  # fmt: skip
+        assert found == ["--state"]
+        arguments += ["--state", str(tmp_path / "listeners.json")]
+        done = cli("gateway", *arguments, "--format", "json")
+        assert b"ports-not-kept" not in done.out
+
+
+def test_peers_that_would_move_the_ports_are_refused(cli: RunCommand, tmp_path: Path) -> None:
+    path, port = tmp_path / "listeners.json", free_ports()
+    PortTable(path, first_ports={"": port}).add([0])
+    with EmbeddedCluster(version="0.10") as cluster:
+        arguments = ["--to", cluster.bootstrap_servers, "--state", str(path)]
+        arguments += ["--listen", f"127.0.0.1:{port}", "--peers", f"127.0.0.1:{port}"]
+        done = cli("gateway", *arguments)
+    assert done.code == 2
+    assert f"the first broker's port was {port}, and would be {port + 1}" in done.err
+
+
 def test_second_gateway_with_the_same_state_is_refused(cli: RunCommand, tmp_path: Path) -> None:
     path = tmp_path / "listeners.json"
     with EmbeddedCluster(version="0.10") as cluster, PortTable(path).lock():

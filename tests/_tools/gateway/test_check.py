@@ -72,6 +72,11 @@ def test_target_without_problems_has_one_note() -> None:
         ({"ranges": {**RANGES, 11: (2, 9)}}, CheckCode.VERSIONS, "so clients for 0.9 to 0.10.2"),
         ({"unreachable": {0: "refused"}}, CheckCode.BROKER, "refused; clients get no answer"),
         ({"ports": {("::1", 9092): "in use"}}, CheckCode.PORT, "in use"),
+        (
+            {"brokers": {0: ("a", 1), 1: ("b", 1)}, "keeps_ports": False},
+            CheckCode.STATE,
+            "may reach other brokers",
+        ),
         ({"problems": ["settings of 1 (error 31)"]}, CheckCode.UNREAD, "couldn't be read"),
         ({"topics": {"a": TargetTopic([2], None)}}, CheckCode.LEADERLESS, "1 of its partitions"),
         ({"topics": {"a": topic(0b1000)}}, CheckCode.PERMISSION, "no right to Write"),
@@ -113,6 +118,10 @@ def test_only_allowed_topics_are_judged_and_patterns_without_a_topic_are_named()
     findings = found(target, ONLY_A)
     assert findings.keys() == {CheckCode.TARGET, CheckCode.PATTERN}
     assert findings[CheckCode.PATTERN].where == "--topics b"
+
+
+def test_ports_of_one_broker_need_no_file() -> None:
+    assert CheckCode.STATE not in found(sample(keeps_ports=False))
 
 
 def test_pattern_of_all_names_needs_no_topic() -> None:

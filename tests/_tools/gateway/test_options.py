@@ -101,6 +101,26 @@ def test_new_broker_never_renumbers_others(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [path.name]
 
 
+def test_ports_that_would_belong_to_other_brokers_are_refused(tmp_path: Path) -> None:
+    """As when `peers` are added, whose entry takes the first port."""
+    path = tmp_path / "listeners.json"
+    PortTable(path).add([3, 5])  # as earlier releases wrote it, without ports
+    PortTable(path, first_ports={"": 9092, "billing": 9192}).add([3])
+    for ports in ({"": 9093}, {"": 9092, "billing": 9191}, {"": 9094}, {"": 9090}):
+        with pytest.raises(
+            KafkaConfigurationError, match=r"listeners\.json: the first broker's port"
+        ):
+            PortTable(path, first_ports=ports)
+    PortTable(path).add([7])
+    with pytest.raises(KafkaConfigurationError, match="was 9192 at billing, and would be 9195"):
+        PortTable(path, first_ports={"billing": 9195})
+    moved = PortTable(path, first_ports={"": 19092})  # no port is another broker's
+    moved.add([3])
+    assert moved.indices == {3: 0, 5: 1, 7: 2}
+    with pytest.raises(KafkaConfigurationError, match="was 19092, and would be 19091"):
+        PortTable(path, first_ports={"": 19091})
+
+
 def test_second_gateway_with_the_same_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "listeners.json"
     with PortTable(path).lock():
@@ -141,6 +161,7 @@ def test_table_has_a_limit() -> None:
     "text",
     [
         "", "[]", "{}", '{"listeners": []}', '{"listeners": {"x": 0}}',
+        '{"listeners": {}, "first_ports": []}', '{"listeners": {}, "first_ports": {"": "x"}}',
         '{"listeners": {"1": -1}}', '{"listeners": {"1": 0, "2": 0}}', '{"listeners": {"1": "0"}}',
     ],
 )  # fmt: skip

@@ -492,7 +492,7 @@ async def _listener_findings(
         ports.append(options.listen)
     if metrics is not None:
         ports.append(_metrics_address(metrics, names))
-    sample.ports = try_ports(ports)
+    sample.ports, sample.keeps_ports = try_ports(ports), table.is_kept
     if not is_quick:
         sample.peers, sample.zookeeper = await ask_peers(options), await why_unusable(options)
     return list(judge(sample, options, names))
@@ -507,7 +507,7 @@ def _metrics_address(metrics: str, names: OptionNames) -> tuple[str, int]:
 
 def _port_table(settings: GatewaySettings) -> PortTable:
     """Return the table, in which no broker gets the port of the metrics or another listener."""
-    from aiokafka08._tools.gateway.options import HIGHEST_PORT
+    from aiokafka08._tools.gateway.options import HIGHEST_PORT, listener_port
     from aiokafka08._tools.gateway.port_table import PortTable
 
     def meet(one: tuple[str, int], other: tuple[str, int]) -> bool:
@@ -530,7 +530,8 @@ def _port_table(settings: GatewaySettings) -> PortTable:
                 if metrics[1] == one.listen[1]:
                     text = "a listener has this port; choose another one"
                     raise names.wrong("metrics", settings.metrics, text)
-    return PortTable(settings.state, taken, room)
+    first_ports = {one.name: listener_port(one, 0) for one in settings.listeners}
+    return PortTable(settings.state, taken, room, first_ports)
 
 
 async def _serve(settings: GatewaySettings) -> int:
