@@ -143,7 +143,7 @@ def _about_versions(sample: TargetSample, options: GatewayOptions) -> Findings:
     if options.is_observing and sample.ranges.get(ApiKey.PRODUCE, (0, 0))[0] > 0:
         why = "the target refuses the old requests that are passed to it as they are"
         yield CodedFinding(code, target, why, "Leave observe out: the gateway then translates them")
-    for key, (_, version) in TRANSLATED.items():
+    for key, (_, version) in () if options.is_observing else TRANSLATED.items():
         first, last = sample.ranges.get(key, (0, -1))
         if not first <= version <= last:
             ranges = f"{first} to {last}" if last >= 0 else "none"

@@ -18,7 +18,12 @@ from aiokafka08._core.net.raw_stream import RawStream
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import Values, message_of
-from aiokafka08._tools.gateway.target_connection import CLIENT_ID, failure_text, open_target
+from aiokafka08._tools.gateway.target_connection import (
+    CLIENT_ID,
+    TOO_OLD,
+    failure_text,
+    open_target,
+)
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 
 T = TypeVar("T")
@@ -99,7 +104,7 @@ class TargetClient:
         answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
         if answer is None:
             text = "it has closed the connection without an answer. The port may be one for SASL, "
-            raise KafkaConnectionError(f"{text}or the broker too old")
+            raise KafkaConnectionError(f"{text}or the broker {TOO_OLD}")
         response = message_of(api, "response", version)
         # In a thread: reading the list of many topics would hold the event loop.
         return await environment.run_in_thread(partial(response.read, answer))

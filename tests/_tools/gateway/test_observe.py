@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from aiokafka08._tools.gateway import target_client
 from aiokafka08._tools.gateway.check import CheckCode, judge
 from aiokafka08._tools.gateway.config import read_settings
 from aiokafka08._tools.gateway.options import FLAG_NAMES, gateway_options
-from aiokafka08._tools.gateway.target_sample import TargetSample
-from aiokafka08.errors import IllegalArgumentError
+from aiokafka08._tools.gateway.target_sample import TargetSample, sample_target
+from aiokafka08.errors import IllegalArgumentError, KafkaConnectionError
 from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.api_versions import ApiVersionsRequest
@@ -126,3 +127,26 @@ def test_target_of_4_x_is_a_finding() -> None:
     sample = TargetSample((HOST, 1), ranges, {})
     found = {one.code: one for one in judge(sample, options, FLAG_NAMES)}
     assert "refuses the old requests" in found[CheckCode.VERSIONS].why
+
+
+async def test_target_before_2_1_is_no_finding() -> None:
+    """Nothing is translated, so it needs no newer versions."""
+    async with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
+        options = gateway_options(cluster.bootstrap_servers, observe=True)
+        sample = await sample_target(options.network, is_quick=False)
+        found = {one.code: one for one in judge(sample, options, FLAG_NAMES)}
+        assert CheckCode.VERSIONS not in found
+        assert "Kafka older than 2.1" in found[CheckCode.TARGET].why
+        options = gateway_options(cluster.bootstrap_servers)
+        assert CheckCode.VERSIONS in {one.code for one in judge(sample, options, FLAG_NAMES)}
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.2", "0.9"])
+async def test_target_before_0_10_is_named_as_too_old(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(target_client, "TIMEOUT_S", 1.0)  # 0.9 neither answers nor closes
+    async with EmbeddedCluster(version=version, topics={"t": 1}) as cluster:
+        options = gateway_options(cluster.bootstrap_servers, observe=True)
+        with pytest.raises(KafkaConnectionError, match=r"a gateway needs 0\.10 or later"):
+            await sample_target(options.network, is_quick=True)
