@@ -56,6 +56,8 @@ class Difference:
     step: int
     real: Answer
     embedded: Answer
+    before: tuple[Request | Bytes, ...] = ()
+    """The earlier requests of its connection."""
 
     def __str__(self) -> str:
         return f"{self.request!r}\nreal:     {self.real}\nembedded: {self.embedded}"
@@ -96,7 +98,8 @@ def first_difference(
             for one, view, end in zip((sent, other), views, ends, strict=True)
         ]
         if answers[0] != answers[1]:
-            difference = Difference(sent.request, sent.step, *answers)
+            earlier = [one.request for one in record.sent if one.correlation_id < number]
+            difference = Difference(sent.request, sent.step, *answers, tuple(earlier))
             if not passes(difference):
                 return difference
     return None
