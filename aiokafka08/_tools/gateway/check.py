@@ -52,7 +52,7 @@ class CheckCode(Code):
     TIMESTAMPS = ("timestamps-limited", Severity.NOTE,
         "the target refuses messages whose timestamps differ too much from its clock")
     SIZES = "message-sizes", Severity.NOTE, "how large messages may be"
-    ZSTD = "zstd-topic", Severity.NOTE, "old clients get the topic's messages recompressed"
+    ZSTD = "zstd-topic", Severity.NOTE, "clients for up to 2.0 don't know the topic's codec"
     TARGET = "target", Severity.NOTE, "what the target is"
     # fmt: on
 
@@ -237,8 +237,9 @@ def _about_limits(sample: TargetSample, topics: Topics, options: GatewayOptions)
     action = "Raise fetch.message.max.bytes or max.partition.fetch.bytes of old consumers"
     yield from _grouped(CheckCode.SIZES, large, why, action)
     zstd = [name for name, one in topics.items() if one.settings.get("compression.type") == "zstd"]
-    why = "old clients don't know zstd; the gateway recompresses what they fetch by snappy"
-    action = "Expect the gateway to take more CPU, or set another compression.type"
+    why = "clients for up to 0.10 get snappy, which costs the gateway CPU; those for 0.11 to 2.0 "
+    why += "get error 76 from the target"
+    action = "Set another compression.type if such clients read it"
     yield from _grouped(CheckCode.ZSTD, zstd, why, action)
     for side, when in _TIMESTAMP_LIMITS.items():
         setting = f"message.timestamp.{side}.max.ms"
