@@ -121,9 +121,7 @@ class Access:
             return range(first, api.versions[-1] + 1) if _answers(api) else range(0)
         if self.topics is None or api.name in _WITHOUT_TOPICS or api.is_between_brokers:
             return api.versions
-        if api.name not in _BY_TOPIC:
-            return range(0)
-        return _versions_by_name(api)
+        return _versions_by_name(api) if api.name in _BY_TOPIC else range(0)
 
     @property
     def roles(self) -> frozenset[str]:

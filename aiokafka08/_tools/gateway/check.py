@@ -111,8 +111,7 @@ def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> 
     yield from _about_peers(sample, options, names)
     if sample.zookeeper is not None:
         action = "Start it, create the chroot, or stop what is registered there"
-        where = names.name("zookeeper")
-        yield CodedFinding(CheckCode.ZOOKEEPER, where, sample.zookeeper, action)
+        yield CodedFinding(CheckCode.ZOOKEEPER, names.name("zookeeper"), sample.zookeeper, action)
     for problem in sample.problems:
         where, why = address_text(sample.address), f"{problem} couldn't be read"
         action = "Allow the gateway DescribeConfigs, or look at the settings yourself"
@@ -262,6 +261,5 @@ def _number(topic: TargetTopic, setting: str) -> int:
 def _grouped(code: CheckCode, topics: Sequence[str], why: str, action: str) -> Findings:
     """Yield one finding for all topics that it is about."""
     if topics:
-        plural = "topic" if len(topics) == 1 else "topics"
-        where = f"{plural} {some_of(sorted(topics), _NAMED)}"
+        where = f"topic{'s' * (len(topics) > 1)} {some_of(sorted(topics), _NAMED)}"
         yield CodedFinding(code, where, why, action)

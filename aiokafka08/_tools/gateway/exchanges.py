@@ -23,9 +23,7 @@ WALKED_BYTES: Final = 8 << 10
 
 def apart(size_bytes: int, function: Callable[[], T]) -> Work[T]:
     """Return the result of a pure function; for a large input it runs in the worker thread."""
-    if size_bytes > WALKED_BYTES:
-        return (yield from offload(function))
-    return function()
+    return (yield from offload(function)) if size_bytes > WALKED_BYTES else function()
 
 
 class GatewayExchange(Exchange):

@@ -39,7 +39,7 @@ from aiokafka08._tools.gateway.handler import BrokerRoute, GatewayHandler
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions, listener_port
 from aiokafka08._tools.gateway.peers import peer_brokers
-from aiokafka08._tools.gateway.port_table import START_S, PortTable
+from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.target_client import TargetClient, ask_first, brokers_of
 from aiokafka08._tools.gateway.target_connection import why_unreachable
@@ -156,7 +156,7 @@ class Gateway:
             OSError: a port is not available.
         """
         found = await find_brokers(self._options.network)
-        if (learning := self._table.learn(found, START_S)) is not None:
+        if (learning := self._table.learn(found)) is not None:
             await learning
         self._table.add(found)
         sys.setswitchinterval(_SWITCH_S)

@@ -31,25 +31,15 @@ from aiokafka08._core.net.config import Address
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed
 from aiokafka08._core.server.work import Work, finish, offload
-from aiokafka08._tools.gateway import access, api_versions, headers, topic_creation
+from aiokafka08._tools.gateway import access, addresses, api_versions, headers, topic_creation
 from aiokafka08._tools.gateway.access import ConnectionAccess, Limited
-from aiokafka08._tools.gateway.addresses import (
-    has_addresses,
-    node_ids,
-    read_addresses,
-    replace_addresses,
-)
+from aiokafka08._tools.gateway.addresses import has_addresses, read_addresses, replace_addresses
 from aiokafka08._tools.gateway.client_security import SASL_VERSIONS, ClientLogin, certificate_name
 from aiokafka08._tools.gateway.clients import Fate
 from aiokafka08._tools.gateway.exchanges import GatewayExchange, apart
 from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
-from aiokafka08._tools.gateway.layouts import Api, apis
-from aiokafka08._tools.gateway.messages import (
-    TakesLongError,
-    find_in_request,
-    read_request,
-    response_frame,
-)
+from aiokafka08._tools.gateway.layouts import Api, TakesLongError, apis
+from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
 from aiokafka08._tools.gateway.peers import has_no_own
 from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.shared_state import SharedState
@@ -146,8 +136,8 @@ class GatewayHandler(ConnectionHandler):
             self._begin_connecting()
         else:
             connection.limit_frames(MAX_TOKEN_BYTES)
-            loop = asyncio.get_running_loop()
-            self._login_ends = loop.call_later(LOGIN_S, self._login_is_late)
+            call_later = asyncio.get_running_loop().call_later
+            self._login_ends = call_later(LOGIN_S, self._login_is_late)
 
     # --- the connection to the broker -------------------------------------------------------------
 
@@ -457,8 +447,8 @@ class GatewayHandler(ConnectionHandler):
                 values = yield from offload(lambda: read_addresses(api, version, answer))
             if values is None:
                 return [answer]
-            learning = None if is_quorum else self.shared.learn(node_ids(api, version, values))
-            if learning is not None:
+            nodes = addresses.node_ids(api, version, values)
+            if not is_quorum and (learning := self.shared.learn(nodes)) is not None:
                 yield learning
             peers = self.shared.peers
             return replace_addresses(api, version, answer, values, address_of, peers)

@@ -25,7 +25,12 @@ PRIMITIVES: Final[Mapping[str, str]] = {
 """The types of fields, and how `struct` reads them; "": a length stands before the value."""
 
 _VARINT_BYTES: Final = 5
+_MAX_TAGS: Final = 100  # no message has more than a few, and to skip them takes time
 NO_VERSION: Final = 0x7FFF
+
+
+class TakesLongError(Exception):
+    """Something takes too long for the event loop; nothing has changed."""
 
 
 def read_varint(data: Buffer, pos: int) -> tuple[int, int]:
@@ -53,6 +58,8 @@ def behind_tags(data: Buffer, pos: int) -> int:
         KafkaProtocolError: the data end within them.
     """
     count, pos = read_varint(data, pos)
+    if count > _MAX_TAGS:
+        raise KafkaProtocolError(f"{count} tagged fields; expected at most {_MAX_TAGS}")
     for _ in range(count):
         _tag, pos = read_varint(data, pos)
         size, pos = read_varint(data, pos)

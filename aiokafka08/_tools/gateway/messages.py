@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from aiokafka08._tools.gateway import layouts
 from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
-from aiokafka08._tools.gateway.layouts import PRIMITIVES, Api
+from aiokafka08._tools.gateway.layouts import PRIMITIVES, Api, TakesLongError
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.protocol.types import Buffer
 
@@ -41,10 +41,6 @@ _UNKNOWN: Final = "tagged fields that aren't known"
 _ITEM: Final = "an item that is no struct"
 _REST: Final = "what is behind the fields that are wanted"
 _VIEW_BYTES: Final = 4096  # a larger value isn't copied
-
-
-class TakesLongError(Exception):
-    """Something takes too long for the event loop; nothing has changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +187,6 @@ class MessageLayout:
             KafkaProtocolError: the bytes haven't its layout, or its arrays too many items.
             TakesLongError: with `is_quick`: there are more than a few items, wanted or not.
         """
-        if is_quick and self.has_tags and frame[header_end : header_end + 1] != b"\0":
-            raise TakesLongError
         body_at = self.body_at(frame, header_end)
         reader = _Reader(memoryview(frame), body_at, max_items, is_quick=is_quick)
         try:
@@ -296,7 +290,7 @@ class _Reader:
         if field.struct is None or field.is_array:
             self._check_length(length)
         if field.item is not None:
-            self._skip_items(length)
+            self._take_items(max(length, 0) * self._is_quick)
             for _ in range(length):
                 self._skip_struct(field.item)
         elif field.struct is None:
@@ -308,7 +302,6 @@ class _Reader:
         for part in struct_.parts:
             self._skip(part)
         if struct_.has_tags:
-            self._skip_items(layouts.read_varint(self._data, self._pos)[0])
             self._pos = layouts.behind_tags(self._data, self._pos)
 
     def _tagged(self, struct_: Struct, values: Values) -> None:
@@ -345,10 +338,6 @@ class _Reader:
         self._pos = start + length
         value = self._data[start : self._pos]
         return str(value, "utf-8", "surrogateescape") if field.kind == "string" else value
-
-    def _skip_items(self, count: int) -> None:
-        if self._is_quick and count > 0:
-            self._take_items(count)
 
     def _take_items(self, count: int) -> None:
         self._items -= count

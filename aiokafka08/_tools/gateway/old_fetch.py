@@ -19,37 +19,18 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from aiokafka08 import errors
+from aiokafka08._tools.gateway import translation
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.remembered import Remembered
-from aiokafka08._tools.gateway.translation import (
-    Budget,
-    Translation,
-    read_body,
-    request_end,
-    write_request,
-    write_response,
-)
+from aiokafka08._tools.gateway.translation import Budget, Translation, read_body, write_response
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
+from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.api import Topic, by_partition, by_topic
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry, summarize_set
-from aiokafka08.protocol.record_batch import (
-    MAX_BATCH_BYTES,
-    BatchHeader,
-    ControlType,
-    MessageRun,
-    control_type,
-    convert_plain,
-    parts_of,
-    plain_records,
-    read_records,
-)
-from aiokafka08.protocol.requests.fetch import (
-    FetchedPartition,
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-)
+from aiokafka08.protocol.record_batch import BatchHeader, ControlType, MessageRun, control_type
+from aiokafka08.protocol.requests import fetch
+from aiokafka08.protocol.requests.fetch import FetchedPartition, FetchPartition, FetchRequest
 from aiokafka08.protocol.types import Buffer, FetchedBytes, Int16, Int32, Int64, NullSince, Since
 from aiokafka08.structs import TopicPartition
 
@@ -190,9 +171,10 @@ def translate_fetch(
             for topic in response.topics
         ]
         throttle_ms = response.throttle_time_ms if head.version else 0
-        return write_response(head, FetchResponse(throttle_ms, topics))
+        return write_response(head, fetch.FetchResponse(throttle_ms, topics))
 
-    frame_10 = write_request(head.key, TARGET_VERSION, request_end(head, frame), asked)
+    header_end = translation.request_end(head, frame)
+    frame_10 = translation.write_request(head.key, TARGET_VERSION, header_end, asked)
     return Translation(frame_10, respond, kept_items=len(wanted))
 
 
@@ -302,7 +284,7 @@ class _SetBuilder:
             CorruptRecordException: a part is damaged; those before it are converted.
         """
         self.aborted = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
-        for part in parts_of(records):
+        for part in record_batch.parts_of(records):
             if part.next_offset <= self.first_offset:
                 continue
             if isinstance(part, MessageRun):
@@ -329,7 +311,8 @@ class _SetBuilder:
         except CorruptRecordException as error:
             self.budget.exceeds(error)
             raise
-        return any(control_type(one) is ControlType.ABORT for one in read_records(header, plain))
+        found = record_batch.read_records(header, plain)
+        return any(control_type(one) is ControlType.ABORT for one in found)
 
     def _add_batch(self, records: Buffer, header: BatchHeader) -> None:
         room = max(self.max_bytes - len(self.data), 0)
@@ -342,13 +325,13 @@ class _SetBuilder:
                 raise
             self.is_full = True  # a later request gets this batch, as the first one in its set
             return
-        converted = convert_plain(
+        converted = record_batch.convert_plain(
             header,
             plain,
             self.magic,
             first_offset=self.first_offset,
             # Don't cut within a wrapper: the client couldn't tell where the next one begins.
-            limit_bytes=MAX_BATCH_BYTES if header.codec else room,
+            limit_bytes=record_batch.MAX_BATCH_BYTES if header.codec else room,
             at_least=at_least,
         )
         if len(converted.data) > room and not at_least:
@@ -400,7 +383,7 @@ class _SetBuilder:
 
 
 def _opened(records: Buffer, header: BatchHeader, budget: Budget) -> Buffer:
-    plain = plain_records(records, header, max_decompressed_bytes=budget.left_bytes)
+    plain = record_batch.plain_records(records, header, max_decompressed_bytes=budget.left_bytes)
     if header.codec:
         budget.use(len(plain))
     return plain

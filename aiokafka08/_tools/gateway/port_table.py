@@ -26,10 +26,8 @@ from typing import Final
 from aiokafka08._tools.gateway.options import HIGHEST_PORT, MAX_BROKERS
 from aiokafka08.errors import IllegalStateError, KafkaConfigurationError
 
-ANSWER_S: Final = 5.0
+ANSWER_S: Final = 15.0
 """How long another process may take to find an index."""
-START_S: Final = 60.0
-"""The same at the start."""
 
 _KEY: Final = "listeners"
 _FIRST: Final = "first_ports"
@@ -108,10 +106,10 @@ class PortTable:
                 raise _not_written(path, error) from error
             return stack.pop_all()
 
-    def learn(self, node_ids: Iterable[int], within_s: float = ANSWER_S) -> Future[None] | None:
+    def learn(self, node_ids: Iterable[int]) -> Future[None] | None:
         """Find the indices of new brokers for `add`, if that needs another process.
 
-        The future is done when they are found, or after `within_s`; None: nothing is to wait for.
+        The future is done when they are found, or after `ANSWER_S`; None: nothing is to wait for.
         """
         return None
 

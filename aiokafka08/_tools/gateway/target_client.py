@@ -13,17 +13,12 @@ from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from aiokafka08 import environment
-from aiokafka08._core.net.config import Address, NetConfig
+from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.raw_stream import RawStream
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import Values, message_of
-from aiokafka08._tools.gateway.target_connection import (
-    CLIENT_ID,
-    TOO_OLD,
-    failure_text,
-    open_target,
-)
+from aiokafka08._tools.gateway.target_connection import CLIENT_ID, open_target
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 
 T = TypeVar("T")
@@ -31,6 +26,7 @@ T = TypeVar("T")
 TIMEOUT_S: Final = 15.0
 """How long a broker may take to be asked by `ask_first`."""
 
+_TOO_OLD: Final = "of 0.8 or 0.9, which has no ApiVersions: a gateway needs 0.10 or later"
 _MAX_BYTES: Final = 128 << 20
 _BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 
@@ -104,7 +100,7 @@ class TargetClient:
         answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
         if answer is None:
             text = "it has closed the connection without an answer. The port may be one for SASL, "
-            raise KafkaConnectionError(f"{text}or the broker {TOO_OLD}")
+            raise KafkaConnectionError(f"{text}or the broker {_TOO_OLD}")
         response = message_of(api, "response", version)
         # In a thread: reading the list of many topics would hold the event loop.
         return await environment.run_in_thread(partial(response.read, answer))
@@ -160,8 +156,15 @@ async def ask_first(
     classes = {type(error) for error in problems.values()}
     found = classes.pop() if len(classes) == 1 else KafkaConnectionError
     error_class = found if issubclass(found, KafkaConnectionError) else KafkaConnectionError
-    reasons = "; ".join(failure_text(address, error) for address, error in problems.items())
+    reasons = "; ".join(_failure_text(address, error) for address, error in problems.items())
     raise error_class(f"{failure}: {reasons}")
+
+
+def _failure_text(address: Address, error: Exception) -> str:
+    """Return why a broker can't be asked, with its address."""
+    where = f"{address_text(address)}: "
+    silent = f"no answer in time: it may be {_TOO_OLD}"
+    return where + (error.text if isinstance(error, KafkaError) else silent).removeprefix(where)
 
 
 def brokers_of(metadata: Mapping[str, Any]) -> dict[int, Address]:

@@ -24,7 +24,6 @@ from aiokafka08.protocol.api import ApiKey
 
 CLIENT_ID: Final = "aiokafka08-gateway"
 CONNECT_TIMEOUT_S: Final = 10.0
-TOO_OLD: Final = "of 0.8 or 0.9, which has no ApiVersions: a gateway needs 0.10 or later"
 
 _VERSION: Final = BrokerVersion(BrokerLine.V0_10, {ApiKey.SASL_AUTHENTICATE: range(1)})
 """The version to assume before a broker was asked for its versions: SASL begins by SaslHandshake,
@@ -80,11 +79,3 @@ async def why_unreachable(address: Address, network: NetConfig) -> str | None:
         return error.text.removeprefix(f"{address_text(address)}: ")
     await session.stream.close()
     return None
-
-
-def failure_text(address: Address, error: Exception) -> str:
-    """Return why a broker can't be asked, with its address."""
-    where = f"{address_text(address)}: "
-    silent = f"no answer in time: it may be {TOO_OLD}"
-    text = error.text if isinstance(error, KafkaError) else silent
-    return where + text.removeprefix(where)

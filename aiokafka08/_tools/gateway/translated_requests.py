@@ -26,8 +26,7 @@ from aiokafka08._core.server.connection import Exchange, ServerConnection
 from aiokafka08._core.server.work import Work, offload
 from aiokafka08._tools.gateway import old_offsets
 from aiokafka08._tools.gateway.headers import RequestHead
-from aiokafka08._tools.gateway.layouts import apis
-from aiokafka08._tools.gateway.messages import TakesLongError
+from aiokafka08._tools.gateway.layouts import TakesLongError, apis
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.old_produce import translate_produce
 from aiokafka08._tools.gateway.shared_state import SharedState

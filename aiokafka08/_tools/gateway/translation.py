@@ -13,13 +13,8 @@ from typing import Any, Final, TypeVar
 
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
-from aiokafka08._tools.gateway.layouts import apis
-from aiokafka08._tools.gateway.messages import (
-    TakesLongError,
-    Values,
-    message_of,
-    response_frame,
-)
+from aiokafka08._tools.gateway.layouts import TakesLongError, apis
+from aiokafka08._tools.gateway.messages import Values, message_of, response_frame
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol.compression import DecompressedTooLarge
 from aiokafka08.protocol.message_set import DEFAULT_MAX_DECOMPRESSED_BYTES

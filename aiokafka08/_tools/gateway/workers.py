@@ -250,9 +250,7 @@ class WorkerTable(PortTable):
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._receive, args=(loop,), daemon=True).start()
 
-    def learn(
-        self, node_ids: Iterable[int], within_s: float = ANSWER_S
-    ) -> asyncio.Future[None] | None:
+    def learn(self, node_ids: Iterable[int]) -> asyncio.Future[None] | None:
         """See `PortTable.learn`."""
         new = frozenset(set(node_ids) - self._indices.keys())
         if not new or self.stopped.is_set():
@@ -260,7 +258,7 @@ class WorkerTable(PortTable):
         if new not in self._asked:
             loop = asyncio.get_running_loop()
             self._asked[new] = loop.create_future()
-            loop.call_later(within_s, _set_done, self._asked[new])
+            loop.call_later(ANSWER_S, _set_done, self._asked[new])
             self._tasks.start(self.send(list(new)))
         return self._asked[new]
 

@@ -10,7 +10,7 @@ import pytest
 
 from aiokafka08._tools.gateway.batch_limits import BatchLimits, split_batch
 from aiokafka08._tools.gateway.headers import read_head
-from aiokafka08._tools.gateway.messages import TakesLongError
+from aiokafka08._tools.gateway.layouts import TakesLongError
 from aiokafka08._tools.gateway.old_produce import translate_produce
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import Topic, decode_response, encode_request, encode_response

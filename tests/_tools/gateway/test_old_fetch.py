@@ -11,7 +11,7 @@ import pytest
 
 from aiokafka08 import TopicPartition, environment
 from aiokafka08._tools.gateway.headers import read_head
-from aiokafka08._tools.gateway.messages import TakesLongError
+from aiokafka08._tools.gateway.layouts import TakesLongError
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.errors import KafkaProtocolError

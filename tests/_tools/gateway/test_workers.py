@@ -121,7 +121,7 @@ def test_workers_end_with_a_gateway_that_is_killed(gateway: WorkersGateway, tmp_
 
 
 async def learn(table: WorkerTable, node_ids: Iterable[int]) -> None:
-    learning = table.learn(node_ids, 60)
+    learning = table.learn(node_ids)
     assert learning is not None
     await learning
 
@@ -171,7 +171,7 @@ async def test_keeper_that_is_stuck_holds_up_nobody_else(
 ) -> None:
     """The list of brokers with a new one waits for its port. Without an answer it has port 0."""
     if not answers:
-        monkeypatch.setattr(WorkerTable.learn, "__defaults__", (0.1,))
+        monkeypatch.setattr(workers_module, "ANSWER_S", 0.1)
     port, goes_on, has_gone_on = free_ports(), threading.Event(), threading.Event()
     keeper, pipe = multiprocessing.Pipe()
 
