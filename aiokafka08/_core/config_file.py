@@ -10,12 +10,13 @@ file, the key, the value (unless it may be a secret) and what is expected.
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from aiokafka08._core.concurrency.rate import parse_rate
 from aiokafka08._core.properties import expected_one_of, hide_value
@@ -31,6 +32,8 @@ class Key:
     default: Any = None
     is_required: bool = False
 
+
+_OPEN_TO_OTHERS: Final = 0o027
 
 Sections = Mapping[str, Mapping[str, Key]]
 
@@ -174,6 +177,18 @@ def read_file(path: Path, expected: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         detail = error.strerror if isinstance(error, OSError) else str(error)
         raise IllegalArgumentError(f"{path}: {detail}; expected {expected}") from None
+
+
+def require_private(path: Path, content: str) -> None:
+    """Refuse a file with secrets that others than its owner and group can read.
+
+    Servers do so with their keys: PostgreSQL, sshd. A file that isn't there is an error elsewhere.
+
+    Raises:
+        IllegalArgumentError: others can read it, or the group can write it.
+    """
+    if os.name == "posix" and path.exists() and path.stat().st_mode & _OPEN_TO_OTHERS:
+        raise IllegalArgumentError(f"{path}: it has {content}, and others can use it. chmod 600 it")
 
 
 @contextmanager

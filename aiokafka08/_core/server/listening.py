@@ -9,6 +9,7 @@ import asyncio
 import errno
 import itertools
 import logging
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -243,3 +244,13 @@ class SocketListening:
             await asyncio.wait(self._accepting)
         if self._tls is not None:
             await asyncio.sleep(0)  # the transports of cancelled handshakes close meanwhile
+
+
+def why_unavailable(host: str, port: int) -> str | None:
+    """Return why this machine can't listen at a port; None if it can."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        return os.strerror(error.errno) if error.errno else str(error)
+    return None

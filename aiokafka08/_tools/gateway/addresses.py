@@ -44,8 +44,7 @@ def read_addresses(
     """
     message = message_of(api, "response", version, _ROLES)
     values = message.read(frame, max_items=MAX_ADDRESSES, is_quick=is_quick)
-    found = message.struct.find(values, ("port",))
-    return None if next(found, None) is None else values
+    return None if next(message.struct.find(values, ("port",)), None) is None else values
 
 
 def node_ids(api: Api, version: int, values: Values) -> set[int]:

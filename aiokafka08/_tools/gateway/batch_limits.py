@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from aiokafka08._tools.gateway.remembered import Remembered
+from aiokafka08._core.concurrency.remembered import Remembered
 from aiokafka08._tools.gateway.translation import ask_config, read_config
 from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.batch_format import HEADER

@@ -202,8 +202,7 @@ def _about_patterns(sample: TargetSample, options: GatewayOptions, names: Option
 def _about_topics(topics: Topics, options: GatewayOptions) -> Findings:
     for name, topic in sorted(topics.items()):
         if topic.leaderless:
-            numbers = ", ".join(map(str, topic.leaderless[:_NAMED]))
-            where = f"topic {name}, partition {numbers}"
+            where = f"topic {name}, partition {', '.join(map(str, topic.leaderless[:_NAMED]))}"
             why = f"{len(topic.leaderless)} of its partitions have no leader"
             action = "Start the brokers of its replicas"
             yield CodedFinding(CheckCode.LEADERLESS, where, why, action)

@@ -10,7 +10,6 @@ unknown user gets the same answers as a wrong password.
 
 from __future__ import annotations
 
-import os
 import secrets
 import ssl
 import tomllib
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from aiokafka08 import errors
-from aiokafka08._core.config_file import named, read_file
+from aiokafka08._core.config_file import named, read_file, require_private
 from aiokafka08._core.server.sasl import MECHANISMS, AuthenticationFailed, SaslSession, SaslUsers
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.translation import read_body
@@ -39,7 +38,6 @@ SASL_VERSIONS: Final[Mapping[int, range]] = {
 }
 """The requests that the gateway answers itself, and their versions."""
 
-_OPEN_TO_OTHERS: Final = 0o027
 _TOKENS_IN_REQUESTS: Final = 1
 """The version of SaslHandshake after which the client sends its tokens in SaslAuthenticate."""
 
@@ -62,18 +60,6 @@ def server_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.
         context.load_verify_locations(client_ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-def require_private(path: Path, content: str) -> None:
-    """Refuse a file with secrets that others than its owner and group can read.
-
-    Servers do so with their keys: PostgreSQL, sshd. A file that isn't there is an error elsewhere.
-
-    Raises:
-        IllegalArgumentError: others can read it, or the group can write it.
-    """
-    if os.name == "posix" and path.exists() and path.stat().st_mode & _OPEN_TO_OTHERS:
-        raise IllegalArgumentError(f"{path}: it has {content}, and others can use it. chmod 600 it")
 
 
 def read_users(path: Path) -> SaslUsers:
@@ -148,8 +134,7 @@ class ClientLogin:
             AuthenticationFailed: the request isn't expected now.
             KafkaProtocolError: it can't be read.
         """
-        is_handshake = head.key == ApiKey.SASL_HANDSHAKE
-        response = self._handshake if is_handshake else self._authenticate
+        response = self._handshake if head.key == ApiKey.SASL_HANDSHAKE else self._authenticate
         return encode_response(response(head, frame), head.version, head.correlation_id)
 
     def _handshake(self, head: RequestHead, frame: memoryview) -> SaslHandshakeResponse:

@@ -126,8 +126,7 @@ class ClientTable:
         for field_name in more.keys() & _CHOSEN:
             more[field_name] = more[field_name][:_NAME_CHARACTERS]
         name = (client_id or "")[:_NAME_CHARACTERS]
-        one = SeenClient(name, address, now_s, now_s, requests=requests, **more)
-        self.add([one], requests)
+        self.add([SeenClient(name, address, now_s, now_s, requests=requests, **more)], requests)
 
     def take(self) -> tuple[list[SeenClient], Counter[Counted]]:
         """Remove and return the clients, the oldest first, and how many requests there were."""

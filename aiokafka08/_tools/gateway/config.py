@@ -94,8 +94,7 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
                 with named(f"listeners.{name}"):
                     listeners[name] = _checked(table, of_all=False)
     flags = {key: value for key, value in given.items() if value not in (None, False, ())}
-    names = OptionNames(path, frozenset(flags))
-    return check_given(GivenOptions(names, values | flags, listeners))
+    return check_given(GivenOptions(OptionNames(path, frozenset(flags)), values | flags, listeners))
 
 
 def _checked(document: Mapping[str, Any], *, of_all: bool) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Final
 
 from aiokafka08 import errors
+from aiokafka08._core.concurrency.remembered import Remembered
 from aiokafka08._core.net.config import Address
 from aiokafka08._tools.gateway import translation
 from aiokafka08._tools.gateway.answers import error_answer
@@ -23,7 +24,6 @@ from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.headers import RequestHead
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.messages import Values
-from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.protocol.api import ApiKey
 from aiokafka08.protocol.types import Buffer

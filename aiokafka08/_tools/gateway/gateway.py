@@ -269,8 +269,7 @@ class Gateway:
 
     def listen_address(self, node_id: int) -> Address:
         """Return where the listener of a broker is."""
-        port = listener_port(self._options, self._table.indices[node_id])
-        return self._options.listen[0], port
+        return self._options.listen[0], listener_port(self._options, self._table.indices[node_id])
 
 
 class _GatewayListener(Listener):

@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from aiokafka08 import environment
+from aiokafka08._core.concurrency.remembered import Remembered
 from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
@@ -41,7 +42,6 @@ from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, R
 from aiokafka08._tools.gateway.layouts import Api, TakesLongError, apis
 from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
 from aiokafka08._tools.gateway.peers import has_no_own
-from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.shared_state import SharedState
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import request_end
@@ -136,8 +136,7 @@ class GatewayHandler(ConnectionHandler):
             self._begin_connecting()
         else:
             connection.limit_frames(MAX_TOKEN_BYTES)
-            call_later = asyncio.get_running_loop().call_later
-            self._login_ends = call_later(LOGIN_S, self._login_is_late)
+            self._login_ends = asyncio.get_running_loop().call_later(LOGIN_S, self._login_is_late)
 
     # --- the connection to the broker -------------------------------------------------------------
 
@@ -335,8 +334,7 @@ class GatewayHandler(ConnectionHandler):
 
     def _answered(self, api: Api, began: float) -> Callable[[], None]:
         """Return a function to call with the response: it measures how long the client waited."""
-        answered = self.shared.measurements.answered
-        return lambda: answered(api.name, environment.monotonic() - began)
+        return lambda: self.shared.measurements.answered(api.name, environment.monotonic() - began)
 
     def _send_api_versions(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
@@ -450,8 +448,7 @@ class GatewayHandler(ConnectionHandler):
             nodes = addresses.node_ids(api, version, values)
             if not is_quorum and (learning := self.shared.learn(nodes)) is not None:
                 yield learning
-            peers = self.shared.peers
-            return replace_addresses(api, version, answer, values, address_of, peers)
+            return replace_addresses(api, version, answer, values, address_of, self.shared.peers)
 
         return replaced
 

@@ -20,6 +20,7 @@ from aiokafka08._tools.gateway import layouts
 from aiokafka08._tools.gateway.headers import API_VERSIONS, CORRELATION_BYTES, RequestHead
 from aiokafka08._tools.gateway.layouts import PRIMITIVES, Api, TakesLongError
 from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol import flexible
 from aiokafka08.protocol.types import Buffer
 
 Values = dict[str, Any]
@@ -73,9 +74,7 @@ class Field:
     def items(self, values: Values) -> Sequence[Any]:
         """Return the items of the field in the values of its struct; one if it is no array."""
         value = values.get(self.name)
-        if self.is_array:
-            return value or ()
-        return () if value is None else (value,)
+        return value or () if self.is_array else () if value is None else (value,)
 
 
 class _Part(NamedTuple):
@@ -171,7 +170,7 @@ class MessageLayout:
         Raises:
             KafkaProtocolError: the tagged fields aren't whole.
         """
-        return layouts.behind_tags(frame, header_end) if self.has_tags else header_end
+        return flexible.behind_tags(frame, header_end) if self.has_tags else header_end
 
     def read(
         self,
@@ -302,7 +301,7 @@ class _Reader:
         for part in struct_.parts:
             self._skip(part)
         if struct_.has_tags:
-            self._pos = layouts.behind_tags(self._data, self._pos)
+            self._pos = flexible.behind_tags(self._data, self._pos)
 
     def _tagged(self, struct_: Struct, values: Values) -> None:
         count = self._varint()
@@ -353,7 +352,7 @@ class _Reader:
             raise KafkaProtocolError(f"{at}; expected -1 to {left}")
 
     def _varint(self) -> int:
-        value, self._pos = layouts.read_varint(self._data, self._pos)
+        value, self._pos = flexible.read_varint(self._data, self._pos)
         return value
 
 
@@ -385,7 +384,7 @@ class _Writer:
             length = -1 if value is None else len(value) if has_size else 1
             self._last += head.pack(*numbers, length) if has_length else head.pack(*numbers)
             if has_varint:
-                self._last += layouts.encode_varint(length + 1)
+                self._last += flexible.encode_varint(length + 1)
             if value is not None:
                 self._field(field, value)
         if struct_.has_rest:
@@ -398,10 +397,10 @@ class _Writer:
         for tag, known in struct_.tagged.items():
             if known.fields[0].name in values:
                 tags[tag] = _Writer().written(known, values)
-        self._last += layouts.encode_varint(len(tags))
+        self._last += flexible.encode_varint(len(tags))
         for tag in sorted(tags):
-            size = layouts.encode_varint(sum(map(len, tags[tag])))
-            self._last += layouts.encode_varint(tag) + size
+            size = flexible.encode_varint(sum(map(len, tags[tag])))
+            self._last += flexible.encode_varint(tag) + size
             for buffer in tags[tag]:
                 self._bytes(buffer)
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Final
 
 from aiokafka08 import errors
+from aiokafka08._core.concurrency.remembered import Remembered
 from aiokafka08._tools.gateway import translation
 from aiokafka08._tools.gateway.error_codes import old_code
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES, RequestHead
-from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.translation import Budget, Translation, read_body, write_response
 from aiokafka08.errors import CorruptRecordException, KafkaProtocolError
 from aiokafka08.protocol import record_batch

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from aiokafka08._core.config_file import require_private
 from aiokafka08._core.names import NamePatterns, compile_patterns
 from aiokafka08._core.net.config import Address, NetConfig, parse_bootstrap_servers
 from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.gateway.access import ALL, Access
-from aiokafka08._tools.gateway.client_security import read_users, require_private, server_context
+from aiokafka08._tools.gateway.client_security import read_users, server_context
 from aiokafka08._tools.gateway.option_table import DEFAULT_LISTEN, OPTIONS, flag
 from aiokafka08._tools.gateway.target_connection import target_network
 from aiokafka08._wording import shorten

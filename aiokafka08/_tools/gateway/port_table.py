@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from asyncio import Future
 from collections.abc import Container, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from aiokafka08._core.state_file import lock_file, replace_file
 from aiokafka08._tools.gateway.options import HIGHEST_PORT, MAX_BROKERS
 from aiokafka08.errors import IllegalStateError, KafkaConfigurationError
 
@@ -43,6 +43,9 @@ class PortTable:
             listener.
         first_ports: the ports of index 0, by the names of listeners.
 
+    Attributes:
+        is_kept: whether it has a file.
+
     Raises:
         KafkaConfigurationError: the file can't be read, isn't such a table, or is one in which the
             ports belong to other brokers.
@@ -58,23 +61,17 @@ class PortTable:
         self._path = path
         self._taken = taken
         self._room = room
-        found = _read(path) if path is not None and path.exists() else ({}, {})
-        self._indices, known = found
+        self.is_kept = path is not None
+        self._indices, known = _read(path) if path is not None and path.exists() else ({}, {})
         for name, port in known.items():
             moved = first_ports.get(name, port) - port
             if 0 < abs(moved) <= 1 + max(self._indices.values(), default=-1):
                 text = f"{path}: the first broker's port was {port}{name and f' at {name}'}, and "
-                text += f"would be {port + moved}, so that clients which remember ports would "
-                text += "reach other brokers. With peers it is the port behind listen: choose a "
-                text += "listen that keeps it, or remove the file and restart all clients"
+                text += f"would be {port + moved}: clients would reach other brokers. Keep it by "
+                text += "listen (peers take the port before), or remove the file"
                 raise KafkaConfigurationError(text)
         self._first_ports = {**known, **first_ports}
         self._is_written = self._first_ports == known
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether it has a file."""
-        return self._path is not None
 
     @property
     def indices(self) -> Mapping[int, int]:
@@ -91,20 +88,14 @@ class PortTable:
         """
         if self._path is None:
             return nullcontext()
-        import fcntl  # not on Windows
-
         path = self._path.with_name(f"{self._path.name}.lock")
-        with ExitStack() as stack:
-            try:
-                lock = stack.enter_context(path.open("ab"))
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                text = f"{self._path}: another gateway uses it, which has locked {path.name}; "
-                text += "expected a file for each gateway"
-                raise KafkaConfigurationError(text) from None
-            except OSError as error:
-                raise _not_written(path, error) from error
-            return stack.pop_all()
+        try:
+            return lock_file(path)
+        except BlockingIOError:
+            text = f"{self._path}: another gateway uses it, which has locked {path.name}; "
+            raise KafkaConfigurationError(f"{text}expected a file for each gateway") from None
+        except OSError as error:
+            raise _not_written(path, error) from error
 
     def learn(self, node_ids: Iterable[int]) -> Future[None] | None:
         """Find the indices of new brokers for `add`, if that needs another process.
@@ -124,7 +115,11 @@ class PortTable:
         if indices == self._indices and self._is_written:
             return
         if self._path is not None:
-            _write(self._path, {_KEY: indices, _FIRST: self._first_ports})
+            table = {_KEY: indices, _FIRST: self._first_ports}
+            try:
+                replace_file(self._path, json.dumps(table) + "\n")
+            except OSError as error:
+                raise _not_written(self._path, error) from error
         self._indices, self._is_written = indices, True
 
     def with_new(self, node_ids: Iterable[int]) -> dict[int, int]:
@@ -163,19 +158,6 @@ def _read(path: Path) -> tuple[dict[int, int], dict[str, int]]:
         text += "INDEX}}. Restore it, or remove it to number the brokers anew"
         raise KafkaConfigurationError(text) from None
     return indices, first_ports
-
-
-def _write(path: Path, table: Mapping[str, object]) -> None:
-    text = json.dumps(table) + "\n"
-    new = path.with_name(f"{path.name}.new")
-    try:
-        with new.open("w") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError as error:
-        raise _not_written(path, error) from error
 
 
 def _not_written(path: Path, error: OSError) -> KafkaConfigurationError:

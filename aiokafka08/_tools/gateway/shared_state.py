@@ -10,6 +10,7 @@ from asyncio import Future
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from aiokafka08._core.concurrency.remembered import Remembered
 from aiokafka08._core.concurrency.task_set import TaskSet
 from aiokafka08._core.limited_log import LimitedLog
 from aiokafka08._core.server.resources import ServerResources
@@ -19,7 +20,6 @@ from aiokafka08._tools.gateway.coordinators import Coordinators
 from aiokafka08._tools.gateway.measurements import Measurements
 from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08._tools.gateway.peers import Peers
-from aiokafka08._tools.gateway.remembered import Remembered
 from aiokafka08._tools.gateway.topic_creation import KNOWN_S
 from aiokafka08._tools.gateway.upstream import Upstreams
 

@@ -7,9 +7,7 @@ that can't be reached at all is an error.
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -174,16 +172,3 @@ async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
                 topics[one["ResourceName"]].settings = found
     if refused:
         sample.problems.append(f"settings of {', '.join(refused[:3])}, {len(refused)} in all")
-
-
-def try_ports(addresses: Iterable[Address]) -> dict[Address, str | None]:
-    """Return why the gateway can't listen at each address; None if it can."""
-    found: dict[Address, str | None] = {}
-    for address in addresses:
-        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
-        try:
-            socket.create_server(address, family=family).close()
-            found[address] = None
-        except OSError as error:
-            found[address] = os.strerror(error.errno) if error.errno else str(error)
-    return found

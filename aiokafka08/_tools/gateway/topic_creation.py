@@ -33,8 +33,8 @@ _CODES: Final = frozenset({"ErrorCode"})
 def may_create(head: RequestHead, frame: Buffer) -> bool:
     """Return whether a request is of an old client, and names topics."""
     is_old = head.key == ApiKey.METADATA and head.version in _OLD_VERSIONS
-    count = frame[head.body_at : head.body_at + 4]  # these versions begin with it
-    return is_old and int.from_bytes(count, "big", signed=True) > 0
+    # These versions begin with how many.
+    return is_old and int.from_bytes(frame[head.body_at : head.body_at + 4], signed=True) > 0
 
 
 def ask_creation(node_id: int, header_end: bytes) -> list[Buffer]:

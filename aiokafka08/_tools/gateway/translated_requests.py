@@ -108,8 +108,7 @@ class TranslatedRequests:
         if step.is_exclusive:
             self._exclusive = exchange
             self._client.hold("exclusive", True)
-        held_bytes = len(frame) if step.is_exclusive else 0
-        exchange.release(held_bytes + step.kept_items * _ITEM_BYTES)
+        exchange.release(len(frame) * step.is_exclusive + step.kept_items * _ITEM_BYTES)
         self._begin(head, step, exchange)
 
     def _translate(self, head: RequestHead, frame: memoryview, budget: Budget) -> Translation:

@@ -180,8 +180,7 @@ class Upstream(FrameProtocol):
             self._pending.append(pending)
         else:
             self._has_unanswered = True
-        size = sum(map(len, frame))
-        self._output.write_all([size.to_bytes(4, "big"), *frame])
+        self._output.write_all([sum(map(len, frame)).to_bytes(4, "big"), *frame])
         self._report()
         if not expects_response and pending.exchange is not None:
             pending.exchange.end()

@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from aiokafka08._tools.gateway.layouts import encode_varint
+from aiokafka08.protocol.flexible import encode_varint
 
 Definition = dict[str, Any]
 Values = dict[str, Any]

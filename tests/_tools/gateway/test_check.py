@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from aiokafka08._core.names import NamePatterns, compile_patterns
+from aiokafka08._core.server.listening import why_unavailable
 from aiokafka08._core.server.sasl import SaslUsers
 from aiokafka08._tools.findings import Code, CodedFinding, is_healthy
 from aiokafka08._tools.gateway.access import Access
@@ -23,7 +24,6 @@ from aiokafka08._tools.gateway.target_sample import (
     TargetTopic,
     ask_peers,
     sample_target,
-    try_ports,
 )
 from aiokafka08._tools.gateway.zookeeper_mirror import why_unusable
 from aiokafka08.errors import KafkaConnectionError
@@ -254,4 +254,5 @@ def test_ports_are_tried() -> None:
         used.bind(("127.0.0.1", 0))
         used.listen()
         taken, free = used.getsockname(), ("127.0.0.1", free_port())
-        assert try_ports([taken, free]) == {taken: "Address already in use", free: None}
+        assert why_unavailable(*taken) == "Address already in use"
+        assert why_unavailable(*free) is None

@@ -411,12 +411,12 @@ def _connected(given: GatewaySettings) -> GatewaySettings:
     import os
     from dataclasses import replace
 
+    from aiokafka08._core.config_file import require_private
     from aiokafka08._core.net.config import address_text
     from aiokafka08._core.net.tls import ssl_context
     from aiokafka08._core.properties import is_secret
     from aiokafka08._tools.cli import settings
     from aiokafka08._tools.cli.configuration import file_sources
-    from aiokafka08._tools.gateway.client_security import require_private
     from aiokafka08._tools.gateway.target_connection import target_network
 
     listeners = []
@@ -472,10 +472,11 @@ async def _listener_findings(
 ) -> list[CodedFinding]:
     from dataclasses import replace
 
+    from aiokafka08._core.server.listening import why_unavailable
     from aiokafka08._tools.cli.notes import in_options
     from aiokafka08._tools.gateway.check import judge, unreachable
     from aiokafka08._tools.gateway.options import listener_port
-    from aiokafka08._tools.gateway.target_sample import ask_peers, sample_target, try_ports
+    from aiokafka08._tools.gateway.target_sample import ask_peers, sample_target
     from aiokafka08._tools.gateway.zookeeper_mirror import why_unusable
     from aiokafka08.errors import KafkaConnectionError
 
@@ -492,7 +493,8 @@ async def _listener_findings(
         ports.append(options.listen)
     if metrics is not None:
         ports.append(_metrics_address(metrics, names))
-    sample.ports, sample.keeps_ports = try_ports(ports), table.is_kept
+    sample.ports = {address: why_unavailable(*address) for address in ports}
+    sample.keeps_ports = table.is_kept
     if not is_quick:
         sample.peers, sample.zookeeper = await ask_peers(options), await why_unusable(options)
     return list(judge(sample, options, names))
