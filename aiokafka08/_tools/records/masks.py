@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -17,9 +17,11 @@ from aiokafka08._tools.records.field_path import Step, parse_path
 from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.errors import IllegalArgumentError
 
-_HIDDEN: Final = "(hidden)"
+HIDDEN: Final = b"(hidden)"
 _NUMBER: Final = "\ue000"
 """Prefix of the strings that hold numbers of parsed JSON, so that numbers keep their digits."""
+
+_Paths = Set[Sequence[Step]]
 
 
 class Masks:
@@ -46,48 +48,65 @@ class Masks:
                 )
             self._masks.append((topic, names))
 
-    def of(self, topic: str) -> Callable[[BytesRecord], BytesRecord] | None:
-        """Return the function that hides parts of a topic's messages; None if nothing is hidden."""
+    def of(
+        self, topic: str, *, has_unions: bool = False
+    ) -> Callable[[BytesRecord], BytesRecord] | None:
+        """Return the function that hides parts of a topic's messages; None if nothing is hidden.
+
+        Args:
+            topic: the topic's name.
+            has_unions: the values are Avro as JSON, where a value of a union is in an object with
+                the type's name; a path may have that name, or not (default False).
+        """
         names = {
             name for pattern, names in self._masks if fnmatchcase(topic, pattern) for name in names
         }
         if not names:
             return None
-        paths = [parse_path(name) or () for name in sorted(names - {"key", "value"})]
+        paths = frozenset(parse_path(name) or () for name in names - {"key", "value"})
 
         def hide(record: BytesRecord) -> BytesRecord:
             key, value = record.key, record.value
             if key is not None and "key" in names:
-                key = _HIDDEN.encode()
+                key = HIDDEN
             if value is not None and "value" in names:
-                value = _HIDDEN.encode()
+                value = HIDDEN
             elif value is not None and paths:
-                value = _without(value, paths)
+                value = _without(value, paths, has_unions)
             return replace(record, key=key, value=value)
 
         return hide
 
 
-def _without(value: bytes, paths: Iterable[Sequence[Step]]) -> bytes:
+def _without(value: bytes, paths: _Paths, has_unions: bool) -> bytes:
     try:
         text = value.decode()
         data = json.loads(text, parse_int=_NUMBER.__add__, parse_float=_NUMBER.__add__)
         if isinstance(data, dict | list) and not re.search(r"\ue000|\\ue000", text, re.IGNORECASE):
-            for path in paths:
-                data = _hidden(data, path)
-            text = json.dumps(data, ensure_ascii=False)
+            text = json.dumps(_hidden(data, paths, has_unions), ensure_ascii=False)
             return re.sub(f'"{_NUMBER}([^"]*)"', r"\1", text).encode()
     except (ValueError, RecursionError):
         pass
-    return _HIDDEN.encode()
+    return HIDDEN
 
 
-def _hidden(data: Any, path: Sequence[Step]) -> Any:
-    step, rest = (path[0], path[1:]) if path else (None, ())
-    if path and isinstance(data, list):
-        if isinstance(step, int):
-            return [_hidden(one, rest) if at == step else one for at, one in enumerate(data)]
-        return [_hidden(one, rest if step is None else path) for one in data]
-    if isinstance(step, str) and isinstance(data, dict):
-        return data | {name: _hidden(data[name], rest) for name in (step,) if name in data}
-    return _HIDDEN
+def _hidden(data: Any, paths: _Paths, has_unions: bool) -> Any:
+    if not paths:
+        return data
+    if isinstance(data, list) and () not in paths:
+        each = {
+            path if isinstance(path[0], str) else path[1:]
+            for path in paths
+            if not isinstance(path[0], int)
+        }
+        return [
+            _hidden(one, each | {path[1:] for path in paths if path[0] == at}, has_unions)
+            for at, one in enumerate(data)
+        ]
+    if isinstance(data, dict) and all(path and isinstance(path[0], str) for path in paths):
+        kept = paths if has_unions and len(data) == 1 else frozenset[Sequence[Step]]()
+        return {
+            name: _hidden(one, kept | {path[1:] for path in paths if path[0] == name}, has_unions)
+            for name, one in data.items()
+        }
+    return HIDDEN.decode()

@@ -2,75 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
-import struct
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
-import fastavro
 import pytest
 
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
-
-SCHEMA: dict[str, Any] = {
-    "type": "record",
-    "name": "Order",
-    "fields": [
-        {"name": "what", "type": "string"},
-        {"name": "count", "type": ["null", "int"], "default": None},
-    ],
-}
-
-
-class Registry(ThreadingHTTPServer):
-    """A schema registry with one schema, number 7."""
-
-    daemon_threads = True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), RegistryHandler)
-        self.paths: list[str] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
-
-
-class RegistryHandler(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        assert isinstance(self.server, Registry)
-        self.server.paths.append(self.path)
-        known = self.path.partition("?")[0] == "/schemas/ids/7"
-        body = {"schema": json.dumps(SCHEMA)} if known else {"error_code": 40403, "message": "no"}
-        data = json.dumps(body).encode()
-        self.send_response(200 if known else 404)
-        self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
+from tests.support.schema_registry import Registry, schema_registry
+from tests.support.schema_registry import avro_message as message
 
 
 @pytest.fixture
 def registry() -> Iterator[Registry]:
-    with Registry() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with schema_registry() as server:
         yield server
-        server.shutdown()
-        thread.join()
-
-
-def message(number: int, order: dict[str, Any]) -> bytes:
-    data = io.BytesIO()
-    fastavro.schemaless_writer(data, fastavro.parse_schema(SCHEMA), order)
-    return struct.pack(">bI", 0, number) + data.getvalue()
 
 
 TEA = message(7, {"what": "tea", "count": 3})
