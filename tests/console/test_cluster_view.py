@@ -17,7 +17,6 @@ from aiokafka08._tools.console.cluster_view import (
 )
 from aiokafka08._tools.console.guard import Admission
 from aiokafka08._tools.console.numbers import exact_text, number_text
-from aiokafka08._tools.console.point_history import PointHistory
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import (
     BrokerSample,
@@ -26,6 +25,7 @@ from aiokafka08._tools.monitoring.cluster_sample import (
     PartitionSample,
     TopicSample,
 )
+from aiokafka08._tools.monitoring.point_history import PointHistory
 from aiokafka08.admin.group_description import GroupDescription, MemberDescription
 from aiokafka08.structs import TopicPartition
 from tests.console.consoles import PAYLOADS, client_of, text_of
@@ -335,3 +335,16 @@ def test_charts_have_numbers_and_escaped_text_only() -> None:
 )
 def test_numbers_are_short_and_exact(value: float | None, short: str, exact: str) -> None:
     assert (number_text(value), exact_text(value)) == (short, exact)
+
+
+def test_preferred_leader_is_unknown_where_brokers_sort_replicas() -> None:
+    """Brokers of 0.10 list replicas by id, others as they are assigned."""
+
+    def preferred(*replicas: tuple[int, ...]) -> list[bool | None]:
+        partitions = {at: PartitionSample(1, one, one) for at, one in enumerate(replicas)}
+        sample = ClusterSample({1: BrokerSample(1, "a:1")}, {"t": TopicSample(partitions)}, ())
+        [view] = views((0.0, sample))
+        return [row["preferred"] for row in view.partitions("t")]
+
+    assert preferred((1, 2), (1, 3)) == [None, None]
+    assert preferred((1, 2), (2, 1)) == [True, False]

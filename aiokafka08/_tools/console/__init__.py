@@ -2,7 +2,7 @@
 
 `application` is the ASGI application, which `guard` protects and `pages` serves. `watch` takes the
 samples, in the background, and `cluster_view` makes the rows of the pages of each one, once,
-whatever the number of viewers. `point_history` keeps values over time and `charts` draws them,
+whatever the number of viewers. `charts` draws values over time,
 `query_table` sorts, filters and pages rows, `message_search` and `message_text` read and show
 messages. `changes` keeps the changes that wait for their confirmation and carries them out,
 `change_drafts` says what each does, `change_pages` has their forms. `page_frame` is what all pages

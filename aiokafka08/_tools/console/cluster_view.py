@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
-from aiokafka08._tools.console.point_history import PointHistory
 from aiokafka08._tools.doctor.brokers import releases_of
 from aiokafka08._tools.doctor.examination import Examination, examine
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
@@ -26,6 +25,7 @@ from aiokafka08._tools.monitoring.cluster_sample import (
     GroupSample,
     TopicSample,
 )
+from aiokafka08._tools.monitoring.point_history import PointHistory
 from aiokafka08.admin.group_description import assigned_partitions, member_row
 from aiokafka08.admin.group_lag import PartitionOwner, StoredOffsets, lag_rows
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
@@ -166,6 +166,11 @@ class ClusterView:
 
     def partitions(self, topic: str) -> list[dict[str, Any]]:
         """Return the rows of the partitions of a topic that exists."""
+        # Brokers of 0.10 list replicas by id, others the preferred leader first (docs/brokers.md
+        # 4.13).
+        has_order = any(
+            list(one.replicas) != sorted(one.replicas) for _, one in self.sample.partitions()
+        )
         return [
             {
                 "partition": number,
@@ -173,7 +178,7 @@ class ClusterView:
                 "replicas": one.all_replicas,
                 "in_sync": one.in_sync,
                 "under_replicated": one.is_under_replicated,
-                "preferred": one.has_preferred_leader,
+                "preferred": one.has_preferred_leader if has_order or one.assigned else None,
                 "first": one.start,
                 "end": one.end,
                 "messages": one.messages,

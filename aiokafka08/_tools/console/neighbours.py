@@ -12,8 +12,8 @@ import asyncio
 import time
 from typing import Any, Final
 
-from aiokafka08._tools.console.point_history import PointHistory
 from aiokafka08._tools.gateway.client_list import SERVED, fetch_clients
+from aiokafka08._tools.monitoring.point_history import PointHistory
 from aiokafka08._tools.monitoring.served_pages import Samples, endpoint_url, fetch, samples_of
 from aiokafka08.errors import KafkaError
 
