@@ -22,9 +22,11 @@ from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.testing import EmbeddedCluster
 from tests.brokers.fixtures import BrokerClusters
 from tests.console.consoles import PAYLOADS
+from tests.console.test_avro import hostile_messages
 from tests.console.test_command import running
 from tests.console.test_neighbours import hostile_clients, served_bridge, served_gateway
 from tests.support.browser import opened_browser, violations
+from tests.support.schema_registry import Registry, schema_registry
 
 PAGES = {
     "cluster": "/",
@@ -32,6 +34,7 @@ PAGES = {
     "topic": "/topics/orders",
     "messages": "/topics/orders/messages?from=beginning",
     "hex": "/topics/orders/messages?as=hex",
+    "avro": "/topics/avro/messages?as=avro",
     "message": "/topics/orders/messages/0/3",
     "tail": "/topics/orders/tail",
     "groups": "/groups?sort=-lag",
@@ -65,24 +68,32 @@ async def _commit(servers: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[EmbeddedCluster]:
+def registry() -> Iterator[Registry]:
+    """A schema registry."""
+    with schema_registry() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster(registry: Registry) -> Iterator[EmbeddedCluster]:
     """A cluster whose data is hostile."""
-    topics = {"orders": 3, "x._-": 1, "live": 1}
+    topics = {"orders": 3, "x._-": 1, "live": 1, "avro": 1}
     with EmbeddedCluster(version="0.10", brokers=2, topics=topics) as cluster:
         values = [one.encode() for one in PAYLOADS] + [b'{"a": "<script>hacked=1</script>"}']
         cluster.append("orders", 0, values, keys=values)
         cluster.append("orders", 1, [b"\xff\x00<b>", None, b"tea"])
+        cluster.append("avro", 0, hostile_messages(registry))
         asyncio.run(_commit(cluster.bootstrap_servers))
         yield cluster
 
 
 @pytest.fixture(scope="module")
-def url(cluster: EmbeddedCluster) -> Iterator[str]:
+def url(cluster: EmbeddedCluster, registry: Registry) -> Iterator[str]:
     """The URL of a console, with its token."""
     at = ("-b", cluster.bootstrap_servers, "--listen", ":0", "--interval", "1")
     clients = hostile_clients()
     with served_gateway(clients) as gateway, served_bridge(CopyStatus()) as bridge:
-        beside = ("--gateway", gateway.url, "--bridge", bridge.url)
+        beside = ("--gateway", gateway.url, "--bridge", bridge.url, "--registry", registry.url)
         with running(*at, *beside) as (_, printed):
             yield printed
 

@@ -119,6 +119,7 @@ def test_stderr_has_a_line_with_who_changes_what() -> None:
             "--allow='delete': expected some of produce, reset, topics",
         ),
         (("--mask", "orders"), "--mask='orders': expected TOPIC=FIELD"),
+        (("--registry", "kafka1:8081"), "schema registry 'kafka1:8081': expected a URL such as"),
     ],
 )
 def test_mistakes_are_one_line(cli: RunCommand, options: tuple[str, ...], text: str) -> None:

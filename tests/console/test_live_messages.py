@@ -39,6 +39,7 @@ class View:
     def __init__(self, console: Console, path: str, query: str = "") -> None:
         self._left = asyncio.Event()
         self._is_requested = False
+        self.console = console
         self.status = 0
         self.events: list[tuple[str, str]] = []
         scope = {

@@ -22,6 +22,7 @@ from aiokafka08._tools.console.page_frame import PageFrame
 from aiokafka08._tools.console.pages import Pages
 from aiokafka08._tools.console.watch import ClusterWatch, Reword
 from aiokafka08._tools.reading.positions import in_positions
+from aiokafka08._tools.records.avro import AvroReader
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import IllegalArgumentError
@@ -82,6 +83,7 @@ def app(
     title: str | None = None,
     interval_s: float = 10.0,
     mask: Sequence[str] = (),
+    registry: str | None = None,
     gateways: Sequence[str] = (),
     bridges: Sequence[str] = (),
     allow: Sequence[str] = (),
@@ -101,6 +103,8 @@ def app(
         interval_s: seconds from one sample of the cluster to the next (default 10).
         mask: the parts of messages to hide: each names a topic, or a pattern with "*", and "key",
             "value", or fields of JSON values, such as "orders=key,card.number" (default ()).
+        registry: the URL of a schema registry, with which keys and values can be shown as Avro;
+            needs the extra `avro` (default None).
         gateways, bridges: the addresses of the metrics of gateways and bridges, such as
             "gateway1:9094": they get pages (default ()).
         allow: which changes may be made: "produce" (messages), "reset" (groups' offsets), "topics"
@@ -122,6 +126,7 @@ def app(
         title=title,
         interval_s=interval_s,
         masks=Masks(mask),
+        registry=registry,
         gateways=gateways,
         bridges=bridges,
         allowed=allowed_kinds(allow),
@@ -135,6 +140,7 @@ def make_console(
     title: str | None,
     interval_s: float,
     masks: Masks = NO_MASKS,
+    registry: str | None = None,
     gateways: Sequence[str] = (),
     bridges: Sequence[str] = (),
     allowed: Sequence[str] = (),
@@ -149,7 +155,7 @@ def make_console(
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
         masks: what hides parts of messages.
-        gateways, bridges: as for `app`.
+        registry, gateways, bridges: as for `app`.
         allowed: the kinds of changes that may be made (`allowed_kinds`).
         reword: rewords the text of an error, such as with the names of command-line options.
         record: called with a text before and after each change: who makes it, and the outcome.
@@ -163,7 +169,8 @@ def make_console(
     ]
     watch = ClusterWatch(options, float(interval_s), neighbours)
     changes = Changes(watch, allowed, record)
+    avro = None if registry is None else AvroReader(registry)
     frame = PageFrame(watch, title or watch.servers, reword, changes.allowed)
-    pages, change_pages = Pages(frame, masks), ChangePages(frame, changes, access)
+    pages, change_pages = Pages(frame, masks, avro), ChangePages(frame, changes, access)
     served = frame.application([*pages.routes, *change_pages.routes])
     return Console(watch, changes, Guard(served, access, admits_changes=bool(changes.allowed)))

@@ -9,11 +9,13 @@ and counted. No topic is created, no group joined, nothing committed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from heapq import nlargest
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from aiokafka08._tools.reading.read_records import MissingTopics
-from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08._tools.records.types import BytesRecord, Pick
 from aiokafka08.consumer import AIOKafkaConsumer
 from aiokafka08.structs import TopicPartition
 
@@ -46,7 +48,7 @@ class TailPeriod(NamedTuple):
 async def tail(
     options: Mapping[str, Any],
     tps: Sequence[TopicPartition],
-    pick: Callable[[BytesRecord], BytesRecord | None],
+    pick: Pick,
 ) -> AsyncGenerator[TailPeriod, None]:
     """Yield a period once a second, also if no messages came.
 
@@ -79,11 +81,20 @@ async def tail(
             missing.check(consumer)
             end = loop.time() + _PERIOD_S
             came = await consumer.getmany(timeout_ms=int(1000 * _PERIOD_S), max_records=_READ)
-            picked = [one for batch in came.values() for one in map(pick, batch) if one is not None]
-            picked.sort(key=lambda one: (one.timestamp or 0, one.partition, one.offset))
+            newest, accepted = list[BytesRecord](), 0
+            for record in chain.from_iterable(came.values()):
+                if (picked := await pick(record)) is not None:
+                    accepted += 1
+                    newest = _newest([*newest, picked])  # all at once may be large
             skipped = await _skip(consumer)
-            period = TailPeriod(picked[: -_SHOWN - 1 : -1], len(picked), skipped)
+            period = TailPeriod(newest, accepted, skipped)
             await asyncio.sleep(end - loop.time())
+
+
+def _newest(records: Sequence[BytesRecord]) -> list[BytesRecord]:
+    return nlargest(
+        _SHOWN, records, key=lambda one: (one.timestamp or 0, one.partition, one.offset)
+    )
 
 
 async def _skip(consumer: AIOKafkaConsumer[bytes, bytes]) -> int:

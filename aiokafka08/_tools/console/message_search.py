@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,9 +21,11 @@ from aiokafka08._core.net.router import Router
 from aiokafka08._tools.reading.positions import Bounds, Position, PositionKind, parse_bounds
 from aiokafka08._tools.reading.read_plan import PartitionRange, plan_ranges, select_partitions
 from aiokafka08._tools.reading.read_records import read_bounded
-from aiokafka08._tools.records.masks import Masks
+from aiokafka08._tools.records.avro import AvroReader
+from aiokafka08._tools.records.avro_records import DecodedRecord, decoded
+from aiokafka08._tools.records.masks import HIDDEN, Masks
 from aiokafka08._tools.records.selection import RecordFilter, linear_pattern
-from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08._tools.records.types import BytesRecord, Pick
 from aiokafka08._wording import counted, missing_topics_text, some_of
 from aiokafka08.errors import (
     IllegalArgumentError,
@@ -46,8 +48,8 @@ _UNPACKED_BYTES: Final = 16 * 1024 * 1024
 """How large a compressed message may be once it is unpacked; brokers don't limit it."""
 _JSON_BYTES: Final = 1_000_000
 """How long a value may be that is taken apart to look for a field."""
-_PAUSE_BYTES: Final = 1_000_000
-"""How much is filtered until other pages get their turn."""
+_TURN_S: Final = 0.005
+"""How long messages are filtered or decoded until other pages get their turn."""
 _AT_ONCE: Final = 8
 """How many partitions are read at once."""
 _MAX_NAMED: Final = 100
@@ -69,6 +71,7 @@ class MessageQuery:
             "^".
         most: how many messages to show at most, if `start` is before the ends.
         limit_bytes: after how many bytes the search stops.
+        avro: what decodes Avro, and the parts that are Avro: "key", "value"; None: nothing.
     """
 
     topic: str
@@ -82,6 +85,7 @@ class MessageQuery:
     is_pattern: bool = False
     most: int = MAX_COUNT
     limit_bytes: int = SEARCHED_BYTES
+    avro: tuple[AvroReader, Sequence[str]] | None = None
 
     @property
     def is_filtered(self) -> bool:
@@ -99,15 +103,18 @@ class MessageQuery:
             json_bytes=_JSON_BYTES,
         )
 
-    def picker(
-        self, masks: Masks, wanted: RecordFilter
-    ) -> Callable[[BytesRecord], BytesRecord | None]:
+    def picker(self, masks: Masks, wanted: RecordFilter) -> Pick:
         """Return the function that returns a message as it is shown; None if it isn't wanted."""
-        # Hidden first, so that no filter finds out what is hidden.
-        hide = masks.of(self.topic)
+        hide = masks.of(self.topic, has_unions=self.avro is not None)
 
-        def pick(record: BytesRecord) -> BytesRecord | None:
-            record = record if hide is None else hide(record)
+        async def pick(record: BytesRecord) -> BytesRecord | None:
+            if self.avro is not None:
+                record = await decoded(*self.avro, record, is_masked=hide is not None)
+            # Hidden first, so that no filter finds out what is hidden.
+            if hide is not None:
+                record = hide(record)
+                if isinstance(record, DecodedRecord):
+                    record.forget_hidden(HIDDEN)
             return record if wanted.accepts(record) else None
 
         return pick
@@ -260,7 +267,7 @@ class _Scan:
         router: Router,
         query: MessageQuery,
         page: MessagePage,
-        pick: Callable[[BytesRecord], BytesRecord | None],
+        pick: Pick,
         unpacking: asyncio.Lock,
         partitions: int,
     ) -> None:
@@ -273,6 +280,7 @@ class _Scan:
             self._share = -(-self._count // max(partitions, 1))
             self._fetch_bytes = _FETCH_BYTES
         self._next: dict[TopicPartition, int] = {}
+        self._kept_bytes = 0  # more than was scanned, if Avro was decoded
         self.errors: list[str] = []
 
     def next_offset(self, range_: PartitionRange) -> int:
@@ -304,26 +312,34 @@ class _Scan:
             max_decompressed_bytes=_UNPACKED_BYTES,
             unpacking=self._unpacking,
         )
-        kept, page, paused_at = 0, self._page, 0
+        kept, page, turn_ends = 0, self._page, time.monotonic() + _TURN_S
         async with aclosing(source) as batches:
             async for tp, batch in batches:
                 assert not isinstance(batch, Columns)
                 for record in batch:
                     if kept == self._share or len(page.messages) >= self._count:
                         return
-                    if page.scanned_bytes >= self._limit_bytes:
+                    if max(page.scanned_bytes, self._kept_bytes) >= self._limit_bytes:
                         page.stopped = f"{self._limit_bytes // 10**6} MB were read"
                         return
                     page.scanned += 1
-                    page.scanned_bytes += len(record.key or b"") + len(record.value or b"")
+                    page.scanned_bytes += _size(record)
+                    picked = await self._pick(record)
+                    if picked is not None and len(page.messages) >= self._count:
+                        return  # other partitions were read meanwhile
                     self._next[tp] = record.offset + 1
-                    if (picked := self._pick(record)) is not None:
+                    if picked is not None:
                         kept += 1
+                        self._kept_bytes += _size(picked)
                         page.messages.append(picked)
-                    if page.scanned_bytes >= paused_at:
+                    if time.monotonic() >= turn_ends:
                         await asyncio.sleep(0)  # let other requests run
-                        paused_at = page.scanned_bytes + _PAUSE_BYTES
+                        turn_ends = time.monotonic() + _TURN_S
         self._next[range_.tp] = range_.stop or 0
+
+
+def _size(record: BytesRecord) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 def _in_order(records: Sequence[BytesRecord], *, newest_first: bool) -> list[BytesRecord]:

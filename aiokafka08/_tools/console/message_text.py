@@ -63,12 +63,13 @@ def show_bytes(data: bytes | None, form: str, limit: int) -> ShownBytes:
 
     Args:
         data: the bytes; None for null.
-        form: one of `FORMS`; bytes that it doesn't fit are shown as text, or as hex.
+        form: one of `FORMS`, or another one for "auto"; bytes that it doesn't fit are shown as
+            text, or as hex.
         limit: how many bytes to show.
     """
     if data is None:
         return ShownBytes("null", "null", "null", -1, 0)
-    cut = max(len(data) - limit, 0)
+    form, cut = form if form in FORMS else "auto", max(len(data) - limit, 0)
     if form != "hex":
         try:
             text = _whole_characters(data, limit).decode()
@@ -112,15 +113,18 @@ class JsonPart(NamedTuple):
     cut: int
 
 
-def json_part(data: bytes | None, limit: int) -> JsonPart:
+def json_part(data: bytes | None, limit: int, *, is_json: bool = False) -> JsonPart:
     """Return a key or value as `aiokafka08 consume --format jsonl` has it, but cut.
 
     Args:
         data: the bytes; None for null.
         limit: how many bytes it may have in the document.
+        is_json: it is JSON already; if it has to be cut, it becomes a string (default False).
     """
     if data is None:
         return JsonPart("null", 0)
+    if is_json and len(data) <= limit:
+        return JsonPart(data.decode(), 0)
     part = _whole_characters(data, limit)
     while len((text := json_of_bytes(part)).encode()) > limit and len(part) > SHORT:
         part = _whole_characters(part, max(len(part) // 2, SHORT))

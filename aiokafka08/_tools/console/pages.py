@@ -11,7 +11,8 @@ fast as always while a broker is slow.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import sys
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from functools import partial
@@ -40,11 +41,13 @@ from aiokafka08._tools.console.page_frame import PageFrame, wants_json
 from aiokafka08._tools.console.query_table import Columns, QueryTable, expect_number, number_of
 from aiokafka08._tools.console.sending import EventStream, PacedJson, PacedResponse, while_connected
 from aiokafka08._tools.findings import is_healthy, summary
+from aiokafka08._tools.records.avro import AvroReader
+from aiokafka08._tools.records.avro_records import AVRO_FORMS, DecodedRecord
 from aiokafka08._tools.records.headers import opened
 from aiokafka08._tools.records.json_lines import JsonLinesEncoder
 from aiokafka08._tools.records.masks import Masks
 from aiokafka08._tools.records.types import BytesRecord
-from aiokafka08.errors import KafkaError
+from aiokafka08.errors import IllegalArgumentError, KafkaError
 
 _MESSAGE_BYTES: Final = 1024 * 1024
 """How much of a value the page of one message has."""
@@ -89,10 +92,13 @@ class Pages:
     Args:
         frame: makes the pages; its `watch` takes the samples, and lends a router.
         masks: hides keys and values of messages, or parts of them.
+        avro: decodes Avro; None: there is no schema registry (default None).
     """
 
-    def __init__(self, frame: PageFrame, masks: Masks) -> None:
-        self._frame, self._watch, self._masks = frame, frame.watch, masks
+    def __init__(self, frame: PageFrame, masks: Masks, avro: AvroReader | None = None) -> None:
+        self._frame, self._watch, self._masks, self._avro = frame, frame.watch, masks, avro
+        if avro is not None:
+            frame.templates.globals["forms"] = (*FORMS, *AVRO_FORMS)
 
     @property
     def routes(self) -> list[BaseRoute]:
@@ -206,9 +212,9 @@ class Pages:
     async def messages(self, request: Request) -> ASGIApp:
         """Show messages of a topic."""
         if request.query_params.get("format") == "jsonl":
-            asked = _asked(request, _DOWNLOADED, _DOWNLOADED, _DOWNLOADED_BYTES)
+            asked = self._asked(request, _DOWNLOADED, _DOWNLOADED, _DOWNLOADED_BYTES)
             return self._searched(asked, partial(_download, asked))
-        asked = _asked(request, DEFAULT_COUNT, MAX_COUNT, SEARCHED_BYTES)
+        asked = self._asked(request, DEFAULT_COUNT, MAX_COUNT, SEARCHED_BYTES)
         return self._searched(asked, partial(self._messages_page, request, asked))
 
     def _messages_page(self, request: Request, asked: MessageQuery, found: MessagePage) -> Response:
@@ -238,7 +244,7 @@ class Pages:
 
     async def tail(self, request: Request) -> Response:
         """Show messages as they are written; the rows come by `tail_events`."""
-        row, asked = self._frame.topic_row(request), _asked(request, 1, 1, 1)
+        row, asked = self._frame.topic_row(request), self._asked(request, 1, 1, 1)
         title, form = f"Live messages of {row.topic}", _form(request)
         return self._frame.page(
             request, "tail.html", title, {}, is_live=False, row=row, asked=asked, form=form
@@ -246,7 +252,7 @@ class Pages:
 
     async def tail_events(self, request: Request) -> ASGIApp:
         """Send the rows of a live view until its viewer leaves."""
-        row, asked = self._frame.topic_row(request), _asked(request, 1, 1, 1)
+        row, asked = self._frame.topic_row(request), self._asked(request, 1, 1, 1)
         form, pick = _form(request), asked.picker(self._masks, asked.filter())
         template = self._frame.templates.get_template("tail_rows.html")
         root = request.scope.get("root_path", "")
@@ -269,7 +275,9 @@ class Pages:
         """Show the message at an offset, or the next one if the offset has none."""
         partition = _path_number(request, "partition", 2**31)
         offset = _path_number(request, "offset", 2**63)
-        asked = MessageQuery(request.path_params["topic"], partition, str(offset), 1)
+        asked = MessageQuery(
+            request.path_params["topic"], partition, str(offset), 1, avro=self._decoder(request)
+        )
         return self._searched(asked, partial(self._message_page, request, asked))
 
     def _message_page(self, request: Request, asked: MessageQuery, found: MessagePage) -> Response:
@@ -293,7 +301,9 @@ class Pages:
             record=record,
             offset=int(asked.start),
             key=text.show(record.key, "auto" if form == "json" else form, _MESSAGE_BYTES // 4),
-            headers=[(name, text.show(data, "auto", 4096)) for name, data in headers],
+            headers=[
+                (name, text.show(data, "auto", 4096)) for name, data in (*record.headers, *headers)
+            ],
             value=text.show(value, form, _MESSAGE_BYTES),
             form=form,
         )
@@ -365,6 +375,31 @@ class Pages:
 
         return respond_to_viewer
 
+    def _asked(self, request: Request, default: int, most: int, limit_bytes: int) -> MessageQuery:
+        """Return the query in the URL; its count is `default` unless the URL has one."""
+        query = request.query_params
+        texts = {name: query.get(name, "") for name in ("contains", "key", "field", "header")}
+        return MessageQuery(
+            request.path_params["topic"],
+            expect_number("partition", query) if query.get("partition") else None,
+            query.get("from", ""),
+            min(expect_number("count", query), most) if query.get("count") else default,
+            is_pattern=query.get("regex") == "1",
+            most=most,
+            limit_bytes=limit_bytes,
+            avro=self._decoder(request),
+            **texts,
+        )
+
+    def _decoder(self, request: Request) -> tuple[AvroReader, Sequence[str]] | None:
+        """Return what decodes the Avro that the URL asks for."""
+        form = request.query_params.get("as", "")
+        if form in AVRO_FORMS and self._avro is None:
+            raise IllegalArgumentError(f"as={form!r}: the console has no schema registry")
+        return (
+            None if self._avro is None or form not in AVRO_FORMS else (self._avro, AVRO_FORMS[form])
+        )
+
     def _listed(
         self, request: Request, title: str, rows: Sequence[Any], columns: Columns[Any]
     ) -> Response:
@@ -374,26 +409,10 @@ class Pages:
         return self._frame.page(request, f"{name}.html", title, data, table=table)
 
 
-def _asked(request: Request, default: int, most: int, limit_bytes: int) -> MessageQuery:
-    """Return the query in the URL; its count is `default` unless the URL has one."""
-    query = request.query_params
-    texts = {name: query.get(name, "") for name in ("contains", "key", "field", "header")}
-    return MessageQuery(
-        request.path_params["topic"],
-        expect_number("partition", query) if query.get("partition") else None,
-        query.get("from", ""),
-        min(expect_number("count", query), most) if query.get("count") else default,
-        is_pattern=query.get("regex") == "1",
-        most=most,
-        limit_bytes=limit_bytes,
-        **texts,
-    )
-
-
 def _download(asked: MessageQuery, found: MessagePage) -> Response:
     """Return messages as a file that `aiokafka08 produce --format jsonl` takes."""
     records = reversed(found.messages) if found.newest_first else found.messages
-    lines = [JsonLinesEncoder().encode([record]) for record in records]
+    lines = [_json_line(record) for record in records]
     name = asked.topic if found.next_start is None and not found.stopped else f"{asked.topic}.part"
     return PacedResponse(
         b"".join(lines),
@@ -402,22 +421,34 @@ def _download(asked: MessageQuery, found: MessagePage) -> Response:
     )
 
 
+def _json_line(record: BytesRecord) -> bytes:
+    if not isinstance(record, DecodedRecord):
+        return JsonLinesEncoder().encode([record])
+    return json.dumps(_json_message(record, sys.maxsize), ensure_ascii=False).encode() + b"\n"
+
+
 def _json_message(record: BytesRecord, limit: int) -> dict[str, Any]:
     """Return a message with the fields of `aiokafka08 consume --format jsonl`.
 
-    If a key or value is cut to the limit of their size, another field has the bytes left out.
+    If a key or value is cut to the limit of their size, another field has the bytes left out; and
+    `notes` says why Avro couldn't be decoded.
     """
-    key, value = json_part(record.key, limit // 2), json_part(record.value, limit)
-    line = JsonLinesEncoder(lambda _: key.text, lambda _: value.text).encode([record])
-    cuts = {"key_cut": key.cut, "value_cut": value.cut}
+    schemas: Collection[str] = record.schemas if isinstance(record, DecodedRecord) else ()
+    notes = record.notes if isinstance(record, DecodedRecord) else []
+    key = json_part(record.key, limit // 2, is_json="key" in schemas)
+    value = json_part(record.value, limit, is_json="value" in schemas)
+    line = JsonLinesEncoder(
+        lambda _: key.text, lambda _: value.text, headers=bool(record.headers)
+    ).encode([record])
+    more = {"key_cut": key.cut, "value_cut": value.cut, "notes": notes}
     fields: dict[str, Any] = json.loads(line)
-    return fields | {name: cut for name, cut in cuts.items() if cut}
+    return fields | {name: one for name, one in more.items() if one}
 
 
 def _form(request: Request) -> str:
     """Return how values are shown."""
     form = request.query_params.get("as", "auto")
-    return form if form in FORMS else "auto"
+    return form if form in (*FORMS, *AVRO_FORMS) else "auto"
 
 
 def _path_number(request: Request, name: str, end: int) -> int:

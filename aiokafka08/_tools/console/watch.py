@@ -25,7 +25,7 @@ from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample, ClusterSample
 from aiokafka08._tools.monitoring.refresher import Refresher
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
-from aiokafka08._tools.records.types import BytesRecord
+from aiokafka08._tools.records.types import Pick
 from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import KafkaError, KafkaTimeoutError
 from aiokafka08.structs import TopicPartition
@@ -163,10 +163,7 @@ class ClusterWatch:
         await self._exits.aclose()
 
     async def tail(
-        self,
-        topic: str,
-        partition: int | None,
-        pick: Callable[[BytesRecord], BytesRecord | None],
+        self, topic: str, partition: int | None, pick: Pick
     ) -> AsyncGenerator[TailPeriod, None]:
         """Yield new messages of a topic that the view has, until the console is stopped.
 

@@ -5,7 +5,7 @@ Invariant: a wrong message of the input doesn't hide the messages before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar, runtime_checkable
 
@@ -17,6 +17,9 @@ from aiokafka08.structs import ConsumerRecord
 T = TypeVar("T")
 
 BytesRecord = ConsumerRecord[bytes, bytes]
+
+# Returns a record as it is shown; None if it isn't wanted.
+Pick = Callable[[BytesRecord], Awaitable[BytesRecord | None]]
 
 # Turns the bytes of a key or value into text, or raises ValueError.
 TextDecoder = Callable[[bytes], str]

@@ -79,6 +79,12 @@ _FILE: Final = click.Path(path_type=Path)
     "of JSON values, such as card.number; may be repeated.",
 )
 @click.option(
+    "-r",
+    "--registry",
+    metavar="URL",
+    help="A schema registry, such as http://registry:8081, to show keys and values as Avro.",
+)
+@click.option(
     "--allow",
     multiple=True,
     metavar="KIND,...",
@@ -141,6 +147,7 @@ def console(
     interval: float,
     title: str | None,
     masks: tuple[str, ...],
+    registry: str | None,
     allow: tuple[str, ...],
     gateways: tuple[str, ...],
     bridges: tuple[str, ...],
@@ -155,11 +162,10 @@ def console(
     """Show a cluster in the browser.
 
     It has pages about brokers, topics, messages, groups and their lag, and is read-only without
-    --allow. Open the URL that it prints: the token in it is what admits you. Nothing in the cluster
-    is changed by looking, and nothing is loaded from other hosts. Groups and settings in ZooKeeper,
-    and changes of topics, need --zookeeper. With --allow each change is shown before it is made,
-    and stderr has a line with who made it. 'The console' in the documentation tells about access
-    from other machines.
+    --allow. Open the URL that it prints: the token in it is what admits you. Groups and settings in
+    ZooKeeper, and changes of topics, need --zookeeper. With --allow each change is shown before it
+    is made, and stderr has a line with who made it. 'The console' in the documentation tells about
+    access from other machines.
     """
     from aiokafka08._tools.cli.commands.exporter import parse_listen
     from aiokafka08._tools.cli.connection import run
@@ -185,6 +191,7 @@ def console(
     shown: dict[str, Any] = {
         "title": title,
         "masks": Masks(masks, "--mask"),
+        "registry": registry,
         "allowed": allowed_kinds(allow, "--allow"),
         "gateways": gateways,
         "bridges": bridges,
