@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections import Counter
 
 import pytest
 
+from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import EmbeddedCluster
+from tests.console.consoles import opened
 from tests.console.viewers import MIB, Viewers, commit_all, console_of, pages_of, topics_named
+from tests.support.waiting import eventually
 
 INTERVAL_S = 2.0
 VIEWERS = 200
 GROUPS = 2
 WARM_UP_S = 60.0
-"""The samples of a minute are kept: the doctor's rules compare them."""
+"""Some samples of a minute are kept: the doctor's rules compare them."""
 GROWTH_MIB = 16
 
 
@@ -53,3 +57,18 @@ async def test_viewers_cost_brokers_and_memory_nothing(seconds: float) -> None:
     of_a_sample = for_one.total() / for_one[MetadataRequest]
     assert for_all.total() <= samples * of_a_sample * 1.5
     assert after <= before + GROWTH_MIB
+
+
+async def test_few_samples_are_kept() -> None:
+    async with (
+        EmbeddedCluster(version="0.10", topics={"orders": 1}) as cluster,
+        opened(cluster.bootstrap_servers),
+    ):
+        begin = len(cluster.history)
+
+        async def are_taken() -> bool:
+            return kinds_sent(cluster, begin)[MetadataRequest] >= 8
+
+        await eventually(are_taken)
+        gc.collect()
+        assert sum(isinstance(one, ClusterSample) for one in gc.get_objects()) <= 4

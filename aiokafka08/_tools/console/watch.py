@@ -44,7 +44,8 @@ _DEFAULTS: Final = {
 }
 
 _WATCHED_S: Final = 60.0
-"""The time between the two samples that the doctor's rules compare, once there are two."""
+"""The least time between the two samples that the doctor's rules compare, once there are any. A
+sample is large: only a few of this time are kept."""
 
 _TAILS: Final = 50
 """How many live views are open at once."""
@@ -267,7 +268,8 @@ class ClusterWatch:
         )
         self.histories.add(self.view)
         self._before = (taken_at, sample)
-        self._watched.append(self._before)
+        if not self._watched or taken_at - self._watched[-1][0] >= _WATCHED_S / 3:
+            self._watched.append(self._before)
 
 
 Reword = Callable[[str], str]
