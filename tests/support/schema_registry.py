@@ -6,8 +6,9 @@ import io
 import json
 import struct
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -31,6 +32,7 @@ class Registry(ThreadingHTTPServer):
         status: the status of the responses.
         paths: what was requested.
         answers: requests wait while it isn't set.
+        pause_s: the time between two bytes of a response.
     """
 
     daemon_threads = True
@@ -43,6 +45,7 @@ class Registry(ThreadingHTTPServer):
         self.paths: list[str] = []
         self.answers = threading.Event()
         self.answers.set()
+        self.pause_s = 0.0
 
     @property
     def url(self) -> str:
@@ -66,7 +69,13 @@ class _Handler(BaseHTTPRequestHandler):
         data = data or b'{"error_code": 40403, "message": "no"}'
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if not server.pause_s:
+            self.wfile.write(data)
+            return
+        with suppress(OSError):  # the client gives up
+            for byte in data:
+                time.sleep(server.pause_s)
+                self.wfile.write(bytes([byte]))
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
 
+from aiokafka08._tools.records.avro import SchemaRegistry
+from aiokafka08.errors import KafkaConnectionError
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 from tests.support.schema_registry import Registry, schema_registry
@@ -66,6 +69,21 @@ def test_wrong_avro_is_named(
     shown = json.loads(cli("kcat", "-C", "-t", "orders", *at, "-J").out)
     assert shown["payload"] is None
     assert text.partition(": ")[2] in shown["payload_error"]
+
+
+def test_response_in_single_bytes_is_given_up(registry: Registry) -> None:
+    registry.pause_s = 0.05
+    with pytest.raises(KafkaConnectionError, match="no answer for schema 7: timed out"):
+        SchemaRegistry(registry.url).request(7, 1.0)
+
+
+def test_password_of_a_registry_is_in_no_error() -> None:
+    registry = SchemaRegistry("http://ann:secret@127.0.0.1:1/path")
+    with pytest.raises(
+        KafkaConnectionError, match=re.escape("'http://127.0.0.1:1/path'")
+    ) as caught:
+        registry.request(7, 1.0)
+    assert "secret" not in str(caught.value)
 
 
 @pytest.mark.kafka_cluster(topics={"orders": 1})

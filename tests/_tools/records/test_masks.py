@@ -48,6 +48,25 @@ def test_fields_are_hidden_and_the_rest_keeps_its_digits(value: bytes, shown: st
     assert hide(record(value)).value == shown.encode()
 
 
+@pytest.mark.parametrize("path", ["card.number", 'card["bank.Card"].number.string'])
+def test_fields_of_unions_are_hidden_with_and_without_the_type(path: str) -> None:
+    card = '{"id": 1, "card": {"bank.Card": {"number": %s, "holder": "ann"}}}'
+    hide = Masks([f"cards={path}"]).of("cards", has_unions=True)
+    assert hide is not None
+    shown = hide(record((card % '{"string": "4111"}').encode())).value
+    assert shown is not None
+    assert b"4111" not in shown
+    assert b'"holder": "ann"' in shown
+    assert hide(record(b'["a", 4111]')).value == b'["(hidden)", "(hidden)"]'
+
+
+def test_mask_of_a_value_that_repeats_a_name_is_fast() -> None:
+    value = b'{"a": ' * 100 + b"4111" + b"}" * 100
+    hide = Masks(["cards=" + ".".join("a" * 20)]).of("cards", has_unions=True)
+    assert hide is not None
+    assert b"4111" not in (hide(record(value)).value or b"")
+
+
 def test_keys_and_values_are_hidden_wholly() -> None:
     masks = Masks(["cards=key", "c*=value", "o?=key"])
     hide = masks.of("cards")
