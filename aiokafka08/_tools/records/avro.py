@@ -13,12 +13,11 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import re
 import struct
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from aiokafka08._tools.records.avro_json import AvroSchema
 from aiokafka08._tools.records.types import TextDecoder
@@ -29,7 +28,6 @@ _HEADER: Final = struct.Struct(">bI")
 _TIMEOUT_S: Final = 10.0
 _SCHEMA_BYTES: Final = 1024 * 1024
 _SCHEMA_DEPTH: Final = 400
-_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([\[{])|[\]}]')
 
 _WAIT_S: Final = 3.0
 """How long a reader waits for a schema."""
@@ -106,7 +104,10 @@ class SchemaRegistry:
             )
         self._url, self._httpx, self._fastavro = url.rstrip("/"), httpx, fastavro
         self._client = httpx.Client(
-            headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"},
+            headers={
+                "Accept": "application/vnd.schemaregistry.v1+json, application/json",
+                "Accept-Encoding": "identity",  # so that size is bounded
+            },
             limits=httpx.Limits(max_keepalive_connections=0),  # so nothing has to be closed
             verify=parsed.scheme == "https",  # reading the certificates takes long
         )
@@ -117,7 +118,7 @@ class SchemaRegistry:
 
         Raises:
             ValueError: there is no such schema, or it isn't one that can be read.
-            KafkaConnectionError: the registry doesn't respond in time, or with something else.
+            KafkaConnectionError: the registry doesn't respond in time.
         """
         deadline, content = time.monotonic() + timeout_s, b""
         url = f"{self._url}/schemas/ids/{schema_id}"
@@ -126,7 +127,7 @@ class SchemaRegistry:
                 if response.status_code == self._httpx.codes.NOT_FOUND:
                     raise ValueError(f"the schema registry has no schema {schema_id}")
                 response.raise_for_status()
-                for part in response.iter_bytes():
+                for part in response.iter_raw():
                     content += part
                     if len(content) > _SCHEMA_BYTES:
                         raise ValueError(f"schema {schema_id} has more than 1 MiB")
@@ -134,27 +135,28 @@ class SchemaRegistry:
                         raise self._httpx.ReadTimeout("timed out")
         except self._httpx.HTTPStatusError as error:
             status = error.response.status_code
-            raise self.unanswered(schema_id, f"HTTP status {status}") from None
+            raise ValueError(self.unanswered(schema_id, f"HTTP status {status}")) from None
         except (self._httpx.HTTPError, OSError) as error:
-            raise self.unanswered(schema_id, str(error) or type(error).__name__) from error
+            why = str(error) or type(error).__name__
+            raise KafkaConnectionError(self.unanswered(schema_id, why)) from error
         return self._parsed(schema_id, content), len(content)
 
-    def unanswered(self, schema_id: int, why: str) -> KafkaConnectionError:
-        """Return the error for a request that failed."""
-        return KafkaConnectionError(f"{self._name}: no answer for schema {schema_id}: {why}")
+    def unanswered(self, schema_id: int, why: str) -> str:
+        """Return the text of the error for a request that failed."""
+        return f"{self._name}: no answer for schema {schema_id}: {why}"
 
     def _parsed(self, schema_id: int, content: bytes) -> AvroSchema:
         try:
             answer = json.loads(content)
             text, kind = str(answer["schema"]), answer.get("schemaType", "AVRO")
         except (ValueError, TypeError, LookupError, RecursionError):
-            raise self.unanswered(schema_id, "the response has none") from None
+            raise ValueError(self.unanswered(schema_id, "the response has none")) from None
         if kind != "AVRO" or answer.get("references"):
             raise ValueError(f"schema {schema_id} isn't Avro, or refers to others")
-        if _depth(text) > _SCHEMA_DEPTH:
-            raise ValueError(f"schema {schema_id} is nested too deeply")
         try:
-            return AvroSchema(self._fastavro.parse_schema(json.loads(text)))
+            schema = json.loads(text)
+            _check_depth(schema)  # the parser, in C, may overflow the stack
+            return AvroSchema(self._fastavro.parse_schema(schema))
         # The parser raises errors of any kind for schemas that have a wrong form.
         except Exception as error:
             raise ValueError(f"schema {schema_id} isn't valid: {shorten(str(error))}") from None
@@ -220,7 +222,8 @@ class AvroReader:
             answer.error = error
         except TimeoutError:
             self._failed = answer
-            answer.error = self._registry.unanswered(schema_id, f"none within {_WAIT_S:g} s")
+            text = self._registry.unanswered(schema_id, f"none within {_WAIT_S:g} s")
+            answer.error = KafkaConnectionError(text)
         except KafkaConnectionError as error:
             self._failed = answer
             answer.error = error
@@ -253,10 +256,11 @@ class _Answer:
     until: float = math.inf
 
 
-def _depth(text: str) -> int:
-    depth = deepest = 0
-    for found in _BRACKETS.finditer(text):
-        if found[0][0] != '"':
-            depth += 1 if found[1] else -1
-            deepest = max(deepest, depth)
-    return deepest
+def _check_depth(schema: Any) -> None:
+    level = [schema] if isinstance(schema, dict | list) else []
+    for _ in range(_SCHEMA_DEPTH):
+        inner = [one.values() if isinstance(one, dict) else one for one in level]
+        level = [child for one in inner for child in one if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise ValueError(f"nested more than {_SCHEMA_DEPTH} deep")

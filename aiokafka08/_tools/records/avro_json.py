@@ -54,7 +54,10 @@ class AvroSchema:
             ValueError: the bytes don't fit the schema, or the JSON is too long or too deep.
         """
         cursor = _Cursor(data, max_chars)
-        self._write(cursor)
+        try:
+            self._write(cursor)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         return "".join(cursor.parts)
 
 
