@@ -142,8 +142,11 @@ async def test_what_is_not_avro_has_a_note_and_hides_no_other_message(
     registry.add(9, "int", schemaType="PROTOBUF")
     registry.add(10, {"type": "record"})
     registry.bodies[11] = b"<html>"
+    registry.bodies[13] = b'{"schema": "\\"' + b'\\\\\\"' * 100_000 + b'"}'
+    registry.bodies[14] = b'{"schema": "' + b"[" * 500 + b"]" * 500 + b'"}'
     registry.add(12, "x" * 2_000_000)
     values = [b"tea", avro_message(6, "x", "string"), TEA[:-2], b"\0\0\0\0\x0a", b"\0\0\0\0\x09"]
+    values += [b"\0\0\0\0\x0d", b"\0\0\0\0\x0e"]
     large, last = b"\0\0\0\0\x07" + b"x" * 1_000_001, [TEA, b"\0\0\0\0\x0b"]
     cluster.append("orders", 0, [*values, b"\0\0\0\0\x0c"])
     cluster.append("orders", 0, [large, *last], codec=Codec.GZIP)
@@ -159,6 +162,8 @@ async def test_what_is_not_avro_has_a_note_and_hides_no_other_message(
             "they end too early",
             "schema 10 isn't valid",
             "schema 9 isn't Avro",
+            "schema 13 isn't valid",
+            "schema 14 isn't valid: 'nested more than 400 deep'",
             "schema 12 has more than 1 MiB",
             "it has more than 1 MB",
             "",
@@ -167,9 +172,9 @@ async def test_what_is_not_avro_has_a_note_and_hides_no_other_message(
         strict=True,
     ):
         assert part in text
-    assert found[7]["value"] == {"what": "tea", "count": {"int": 3}}
+    assert found[9]["value"] == {"what": "tea", "count": {"int": 3}}
     assert found[0]["value"] == "tea"
-    assert text_of(html).count("isn't shown as Avro") == 8
+    assert text_of(html).count("isn't shown as Avro") == 10
 
 
 async def test_registry_that_fails_is_named_without_its_password(
