@@ -19,7 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka08._tools.records.avro_json import AvroSchema
+from aiokafka08._tools.records.avro_json import AvroSchema, TooLongError
 from aiokafka08._tools.records.types import TextDecoder
 from aiokafka08._wording import shorten
 from aiokafka08.errors import KafkaConfigurationError, KafkaConnectionError
@@ -37,8 +37,10 @@ _KEPT: Final = 200
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 """How many schemas a reader keeps, and their size as JSON in all."""
 _AT_ONCE: Final = 2
-_INLINE_BYTES: Final = 16 * 1024
-"""How long a value is at most that isn't decoded in a thread."""
+_INLINE: Final = 16 * 1024
+"""How long a value and its JSON are at most if it isn't decoded in a thread."""
+_TURN_S: Final = 0.005
+"""How long values are decoded until other tasks get their turn."""
 _REQUESTS: Final = 100
 """How many schemas a reader requests within `_RETRY_S`: messages may name any number of them."""
 
@@ -175,6 +177,7 @@ class AvroReader:
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._requested: deque[float] = deque(maxlen=_REQUESTS)
         self._failed: _Answer | None = None
+        self._busy_s = 0.0
 
     async def to_json(self, data: bytes, max_chars: int) -> tuple[str, int]:
         """Return the JSON of a key or value, and the id of its schema.
@@ -185,8 +188,17 @@ class AvroReader:
         """
         schema_id = schema_id_of(data)
         schema, body = await self._schema(schema_id), data[_HEADER.size :]
-        if len(body) <= _INLINE_BYTES:
-            return schema.to_json(body, max_chars), schema_id
+        began = time.monotonic()
+        try:
+            if len(body) <= _INLINE:
+                return schema.to_json(body, min(_INLINE, max_chars)), schema_id
+        except TooLongError:
+            pass  # it may fit all the same
+        finally:
+            self._busy_s += time.monotonic() - began
+            if self._busy_s > _TURN_S:
+                self._busy_s = 0.0
+                await asyncio.sleep(0)
         return await asyncio.to_thread(schema.to_json, body, max_chars), schema_id
 
     async def _schema(self, schema_id: int) -> AvroSchema:

@@ -27,6 +27,10 @@ _MAX_DEPTH: Final = 100
 _VARINT_BYTES: Final = 10
 
 
+class TooLongError(ValueError):
+    """The JSON of a value is longer than the limit."""
+
+
 class AvroSchema:
     """Turns values of one schema into JSON.
 
@@ -51,7 +55,8 @@ class AvroSchema:
             max_chars: how long the JSON may be (default `MAX_CHARS`).
 
         Raises:
-            ValueError: the bytes don't fit the schema, or the JSON is too long or too deep.
+            TooLongError: the JSON is too long.
+            ValueError: the bytes don't fit the schema, or are nested too deeply.
         """
         cursor = _Cursor(data, max_chars)
         try:
@@ -77,7 +82,7 @@ class _Cursor:
     def write(self, text: str) -> None:
         self._left -= len(text)
         if self._left < 0:
-            raise ValueError("its JSON is too long")
+            raise TooLongError("its JSON is too long")
         self.parts.append(text)
 
     def take(self, size: int) -> bytes:
