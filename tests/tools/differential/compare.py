@@ -99,7 +99,7 @@ def first_difference(
         ]
         if answers[0] != answers[1]:
             earlier = [one.request for one in record.sent if one.correlation_id < number]
-            difference = Difference(sent.request, sent.step, *answers, tuple(earlier))
+            difference = Difference(sent.request, sent.step, answers[0], answers[1], tuple(earlier))
             if not passes(difference):
                 return difference
     return None
