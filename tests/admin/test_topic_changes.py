@@ -124,7 +124,7 @@ async def test_wrong_attributes_of_a_topic_are_named(admin: AIOKafkaAdminClient)
         await admin.create_topics(cast(list[NewTopic], [new]))
     with pytest.raises(TypeError, match=r"'t' in the list; expected a list of NewTopic"):
         await admin.create_topics(cast(list[NewTopic], ["t"]))
-    with pytest.raises(TypeError, match=r"'t' has 3; expected NewPartitions"):
+    with pytest.raises(TypeError, match=r"'here' has 3; expected NewPartitions"):
         await admin.create_partitions(cast(dict[str, NewPartitions], {"here": 3}))
 
 

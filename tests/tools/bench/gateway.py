@@ -9,6 +9,7 @@
 - *latency*: one message at a time, and requests that pass. Medians in ms: to the target itself,
   by the relay, and by the gateway. With `--real` the target is a broker of this release.
 - *idle*: resident memory that idle connections add.
+- *workers*: what several connections get through one process, and through two.
 
 The client is a socket in this process. Rounds are interleaved, so that other work on the machine
 meets all alike; the table has the best round by CPU time, and medians of all requests.
@@ -23,6 +24,7 @@ import struct
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
@@ -45,6 +47,8 @@ from tests.tools.bench.gateway_stub import HOST, TOPIC, batch, contents_of, mess
 from tests.tools.bench.run import OPTIMISED
 
 IN_FLIGHT = 4
+LOADED = 32
+"""How many connections 'workers' uses: each belongs to one process, by chance."""
 GOALS = {"none": "0.5", "snappy": "0.9", "lz4": "0.9", "gzip": "as zlib"}
 
 
@@ -204,6 +208,38 @@ def idle_row(options: argparse.Namespace) -> str:
     return " | ".join(cells)
 
 
+def rate(port: int, request: bytes, count: int) -> float:
+    """Return how many of these requests a second `LOADED` connections get answered."""
+    begin = time.perf_counter()
+    with ThreadPoolExecutor(LOADED) as threads:
+        for done in [threads.submit(drive, port, request, count // LOADED) for _ in range(LOADED)]:
+            done.result()
+    return count // LOADED * LOADED / (time.perf_counter() - begin)
+
+
+def workers_row(options: argparse.Namespace, what: str) -> str:
+    """Return the best rate in thousands of messages a second, with one process and with two."""
+    arguments = ["--codec", "gzip", "--messages", str(options.messages)]
+    with ExitStack() as stack:
+        _, port = stack.enter_context(stub("target", *arguments, "--bytes", str(options.bytes)))
+        best = dict.fromkeys((1, 2), 0.0)
+        ports = {}
+        for count in best:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="aiokafka08-")))
+            more = ("--workers", str(count))
+            gateways = stack.enter_context(closing(Gateways(f"{HOST}:{port}", folder, 1, *more)))
+            gateways.start(0)
+            ports[count] = gateways.ports[0]
+        request = fetch_frame(1)
+        if what == "produce":
+            request = produce_frame(Codec.GZIP, 1, options.messages, options.bytes)
+        for _ in range(options.rounds):
+            for count in best:
+                found = rate(ports[count], request, options.requests) * options.messages / 1000
+                best[count] = max(best[count], found)
+    return f"{best[1]:.0f} | {best[2]:.0f} | {best[2] / best[1]:.2f}"
+
+
 BULK_HEAD = "| | relay, µs | gateway, µs | M/s of one core |\n|---|---:|---:|---:|"
 
 
@@ -238,6 +274,12 @@ def idle(options: argparse.Namespace) -> Iterator[str]:
     yield f"| {options.connections} idle connections (goal: 40) | {idle_row(options)} |"
 
 
+def workers(options: argparse.Namespace) -> Iterator[str]:
+    yield "| 1,000 messages/s | 1 worker | 2 workers | ratio |\n|---|---:|---:|---:|"
+    for what in ("produce", "fetch"):
+        yield f"| {what}, gzip, {LOADED} connections | {workers_row(options, what)} |"
+
+
 def main() -> None:
     """Run the command."""
     tables: dict[str, Callable[[argparse.Namespace], Iterator[str]]] = {
@@ -246,6 +288,7 @@ def main() -> None:
         "brokers": brokers,
         "latency": latency,
         "idle": idle,
+        "workers": workers,
     }
     parser = argparse.ArgumentParser(prog="python -m tests.tools.bench.gateway")
     parser.add_argument("--only", choices=tables, action="append", help="may be repeated")
