@@ -195,7 +195,9 @@ class Traffic:
     async def _visit(self) -> None:
         place = TopicPartition(_TOPIC, 0)
         while True:
-            async with AIOKafkaConsumer(bootstrap_servers=self._servers) as visitor:
+            # A new id for each would grow the gateway's list of clients, up to 10,000.
+            servers = self._servers
+            async with AIOKafkaConsumer(bootstrap_servers=servers, client_id="visitor") as visitor:
                 visitor.assign([place])
                 await visitor.getone()
             self._visits += 1
