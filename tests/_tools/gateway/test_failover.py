@@ -30,7 +30,6 @@ from tests._tools.gateway.processes import Gateways
 from tests.brokers.cluster import RealCluster
 from tests.brokers.fixtures import require_real_brokers, zookeeper_alone
 from tests.support.delivery_check import DeliveryCheck
-from tests.support.full import in_full
 from tests.support.old_packages import kafka_python_2
 from tests.support.waiting import eventually
 
@@ -376,8 +375,9 @@ async def test_clients_of_all_lines_lose_nothing_in_three_rounds(
     await run_strikes(tmp_path, 3, begin)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("rounds", [3, *in_full(20)])
+@pytest.mark.parametrize("rounds", [3, 20])
 async def test_two_gateways_lose_nothing_for_scala_java_and_python(
     rounds: int, tmp_path: Path, unique_topic: Callable[..., str]
 ) -> None:
