@@ -483,9 +483,7 @@ class ConsumerEngine:
         return self.collector.call_count + self._messages_returned()
 
     def membership_failed(self, error: BaseException) -> None:
-        if self._failure is None:
-            self._failure = error
-        self.collector.changed.notify()
+        self._fail_calls(error)
 
     def report_error(self, error: KafkaError | None) -> None:
         if error is None:
@@ -547,9 +545,14 @@ class ConsumerEngine:
             self._router.config.client_id,
             exc_info=error,
         )
-        self.membership_failed(error)
+        self._fail_calls(error)
 
     # --- inside -----------------------------------------------------------------------------------
+
+    def _fail_calls(self, error: BaseException) -> None:
+        if self._failure is None:
+            self._failure = error
+        self.collector.changed.notify()
 
     def _track_topics(self) -> None:
         topics, metadata = self._subscription.tracked_topics, self._router.metadata

@@ -30,6 +30,7 @@ from aiokafka08.protocol.batch_format import (
     damaged_rest,
 )
 from aiokafka08.protocol.compression import BatchCodec
+from aiokafka08.protocol.flexible import encode_varint
 from aiokafka08.protocol.message_format import (
     BODY_AT,
     CODEC_MASK,
@@ -224,14 +225,7 @@ def convert_records(
 
 def _pack_varint(number: int) -> bytes:
     number = (number << 1) ^ (number >> 63)
-    if number < 0x80:
-        return bytes((number,))
-    packed = bytearray()
-    while number >= 0x80:
-        packed.append(number & 0x7F | 0x80)
-        number >>= 7
-    packed.append(number)
-    return bytes(packed)
+    return bytes((number,)) if number < 0x80 else encode_varint(number)
 
 
 def _pack_field(field: Buffer | None) -> bytes:

@@ -1,4 +1,4 @@
-"""Flexible versions: the unsigned varints of their lengths and tags, and tagged fields to skip."""
+"""Unsigned varints, and the tagged fields of flexible versions, which are skipped."""
 
 from __future__ import annotations
 

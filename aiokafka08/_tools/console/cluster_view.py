@@ -152,6 +152,7 @@ class ClusterView:
             and if a partition is missing that the sample before had.
         rate_lacks: the number of partitions that `messages_per_s` lacks. If it isn't 0, the true
             rate may be higher.
+        has_order: whether Metadata lists the preferred leader first, and not replicas by their ids.
     """
 
     sample: ClusterSample
@@ -163,14 +164,10 @@ class ClusterView:
     findings: Sequence[Finding]
     messages_per_s: float | None
     rate_lacks: int
+    has_order: bool
 
     def partitions(self, topic: str) -> list[dict[str, Any]]:
         """Return the rows of the partitions of a topic that exists."""
-        # Brokers of 0.10 list replicas by id, others the preferred leader first (docs/brokers.md
-        # 4.13).
-        has_order = any(
-            list(one.replicas) != sorted(one.replicas) for _, one in self.sample.partitions()
-        )
         return [
             {
                 "partition": number,
@@ -178,7 +175,7 @@ class ClusterView:
                 "replicas": one.all_replicas,
                 "in_sync": one.in_sync,
                 "under_replicated": one.is_under_replicated,
-                "preferred": one.has_preferred_leader if has_order or one.assigned else None,
+                "preferred": (one.has_preferred_leader if self.has_order or one.assigned else None),
                 "first": one.start,
                 "end": one.end,
                 "messages": one.messages,
@@ -381,6 +378,8 @@ def view_of(
         [one for one in examine(seen) if seen.is_watched or one.code is not FindingCode.UNCHECKED],
         sum(known) if known and not is_cut else None,
         sum(rate.lacks for rate in produced),
+        # Brokers of 0.10 list replicas by id (docs/brokers.md 4.13).
+        any(list(one.replicas) != sorted(one.replicas) for _, one in sample.partitions()),
     )
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from tests.brokers.cluster import RealCluster
 from tests.support.arguments import positive_number
 from tests.tools.soak import bridge, gateway, gauges
-from tests.tools.soak.sampling import sample
+from tests.tools.soak.sampling import report, sample
 from tests.tools.soak.workload import Workload
 
 VERSIONS = {"0.8.2.2": 3, "3.9.1": 1}
@@ -47,9 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.sample_every,
         )
     )
-    trends = found.trends()
-    print("\n".join(map(str, trends)))
-    return 0 if all(trend.is_flat for trend in trends) else 1
+    return report(found)
 
 
 async def soak(

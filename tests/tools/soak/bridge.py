@@ -25,7 +25,7 @@ from tests.brokers.cluster import RealCluster
 from tests.support.arguments import positive_number
 from tests.tools.bridge_rounds import PARTITIONS, Load, difference, kill_leader, read_source
 from tests.tools.soak import gauges
-from tests.tools.soak.sampling import sample
+from tests.tools.soak.sampling import report, sample
 
 SOURCE, TARGET = "0.8.2.2", "4.1.0"
 _TOPIC = "soak"
@@ -52,9 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     found = asyncio.run(
         soak_bridge(60 * options.minutes, options.fault_every, options.sample_every)
     )
-    trends = found.trends()
-    print("\n".join(map(str, trends)))
-    return 0 if all(trend.is_flat for trend in trends) else 1
+    return report(found)
 
 
 async def soak_bridge(

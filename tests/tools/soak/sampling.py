@@ -1,4 +1,4 @@
-"""Sample gauges for as long as a soak lasts, and print a line a minute."""
+"""Sample gauges for as long as a soak lasts, print a line a minute, and the trends in the end."""
 
 from __future__ import annotations
 
@@ -45,3 +45,10 @@ async def sample(
             values = zip(last._fields[1:], last[1:], strict=True)
             measured = ", ".join(f"{name} {value:.1f}" for name, value in values)
             print(f"{said - began:.0f} s: {measured}; {describe()}", flush=True)
+
+
+def report(found: gauges.Gauges[S]) -> int:
+    """Print the trend of each gauge; return the exit code, 1 if one grows."""
+    trends = found.trends()
+    print("\n".join(map(str, trends)))
+    return 0 if all(trend.is_flat for trend in trends) else 1
