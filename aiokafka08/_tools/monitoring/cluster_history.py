@@ -28,10 +28,13 @@ _STEPS: Final = 32
 class PartitionHistory:
     """The ends and the starts of one log over time."""
 
+    __slots__ = ("_deletions", "_ends", "_start")
+
     def __init__(self) -> None:
         self._ends = OffsetHistory()
         self._start: int | None = None
-        self._deletions: deque[tuple[float, int]] = deque(maxlen=_STEPS)
+        # None until there is one: an empty deque is larger than all the rest.
+        self._deletions: deque[tuple[float, int]] | None = None
 
     @property
     def begin(self) -> float | None:
@@ -44,8 +47,10 @@ class PartitionHistory:
         if start == self._start:
             return
         if self._start is not None and start < self._start:  # the topic was created anew
-            self._deletions.clear()
+            self._deletions = None
         elif self._start is not None:
+            if self._deletions is None:
+                self._deletions = deque(maxlen=_STEPS)
             self._deletions.append((now, start))
         self._start = start
 
@@ -80,7 +85,7 @@ class PartitionHistory:
         """Return how many offsets a second retention deletes; None if that isn't known."""
         # Until two deletions were seen, return the rate of writing, because a log that retention
         # limits loses as much as it gains.
-        if len(self._deletions) < 2:
+        if self._deletions is None or len(self._deletions) < 2:
             return self._ends.rate(now, _RATE_WINDOW_S)
         # Retention deletes whole segments, so the rate is measured from one deletion to another.
         (begin, low), (end, high) = self._deletions[0], self._deletions[-1]

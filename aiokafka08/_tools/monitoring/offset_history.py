@@ -21,6 +21,8 @@ _THIN_AT: Final = 128
 class OffsetHistory:
     """Samples of one offset that grows."""
 
+    __slots__ = ("_offsets", "_thin_at", "_times")
+
     def __init__(self) -> None:
         self._times = array("d")
         self._offsets = array("q")
