@@ -39,7 +39,9 @@ def sample_of(*ends: int | None, **committed: int) -> ClusterSample:
         number: PartitionSample(1, (1, 2), (1,) if number else (1, 2), start=0, end=end)
         for number, end in enumerate(ends)
     }
-    groups = [GroupSample(name, "kafka", (), {T0: at}) for name, at in committed.items()]
+    groups = [
+        GroupSample(name, "kafka", (), {TopicPartition(*T0): at}) for name, at in committed.items()
+    ]
     return ClusterSample({1: BrokerSample(1, "a:1")}, {"t": TopicSample(partitions)}, tuple(groups))
 
 
@@ -264,6 +266,19 @@ def test_points_are_bounded_and_sparse_with_age() -> None:
     assert points[0][0] >= 7200 - 61 * 60
     assert list(history.recent(3)) == [7185, 7190, 7195]
     assert history.slope(7195.0, 20) == 1.0
+
+
+def test_unchanged_parts_of_samples_are_kept_once() -> None:
+    first = sample_of(10, 5, a=1, b=2).sharing(ClusterSample({}, {}))
+    second = sample_of(10, 5, a=1, b=3).sharing(first)
+    assert second == sample_of(10, 5, a=1, b=3)
+    assert second.topics["t"] is first.topics["t"]
+    assert second.groups[0].committed is first.groups[0].committed
+    keys = [key for one in (*first.groups, *second.groups) for key in one.committed]
+    assert len(keys) == 4
+    assert len({id(key) for key in keys}) == 1
+    old, new = views((0.0, first), (10.0, second))
+    assert new.summed["b", "kafka"] is old.summed["b", "kafka"]
 
 
 async def test_hostile_names_of_zookeeper_and_members_are_escaped() -> None:

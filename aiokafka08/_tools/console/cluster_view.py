@@ -342,12 +342,7 @@ def view_of(
         sample.errors and earlier.topics.keys() - sample.topics.keys()
     )
     lags = _lags(sample, history, now)
-    summed = {
-        key: frozenset(
-            TopicPartition(row.topic, row.partition) for row in rows if row.lag is not None
-        )
-        for key, rows in lags.items()
-    }
+    summed = {(one.group, one.store): _summed(sample, one, last) for one in sample.groups}
     groups: dict[GroupKey, GroupRow] = {
         (one.group, one.store): _group_row(one, lags[one.group, one.store]) for one in sample.groups
     }
@@ -381,6 +376,19 @@ def view_of(
         # Brokers of 0.10 list replicas by id (docs/brokers.md 4.13).
         any(list(one.replicas) != sorted(one.replicas) for _, one in sample.partitions()),
     )
+
+
+def _summed(
+    sample: ClusterSample, group: GroupSample, last: ClusterView | None
+) -> frozenset[TopicPartition]:
+    """Return the partitions whose lag is known; the object of the last view, if it is equal."""
+    known = frozenset(
+        tp
+        for tp in group.committed
+        if (one := sample.partition(tp)) is not None and one.end is not None
+    )
+    old = None if last is None else last.summed.get((group.group, group.store))
+    return known if old is None or old != known else old
 
 
 def _rate(topic: TopicSample, old: TopicSample | None, seconds: float) -> _Rate:

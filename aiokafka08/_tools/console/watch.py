@@ -255,6 +255,8 @@ class ClusterWatch:
     ) -> None:
         while len(self._watched) > 1 and taken_at - self._watched[1][0] >= _WATCHED_S:
             self._watched.popleft()
+        _, earlier = self._before or (0.0, ClusterSample({}, {}))
+        sample = await asyncio.to_thread(sample.sharing, earlier)
         self.view = await asyncio.to_thread(
             view_of,
             sample,

@@ -7,7 +7,7 @@ older than the sample, and none is guessed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from aiokafka08._core.net.versions import BrokerVersion
@@ -172,6 +172,27 @@ class ClusterSample:
         for name, topic in sorted(self.topics.items()):
             for number, partition in sorted(topic.partitions.items()):
                 yield TopicPartition(name, number), partition
+
+    def sharing(self, before: ClusterSample) -> ClusterSample:
+        """Return an equal sample that has the objects of an earlier one, as far as they are equal.
+
+        Several samples of a cluster in which little changes then take the memory of one.
+        """
+        topics = {
+            name: old if (old := before.topics.get(name)) == topic else topic
+            for name, topic in self.topics.items()
+        }
+        tps = {tp: tp for group in before.groups for tp in group.committed}
+        old_groups = {(group.group, group.store): group for group in before.groups}
+        groups = []
+        for group in self.groups:
+            known = old_groups.get((group.group, group.store))
+            if known is not None and known.committed == group.committed:
+                committed = known.committed
+            else:
+                committed = {tps.setdefault(tp, tp): at for tp, at in group.committed.items()}
+            groups.append(replace(group, committed=committed))
+        return replace(self, topics=topics, groups=tuple(groups))
 
     def partition(self, tp: TopicPartition) -> PartitionSample | None:
         """Return a partition; None if the sample doesn't have it."""
