@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
@@ -264,7 +265,8 @@ def test_points_are_bounded_and_sparse_with_age() -> None:
     assert points == sorted(points)
     assert points[-10:] == [(float(second), second) for second in range(7150, 7200, 5)]
     assert points[0][0] >= 7200 - 61 * 60
-    assert list(history.recent(3)) == [7185, 7190, 7195]
+    assert history.points(10) == [(7185.0, 7185), (7190.0, 7190), (7195.0, 7195)]
+    assert history.last == 7195
     assert history.slope(7195.0, 20) == 1.0
 
 
@@ -279,6 +281,24 @@ def test_unchanged_parts_of_samples_are_kept_once() -> None:
     assert len({id(key) for key in keys}) == 1
     old, new = views((0.0, first), (10.0, second))
     assert new.summed["b", "kafka"] is old.summed["b", "kafka"]
+
+
+def test_a_value_that_stays_takes_two_points() -> None:
+    history, moving = PointHistory(360, 1440), PointHistory(360, 1440)
+    for second in range(0, 200_000, 10):
+        history.add(float(second), 7.0 if second < 199_900 else 17.0)
+        moving.add(float(second), float(second))
+    assert history.points(200) == [
+        (199_790.0, 7.0),
+        (199_890.0, 7.0),
+        (199_900.0, 17.0),
+        (199_990.0, 17.0),
+    ]
+    assert history.points()[0] == (199_990.0 - 86_400, 7.0)
+    assert history.slope(199_990.0, 200) == 0.05
+    kept = moving.points()
+    assert len(kept) <= 1800
+    assert max(after[0] - one[0] for one, after in pairwise(kept)) <= 60
 
 
 async def test_hostile_names_of_zookeeper_and_members_are_escaped() -> None:
@@ -327,8 +347,8 @@ def test_charts_have_numbers_and_escaped_text_only() -> None:
     assert "<img" not in drawn
     assert drawn.count("<title>") == 60
     assert len(drawn) < 40_000
-    assert chart(points[:1], "", "") == chart([], "", "") == sparkline([1.0], "") == ""
-    assert "<img" not in sparkline([1.0, 2.0], PAYLOADS[1])
+    assert chart(points[:1], "", "") == chart([], "", "") == sparkline([(1.0, 1.0)], "") == ""
+    assert "<img" not in sparkline([(1.0, 1.0), (2.0, 2.0)], PAYLOADS[1])
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,15 @@ _COLUMNS: Final = 60
 """How many places of a chart have a title with the value there."""
 
 
-def sparkline(values: Sequence[float], label: str) -> Markup:
-    """Return a small line without axes; nothing for fewer than two values."""
-    if len(values) < 2:
+def sparkline(points: Sequence[tuple[float, float]], label: str) -> Markup:
+    """Return a small line without axes; nothing for fewer than two points."""
+    if len(points) < 2 or points[-1][0] <= points[0][0]:
         return Markup("")
-    top = max(values) or 1.0
-    step = 96 / (len(values) - 1)
+    top = max(value for _, value in points) or 1.0
+    begin, end = points[0][0], points[-1][0]
     path = " ".join(
-        f"{index * step:.1f},{19 - 17 * max(value, 0.0) / top:.1f}"
-        for index, value in enumerate(values)
+        f"{96 * (moment - begin) / (end - begin):.1f},{19 - 17 * max(value, 0.0) / top:.1f}"
+        for moment, value in points
     )
     return Markup(
         '<svg class="spark" viewBox="0 0 96 20" role="img" aria-label="{}">'

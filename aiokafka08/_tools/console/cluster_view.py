@@ -342,7 +342,9 @@ def view_of(
         sample.errors and earlier.topics.keys() - sample.topics.keys()
     )
     lags = _lags(sample, history, now)
-    summed = {(one.group, one.store): _summed(sample, one, last) for one in sample.groups}
+    summed: dict[GroupKey, frozenset[TopicPartition]] = {
+        (one.group, one.store): _summed(sample, one, last) for one in sample.groups
+    }
     groups: dict[GroupKey, GroupRow] = {
         (one.group, one.store): _group_row(one, lags[one.group, one.store]) for one in sample.groups
     }

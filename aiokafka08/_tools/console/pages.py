@@ -328,14 +328,14 @@ class Pages:
         at = request.query_params.get("at", next(iter(known), ""))
         if (one := known.get(at)) is None:
             raise HTTPException(404, f"No {kind} is named; give its address as --{kind}")
-        rates, columns = one.rate.recent(1), _NEIGHBOUR_COLUMNS[kind]
+        columns = _NEIGHBOUR_COLUMNS[kind]
         table = QueryTable(one.rows, columns, request.query_params, request.url.path)
         data: dict[str, Any] = {
             "address": one.base,
             "error": one.problem,
             "read_at": one.read_at,
             "health": one.health.strip(),
-            "per_s": rates[-1] if rates else None,
+            "per_s": one.rate.last,
             "rows": table.shown,
         }
         if kind == "bridge":

@@ -1,16 +1,18 @@
 """`PointHistory`: a value over time, for graphs. Pure.
 
 Invariant: times never decrease, and memory is bounded: the `recent` newest points, and one point
-per minute for `minutes` minutes.
+per minute, at most `minutes` of them. A value that stays takes two points, for its first time and
+its last.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from bisect import bisect_left
 from typing import Final
 
 _MINUTE_S: Final = 60.0
+_SHOWN_S: Final = 86_400.0
 
 
 class PointHistory:
@@ -21,49 +23,65 @@ class PointHistory:
         minutes: how many points are kept for longer, one per minute (default 0).
     """
 
+    # A large cluster has many: so each is one array or two, of a time, its value, the next time...
+
     __slots__ = ("_minutes", "_old", "_recent", "_size")
 
     def __init__(self, recent: int, minutes: int = 0) -> None:
         self._size, self._minutes = recent, minutes
-        self._recent = (array("d"), array("d"))
-        self._old = (array("d"), array("d"))
+        self._recent = array("d")
+        self._old: array[float] | None = None
 
     def add(self, now: float, value: float) -> None:
         """Add a point, at a time in seconds of any clock that doesn't go back."""
-        times, values = self._recent
-        times.append(now)
-        values.append(value)
-        if len(times) > 2 * self._size:
-            del times[: -self._size], values[: -self._size]
-        old_times, old_values = self._old
-        if self._minutes and (not old_times or now - old_times[-1] >= _MINUTE_S):
-            old_times.append(now)
-            old_values.append(value)
-            if len(old_times) > 2 * self._minutes:
-                del old_times[: -self._minutes], old_values[: -self._minutes]
+        points = self._recent
+        if len(points) >= 4 and points[-3] == value == points[-1]:
+            points[-2] = now
+            return
+        points.extend((now, value))
+        if len(points) <= 2 * self._size:
+            return
+        oldest = points[:2]
+        del points[:2]
+        if not self._minutes:
+            return
+        if self._old is None:
+            self._old = oldest
+        # A point before a long pause is the end of a value that stayed, or the begin of one.
+        elif max(oldest[0] - self._old[-2], points[0] - oldest[0]) >= _MINUTE_S:
+            self._old.extend(oldest)
+            if len(self._old) > 2 * self._minutes:
+                del self._old[:2]
 
     @property
     def last_at(self) -> float | None:
         """The time of the newest point; None without one."""
-        times, _ = self._recent
-        return times[-1] if times else None
+        return self._recent[-2] if self._recent else None
 
-    def points(self) -> list[tuple[float, float]]:
-        """Return all points in order of time: first one per minute, then the recent ones."""
-        times, values = (column[-self._size :] for column in self._recent)
-        begin = times[0] if times else 0.0
-        old = zip(*(column[-self._minutes :] for column in self._old), strict=True)
-        earlier = [(at, value) for at, value in old if at < begin] if self._minutes else []
-        return earlier + list(zip(times, values, strict=True))
+    @property
+    def last(self) -> float | None:
+        """The newest value; None without one."""
+        return self._recent[-1] if self._recent else None
 
-    def recent(self, count: int) -> Sequence[float]:
-        """Return the newest `count` values, or fewer if there are fewer."""
-        return self._recent[1][-min(count, self._size) :]
+    def points(self, window_s: float = _SHOWN_S) -> list[tuple[float, float]]:
+        """Return the points of the `window_s` seconds before the newest one, in order of time.
+
+        A value that stayed since before then has its first point at the beginning of that time.
+        """
+        return self._since((self.last_at or 0.0) - window_s)
 
     def slope(self, now: float, window_s: float) -> float | None:
         """Return the growth per second in the last `window_s` seconds; None without two points."""
-        times, values = self._recent
-        at = next((index for index, time in enumerate(times) if time >= now - window_s), None)
-        if at is None or times[-1] <= times[at]:
+        points = self._since(now - window_s)
+        if not points or points[-1][0] <= points[0][0]:
             return None
-        return (values[-1] - values[at]) / (times[-1] - times[at])
+        (begin, first), (end, last) = points[0], points[-1]
+        return (last - first) / (end - begin)
+
+    def _since(self, begin: float) -> list[tuple[float, float]]:
+        flat = self._recent if self._old is None else self._old + self._recent
+        points = list(zip(flat[::2], flat[1::2], strict=True))
+        at = bisect_left(points, (begin,))
+        if 0 < at < len(points) and points[at - 1][1] == points[at][1]:
+            return [(begin, points[at][1]), *points[at:]]
+        return points[at:]
