@@ -281,6 +281,9 @@ def test_unchanged_parts_of_samples_are_kept_once() -> None:
     assert len({id(key) for key in keys}) == 1
     old, new = views((0.0, first), (10.0, second))
     assert new.summed["b", "kafka"] is old.summed["b", "kafka"]
+    [same, _], [_, empty] = new.lags["a", "kafka"], new.lags["b", "kafka"]
+    assert empty is old.lags["b", "kafka"][1]
+    assert (same.lag, same.lag_s) == (9, 10.0)
 
 
 def test_a_value_that_stays_takes_two_points() -> None:

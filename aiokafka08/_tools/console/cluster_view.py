@@ -10,8 +10,9 @@ or names how many parts it lacks.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
@@ -31,6 +32,7 @@ from aiokafka08.admin.group_lag import PartitionOwner, StoredOffsets, lag_rows
 from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 
 K = TypeVar("K", bound=Hashable)
+R = TypeVar("R")
 
 _TOPIC_POINTS: Final = 120
 _GROUP_POINTS: Final = 360, 1440
@@ -341,7 +343,7 @@ def view_of(
     is_cut = any(rate.is_cut for rate in produced) or bool(
         sample.errors and earlier.topics.keys() - sample.topics.keys()
     )
-    lags = _lags(sample, history, now)
+    lags = _lags(sample, history, now, {} if last is None else last.lags)
     summed: dict[GroupKey, frozenset[TopicPartition]] = {
         (one.group, one.store): _summed(sample, one, last) for one in sample.groups
     }
@@ -432,20 +434,46 @@ def _topic_row(name: str, topic: TopicSample, rate: _Rate, groups: int) -> Topic
 
 
 def _lags(
-    sample: ClusterSample, history: ClusterHistory, now: float
+    sample: ClusterSample,
+    history: ClusterHistory,
+    now: float,
+    before: Mapping[GroupKey, Sequence[LagRow]],
 ) -> dict[GroupKey, Sequence[LagRow]]:
-    lags: dict[GroupKey, list[LagRow]] = {(one.group, one.store): [] for one in sample.groups}
+    """Return the rows of all groups; rows that are equal to those before are the same objects."""
+    lags: dict[GroupKey, Sequence[LagRow]] = {}
+    # One group at a time, since what its rows are made of is larger than they are.
+    for groups in rows_by(sample.groups, attrgetter("group")).values():
+        made: dict[GroupKey, list[LagRow]] = {(one.group, one.store): [] for one in groups}
+        for row in _lags_of(groups, sample, history, now):
+            rows = made[row.group, row.store]
+            old = before.get((row.group, row.store), ())
+            is_same = len(rows) < len(old) and old[len(rows)] == row
+            rows.append(old[len(rows)] if is_same else row)
+        lags |= made
+    return lags
+
+
+def _lags_of(
+    groups: Iterable[GroupSample], sample: ClusterSample, history: ClusterHistory, now: float
+) -> Iterator[LagRow]:
+    """Yield the rows of a group, in all its stores."""
     stored: list[StoredOffsets] = []
     owners: dict[str, dict[TopicPartition, PartitionOwner]] = defaultdict(dict)
-    for group in sample.groups:
+    topics: set[str] = set()
+    for group in groups:
         committed = {tp: OffsetAndMetadata(at, "") for tp, at in group.committed.items()}
         stored.append(StoredOffsets(group.group, group.store, committed))
         for member in () if group.description is None else group.description.members:
             owner = PartitionOwner(member.member_id, group.store)
             for tp in assigned_partitions(member.member_assignment):
                 owners[group.group].setdefault(tp, owner)
+        topics |= {tp.topic for tp in (*committed, *owners[group.group])}
     begin = history.begin()
-    ends = {tp: partition.end for tp, partition in sample.partitions()}
+    ends = {
+        TopicPartition(topic, number): partition.end
+        for topic in topics & sample.topics.keys()
+        for number, partition in sample.topics[topic].partitions.items()
+    }
     for row in lag_rows(stored, ends, owners):
         tp = TopicPartition(row.topic, row.partition)
         partition = sample.partition(tp)
@@ -455,8 +483,7 @@ def _lags(
             lag_s = None if row.lag is None else history.lag_s(now, tp, row.committed)
             deleted = 0 if first is None else max(first - row.committed, 0)
         is_least = bool(lag_s) and begin is not None and (lag_s or 0.0) >= now - begin
-        lags[row.group, row.store].append(LagRow(*row[:8], first, lag_s, is_least, deleted))
-    return dict(lags)
+        yield LagRow(*row[:8], first, lag_s, is_least, deleted)
 
 
 def total_of(rows: Iterable[LagRow]) -> LagTotal:
@@ -474,9 +501,9 @@ def total_of(rows: Iterable[LagRow]) -> LagTotal:
     )
 
 
-def rows_by(rows: Iterable[LagRow], key: Callable[[LagRow], K]) -> dict[K, list[LagRow]]:
+def rows_by(rows: Iterable[R], key: Callable[[R], K]) -> dict[K, list[R]]:
     """Return rows by what `key` returns of each."""
-    by_key: dict[K, list[LagRow]] = {}
+    by_key: dict[K, list[R]] = {}
     for row in rows:
         by_key.setdefault(key(row), []).append(row)
     return by_key
