@@ -42,6 +42,12 @@ _demand: Final = _demanded()
 _pure_reasons: Final[dict[str, str]] = {}
 
 
+def _source_tree() -> str | None:
+    """Return the folder of the sources that this package was imported from, if it is a clone."""
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    return folder if os.path.isfile(os.path.join(folder, "pyproject.toml")) else None
+
+
 def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:
     if _demand == "python":
         _pure_reasons[name] = f"{_VARIABLE}=python"
@@ -51,15 +57,21 @@ def _load(name: str, slot_classes: tuple[type, ...] = ()) -> ModuleType | None:
         if slot_classes:
             module.bind(*slot_classes)
     except ImportError as error:
+        reason = f"{name} can't be imported ({error})"
+        tree = _source_tree() if isinstance(error, ModuleNotFoundError) else None
+        if tree is not None:
+            reason += f"; aiokafka08 was imported from the source tree {tree}, not compiled there"
         if _demand is None:
-            _pure_reasons[name] = f"{name} can't be imported ({error})"
+            _pure_reasons[name] = reason
             return None
-        raise ImportError(
-            f"{_VARIABLE}=c: {name} can't be imported ({error}). "
-            "Where there is a C compiler: pip install --force-reinstall --no-deps --no-cache-dir "
-            "--no-binary aiokafka08 aiokafka08 (pip caches the wheel that it has built without one,"
-            f" and takes a pure wheel before the source). Or unset {_VARIABLE}"
-        ) from error
+        advice = (
+            f"Unset {_VARIABLE}, or, where there is a C compiler, install the package again in a "
+            "clone: pip install --force-reinstall --no-deps --no-cache-dir ."
+            if tree is None
+            else f"Run Python in another folder, unset {_VARIABLE}, or, where there is a C "
+            "compiler, compile it in that folder: pip install -e ."
+        )
+        raise ImportError(f"{_VARIABLE}=c: {reason}. {advice}") from error
     return module
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -108,6 +109,25 @@ def test_c_demanded_but_missing_raises_import_error(name: str) -> None:
     assert done.returncode != 0
     assert f"ImportError: AIOKAFKA08_IMPL=c: aiokafka08.{name} can't be imported" in done.stderr
     assert "C compiler" in done.stderr
+
+
+@pytest.mark.parametrize("is_source_tree", [True, False])
+def test_missing_module_in_a_source_tree_names_the_tree(
+    is_source_tree: bool, tmp_path: Path
+) -> None:
+    """As when Python runs in the folder of a clone, where nothing is compiled."""
+    ignored = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(PACKAGE, tmp_path / "aiokafka08", ignore=ignored)
+    if is_source_tree:
+        (tmp_path / "pyproject.toml").touch()
+    done = run(PROGRAM, "c", path=tmp_path, cwd=tmp_path)
+    assert done.returncode != 0
+    assert (f"imported from the source tree {tmp_path}" in done.stderr) is is_source_tree
+    assert "aiokafka08 aiokafka08" not in done.stderr  # no package index has it
+    pure = "from aiokafka08.protocol import twins; print(twins.explain_pure(twins.CONSUMER_TWINS))"
+    found = run(pure, None, path=tmp_path, cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    assert (f"the source tree {tmp_path}" in found.stdout) is is_source_tree
 
 
 def started(without: str, demand: str | None) -> tuple[list[str], list[str]]:
