@@ -8,6 +8,7 @@ Invariant: nothing but `commit_plan` changes anything.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import time
 from collections.abc import Collection, Mapping, Sequence
@@ -90,13 +91,16 @@ class TargetMoves:
 
         Raises:
             UnknownTopicOrPartitionError: a topic doesn't exist.
-            GroupIdNotFound, UnsupportedVersionError: as `places_of_group`.
+            GroupIdNotFound: no topic is named, and the group has no offsets in the store.
+            GroupIdNotFound, IllegalStateError, UnsupportedVersionError: as `places_of_group`.
         """
         existing = await existing_partitions(admin)
-        return [
-            (group, self._targets(existing, committed))
-            for group, committed in await places_of_group(admin, self._group, self._store)
-        ]
+        missing = "--store" if self._topics else "--store and --topic"
+        places = await places_of_group(admin, self._group, self._store, missing)
+        for place, committed in places:
+            if not committed and not self._topics:
+                raise await _no_offsets(admin, [place], f" in {place.store}", "--topic")
+        return [(group, self._targets(existing, committed)) for group, committed in places]
 
     async def find_in(
         self, admin: AIOKafkaAdminClient, place: StoredGroup
@@ -107,7 +111,10 @@ class TargetMoves:
         """
         existing = await existing_partitions(admin)
         [stored] = await admin.list_stored_offsets([place])
-        return self._targets(existing, _partitions_of(stored))
+        committed = _partitions_of(stored)
+        if not committed and not self._topics:
+            raise await _no_offsets(admin, [place], f" in {place.store}", "a topic")
+        return self._targets(existing, committed)
 
     def _targets(
         self, existing: Collection[TopicPartition], committed: Collection[TopicPartition]
@@ -138,13 +145,21 @@ async def existing_partitions(admin: AIOKafkaAdminClient) -> set[TopicPartition]
 
 
 async def places_of_group(
-    admin: AIOKafkaAdminClient, group: str, store: str | None
+    admin: AIOKafkaAdminClient, group: str, store: str | None, missing: str = "--store"
 ) -> list[tuple[StoredGroup, Collection[TopicPartition]]]:
     """Return the group's partitions in the named store, or in each store where it has offsets.
+
+    Args:
+        admin: a started client.
+        group: the group.
+        store: the store; None: each one where the group has offsets.
+        missing: the options that a group without offsets needs, as the error names them (default
+            "--store").
 
     Raises:
         UnsupportedVersionError: the brokers don't have the store.
         GroupIdNotFound: no store is named, and the group has no offsets.
+        IllegalStateError: the same, of a group with live members.
     """
     possible = await admin.possible_groups([group])
     wanted = [place for place in possible if store in (None, place.store)]
@@ -160,11 +175,27 @@ async def places_of_group(
         if store is not None or committed:
             places.append((place, committed))
     if not places:
-        raise GroupIdNotFound(
-            f"group {group!r} has no committed offsets. To commit its first ones, name the place "
-            f"with --store{await similar_groups(admin, [group])}"
-        )
+        raise await _no_offsets(admin, wanted, "", missing)
     return places
+
+
+async def _no_offsets(
+    admin: AIOKafkaAdminClient, places: Sequence[StoredGroup], where: str, missing: str
+) -> GroupIdNotFound:
+    """Return the error for a group without offsets, which says what to name for its first ones.
+
+    Raises:
+        IllegalStateError: the group has live members, which matters first.
+    """
+    for place in places:
+        # Without ZooKeeper the members may be unknown; then only the offsets are missing.
+        with contextlib.suppress(UnsupportedVersionError):
+            await admin.check_group_change(place)
+    group = places[0].group
+    return GroupIdNotFound(
+        f"group {group!r} has no committed offsets{where}. To commit its first ones, give "
+        f"{missing}{await similar_groups(admin, [group])}"
+    )
 
 
 def _partitions_of(stored: StoredOffsets) -> set[TopicPartition]:

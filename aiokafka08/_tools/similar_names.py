@@ -39,7 +39,7 @@ async def similar_groups(admin: AIOKafkaAdminClient, names: Sequence[str]) -> st
     """Return a question as `similar_topics`, about groups in Kafka and ZooKeeper."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
-            return did_you_mean(names[0], sorted(await all_groups(admin)))
+            return did_you_mean(names[0], sorted(await all_groups(admin) - {*names}))
     except TimeoutError:
         return ""
 

@@ -358,11 +358,40 @@ def test_first_offsets_of_a_group_need_their_store(
     server = ("-b", modern.bootstrap_servers)
     reset = ("group", "reset", "new", "--to-earliest", "--topic", "orders", "--execute")
     refused = cli(*reset, *server)
-    assert (refused.code, "name the place with --store" in refused.err) == (1, True)
+    assert (refused.code, "To commit its first ones, give --store" in refused.err) == (1, True)
+    assert "--topic" not in refused.err
+    named = cli("group", "import", *server, stdin=b"new,orders,0,2\n")
+    assert (named.code, "first ones, give --store" in named.err) == (1, True)
     assert cli(*reset, "--store", "kafka", *server).code == 0
     assert committed(modern, "new", "orders", 1) == 0
     shift = cli("group", "reset", "new", "--shift-by", "1", "--topic", "visits", *server)
     assert (shift.code, "visits/0 can't be shifted: nothing" in shift.err) == (2, True)
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+def test_reset_of_a_group_without_offsets_says_what_is_missing(
+    modern: EmbeddedCluster, cli: RunCommand, is_live: bool
+) -> None:
+    server = ("-b", modern.bootstrap_servers)
+    reset = ("group", "reset", "idle", "--to-earliest", *server)
+    calls = [reset, (*reset, "--store", "kafka"), (*reset, "--store", "kafka", "--execute")]
+
+    async def work() -> list[Any]:
+        consumer = AIOKafkaConsumer(
+            "orders",
+            bootstrap_servers=modern.bootstrap_servers,
+            group_id="idle",
+            enable_auto_commit=False,
+        )
+        async with consumer:
+            return [await asyncio.to_thread(cli, *arguments) for arguments in calls]
+
+    refused = asyncio.run(work()) if is_live else [cli(*arguments) for arguments in calls]
+    expected = ["give --store and --topic", "in kafka. To commit its first ones, give --topic"]
+    for done, text in zip(refused, [expected[0], expected[1], expected[1]], strict=True):
+        assert (done.code, done.out, done.err.count("\n")) == (1, b"", 1)
+        assert ("group 'idle' is live" if is_live else text) in done.err
+    assert committed(modern, "idle", "orders", 0) is None
 
 
 # --- export and import ----------------------------------------------------------------------------

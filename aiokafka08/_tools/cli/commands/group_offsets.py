@@ -130,8 +130,9 @@ def reset(
 
     Stop all members first. Only ZooKeeper knows those of 0.8 and of Scala consumers: on 0.8, and
     for offsets in ZooKeeper, the plan too needs --zookeeper. A group in both stores is reset in
-    both. An offset outside the log becomes the nearest one inside, with a note. Brokers below
-    0.10.1 don't know the time of a message: there a time means the start of its segment.
+    both; one without offsets needs --store and --topic. An offset outside the log becomes the
+    nearest one inside, with a note. Brokers below 0.10.1 don't know the time of a message: there a
+    time means the start of its segment.
     """
     from aiokafka08._tools.cli.group_files import offsets_of
     from aiokafka08._tools.cli.group_moves import FileMoves
