@@ -51,6 +51,15 @@ CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
 # The pause between two checks whether a topic has its leaders, or is gone
 _POLL_S: Final = 0.05
 
+# The calls that need ZooKeeper, as errors name them
+_ACTIONS: Final = {
+    "create_topics": "creating topics",
+    "create_partitions": "adding partitions",
+    "delete_topics": "deleting topics",
+    "list_topic_overrides": "reading the configs of topics",
+    "alter_topic_overrides": "changing the configs of a topic",
+}
+
 _CHANGES: Final = "a mapping of configs to values"
 
 
@@ -201,10 +210,15 @@ class TopicChanges:
     def _require_topic_nodes(self, call: str) -> TopicNodes:
         self._connection.check()
         if self._connection.topic_nodes is None:
+            hint = (
+                "; with auto.create.topics.enable a first message creates a topic"
+                if call == "create_topics"
+                else ""
+            )
             raise UnsupportedVersionError(
-                f"{call}: brokers of 0.8 and 0.9 have no request for it. Give zookeeper_connect="
-                "'host:2181/chroot' to do it through ZooKeeper, or use the brokers' own tools "
-                "(kafka-topics.sh); with auto.create.topics.enable a first send() creates a topic"
+                f"{_ACTIONS[call]} goes through ZooKeeper only: brokers before 0.10.1 have no "
+                "request for it. Give zookeeper_connect='host:2181/chroot', or use the brokers' "
+                f"own tools (kafka-topics.sh){hint}"
             )
         return self._connection.topic_nodes
 

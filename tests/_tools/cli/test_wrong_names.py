@@ -128,3 +128,14 @@ def test_invisible_character_of_a_property_is_shown(cli: RunCommand, tmp_path: P
     path.write_text("bootstrap.servers=x\nlinger\u200b.ms=1\n", encoding="utf-8")
     done = cli("topics", "-F", str(path))
     assert r"linger\u200b.ms=…: unknown property; similar: linger.ms" in done.err
+
+
+@pytest.mark.parametrize("line", ["create new", "delete t --yes", "grow t 3", "config t"])
+def test_topic_command_without_zookeeper_names_the_option(line: str, cli: RunCommand) -> None:
+    with EmbeddedCluster(1, "0.10", {"t": 1}) as cluster:
+        done = cli("topic", *line.split(), "-b", cluster.bootstrap_servers)
+    assert (done.code, done.out, done.err.count("\n")) == (1, b"", 1)
+    assert "brokers before 0.10.1 have no request for it" in done.err
+    assert "--zookeeper host:2181/chroot" in done.err
+    assert "_" not in done.err  # no method or argument of the Python client
+    assert ("auto.create" in done.err) is (line == "create new")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def topic() -> None:
     """Create, delete, grow and configure topics.
 
-    All of them need --zookeeper: brokers of the old protocol have no requests for it.
+    All of them need --zookeeper: brokers before 0.10.1 have no requests for it.
     """
 
 
