@@ -40,7 +40,10 @@ def parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--brokers", type=int, default=1, help="number of brokers (default: %(default)s)")
     add(
-        "--version", choices=list(LINES), default="0.8.2", help="broker line (default: %(default)s)"
+        "--version",
+        choices=list(LINES),
+        default="0.8.2",
+        help="broker line; groups need 0.9 or 0.10 (default: %(default)s)",
     )
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add(
@@ -201,7 +204,8 @@ async def _serve(cluster: EmbeddedCluster) -> None:
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises instead
             loop.add_signal_handler(number, ended.set)
     async with cluster:
-        _log.info("Kafka %s in memory on %s", cluster.version, cluster.bootstrap_servers)
+        hint = " (for groups: --version 0.10)" if cluster.version.startswith("0.8") else ""
+        _log.info("Kafka %s in memory on %s%s", cluster.version, cluster.bootstrap_servers, hint)
         with _short_holds():
             await ended.wait()
         _log.info("stopping")

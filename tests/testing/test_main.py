@@ -45,6 +45,14 @@ def test_folder_named_uvloop_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch
     assert _loop_factory() is None
 
 
+@pytest.mark.parametrize(("version", "has_groups"), [("0.8.2", False), ("0.10", True)])
+def test_first_line_says_where_groups_are(version: str, has_groups: bool) -> None:
+    with running("--port", "0", "--version", version) as process:
+        line, ports = first_line(process)
+        assert (f"Kafka {version} in memory on" in line, len(ports)) == (True, 1)
+        assert ("for groups: --version 0.10" in line) is not has_groups
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_runs_until_signal(number: signal.Signals) -> None:
     arguments = ("--brokers", "2", "--port", "0", "--version", "0.8.1", "--topic", "orders:4")

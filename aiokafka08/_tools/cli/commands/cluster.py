@@ -26,7 +26,7 @@ VERSIONS: Final = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
     "--version",
     type=click.Choice(VERSIONS),
     default="0.8.2",
-    help="Release line of the brokers (default: 0.8.2).",
+    help="Release line of the brokers; groups need 0.9 or 0.10 (default: 0.8.2).",
 )
 @click.option(
     "--port",
@@ -91,8 +91,8 @@ VERSIONS: Final = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
 def cluster(**options: Any) -> int:
     """Run a Kafka cluster in memory.
 
-    It behaves as one of 0.8 - 0.10, until Ctrl-C. It is for tests and first steps; what it holds is
-    gone afterwards. There is no authentication, so it listens on loopback only.
+    It behaves as one of 0.8 - 0.10, until Ctrl-C. For tests and first steps: what it holds is gone
+    afterwards. Without authentication, it listens on loopback only.
     """
     from aiokafka08.testing.__main__ import UsageError, run
 
