@@ -146,6 +146,32 @@ async def test_signal_ends_a_reader_that_follows(
     assert process.returncode == code
 
 
+@pytest.mark.kafka_cluster(version="0.10", topics={"orders": 1})
+@pytest.mark.parametrize("group", [(), pytest.param(("-g", "billing"), marks=pytest.mark.full)])
+async def test_follower_says_once_per_outage_that_no_broker_responds(
+    start: Started, kafka_cluster: EmbeddedCluster, tmp_path: Path, group: tuple[str, ...]
+) -> None:
+    log = tmp_path / "stderr"
+    with log.open("wb") as stderr:
+        process = start("consume", "orders", *group, stderr=stderr)
+    assert process.stdout is not None
+    for outage in (1, 2):
+        kafka_cluster.append("orders", 0, [b"tea"])
+        assert await asyncio.to_thread(process.stdout.readline) == b"tea\n"
+        kafka_cluster.stop(0)
+        await until(
+            lambda outage=outage: len(log.read_text().splitlines()) >= outage,  # type: ignore[misc]
+            "the outage is on stderr",
+            timeout_s=20,
+        )
+        kafka_cluster.restart(0)
+    lines = log.read_text().splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert "no broker has responded for" in line
+        assert "Reading goes on when one does" in line
+
+
 async def test_closed_pipe_ends_a_reader_silently(
     start: Started, kafka_cluster: EmbeddedCluster
 ) -> None:

@@ -178,7 +178,8 @@ def consume(
 ) -> None:
     """Write the records of topics to stdout.
 
-    A TOPIC that begins with ^ is a regular expression. Delimiters and templates have the escapes
+    A TOPIC that begins with ^ is a regular expression. --follow goes on after an outage, which a
+    line on stderr reports. Delimiters and templates have the escapes
     \\n \\r \\t \\xNN. The fields are those of --format jsonl. With
     -X headers=embedded headers are read out of the values ('Headers on old brokers' in the
     documentation).

@@ -52,6 +52,7 @@ from aiokafka08.errors import (
 from aiokafka08.protocol.message_format import way_out
 from aiokafka08.protocol.message_set import Columns
 from aiokafka08.structs import TopicPartition
+from aiokafka08.telemetry import Connected, Event, MetadataFailed
 
 # The default of fetch.max.bytes here.
 _FETCH_MAX_BYTES: Final = 16 * 1024 * 1024
@@ -62,6 +63,9 @@ _GROUP_BLOCK_BYTES: Final = 16 * 1024
 
 # How long to wait for leaders, as during an election, before the other partitions are read.
 _LEADER_S: Final = 5.0
+
+# After this time without a response of any broker, a reader that follows says so.
+_OUTAGE_S: Final = 3.0
 
 # Control characters that text doesn't have; ESC is in coloured logs.
 _NOT_TEXT: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
@@ -151,7 +155,7 @@ async def consume(
         stops = {range_.tp: range_.stop for range_ in ranges}
         with progress:
             try:
-                async with _source(settings, job, router, ranges, copied) as batches:
+                async with _source(settings, job, router, ranges, copied, note) as batches:
                     async for tp, batch in batches:
                         if len(batch):
                             await copied.add(tp, batch)
@@ -253,6 +257,7 @@ async def _source(
     router: Router,
     ranges: Sequence[PartitionRange],
     copied: _Copied,
+    note: Note,
 ) -> AsyncIterator[RecordBatchSource]:
     """Open the source of the ranges' records."""
     limits = {"fetch_max_bytes": _FETCH_MAX_BYTES, **settings.consumer}
@@ -273,6 +278,7 @@ async def _source(
         "enable_auto_commit": False,
         "group_id": job.group,
         "allow_auto_create_topics": False,
+        "on_event": _OutageNote(note).on_event,
     }
     async with consumer(settings, **options) as reading:
         if job.group is None:
@@ -296,6 +302,29 @@ async def _source(
             await member.commit()
             raise
         await member.commit(all_written=True)
+
+
+class _OutageNote:
+    """Notes, once per outage, that no broker responds, from the events of a client."""
+
+    def __init__(self, note: Note) -> None:
+        self._note = note
+        self._since: float | None = None
+        self._is_noted = False
+
+    def on_event(self, event: Event) -> None:
+        """Handle an event of the client."""
+        if isinstance(event, Connected):  # a broker has responded
+            self._since, self._is_noted = None, False
+        elif isinstance(event, MetadataFailed):
+            now = asyncio.get_running_loop().time()
+            self._since = now if self._since is None else self._since
+            if now - self._since >= _OUTAGE_S and not self._is_noted:
+                self._is_noted = True
+                self._note(
+                    f"no broker has responded for {now - self._since:.0f} s. Reading goes on when "
+                    f"one does. The last error: {event.reason}"
+                )
 
 
 class _Copied:
