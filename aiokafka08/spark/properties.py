@@ -146,8 +146,26 @@ def writer_properties(properties: Mapping[str, str]) -> ClientProperties:
     return _map(properties, PRODUCE, REFUSED_WRITING, WRITING)
 
 
+_SERVERS: Final = ("kafka.bootstrap.servers",)
+# Names that other tools and the other direction have for an option, in lower case
+_OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "topic": ("subscribe",),
+    "topics": ("subscribe", "topic"),
+    "subscribe": ("topic",),
+    "pattern": ("subscribePattern",),
+    "topicpattern": ("subscribePattern",),
+    "broker": _SERVERS,
+    "brokers": _SERVERS,
+    "bootstrap": _SERVERS,
+    "servers": _SERVERS,
+    "offset": ("startingOffsets",),
+    "offsets": ("startingOffsets", "endingOffsets"),
+    "auto.offset.reset": ("startingOffsets",),
+}
+
+
 def unknown_option(option: str, known: Iterable[str]) -> IllegalArgumentError:
-    """Return the error for an unknown option, with at most three similar known names.
+    """Return the error for an unknown option, with at most three known names that may be meant.
 
     The prefix `kafka.` doesn't count, so that an option without it finds its property.
     """
@@ -156,9 +174,12 @@ def unknown_option(option: str, known: Iterable[str]) -> IllegalArgumentError:
 
     by_end = {name.removeprefix(PREFIX): name for name in known}
     end = option.removeprefix(PREFIX)
-    near = [end] if end in by_end else finish_steps(similar_names(end, by_end))
+    near = [one for one in _OTHER_NAMES.get(option.lower(), ()) if one in by_end.values()]
+    if not near:
+        ends = [end] if end in by_end else finish_steps(similar_names(end, by_end))
+        near = [by_end[one] for one in ends]
     expected = (
-        f". Did you mean {' or '.join(repr(by_end[one]) for one in near)}?"
+        f". Did you mean {' or '.join(map(repr, near))}?"
         if near
         else "; expected one of those in 'Spark and Kafka 0.8' in the documentation"
     )

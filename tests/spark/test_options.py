@@ -237,6 +237,36 @@ WRONG: list[tuple[bool, dict[str, str], str]] = [
     ),
     (
         False,
+        {"topic": "t"},
+        "topic=…: unknown option. Did you mean 'subscribe'?",
+    ),
+    (
+        True,
+        {"Topics": "t"},
+        "Topics=…: unknown option. Did you mean 'subscribe'?",
+    ),
+    (
+        False,
+        {"topicPattern": "t.*"},
+        "topicPattern=…: unknown option. Did you mean 'subscribePattern'?",
+    ),
+    (
+        False,
+        {"brokers": "kafka1:9092"},
+        "brokers=…: unknown option. Did you mean 'kafka.bootstrap.servers'?",
+    ),
+    (
+        False,
+        {"offsets": "earliest"},
+        "offsets=…: unknown option. Did you mean 'startingOffsets' or 'endingOffsets'?",
+    ),
+    (
+        False,
+        {"auto.offset.reset": "earliest"},
+        "auto.offset.reset=…: unknown option. Did you mean 'startingOffsets'?",
+    ),
+    (
+        False,
         {"bootstrap.servers": "kafka1:9092"},
         "bootstrap.servers=…: unknown option. Did you mean 'kafka.bootstrap.servers'?",
     ),
@@ -514,7 +544,9 @@ def test_writer_options_are_mapped() -> None:
     ("given", "message"),
     [
         ({"topic": " "}, "topic=' ': empty; expected the name of a topic"),
-        ({"subscribe": "t"}, "subscribe=…: unknown option; expected one of those in 'Spark and"),
+        ({"subscribe": "t"}, "subscribe=…: unknown option. Did you mean 'topic'?"),
+        ({"topics": "t"}, "topics=…: unknown option. Did you mean 'topic'?"),
+        ({"servers": "h:1"}, "servers=…: unknown option. Did you mean 'kafka.bootstrap.servers'?"),
         ({"topik": "t"}, "topik=…: unknown option. Did you mean 'topic'?"),
         ({"timestamps": "maybe"}, "timestamps='maybe': expected one of keep, drop"),
         ({"kafka.key.serializer": "X"}, "kafka.key.serializer='X' is not supported"),
