@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from aiokafka08._tools.monitoring.served_pages import fetch
-from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.errors import KafkaConnectionError
 
 SERVED: Final = "a gateway serves by --metrics"
 FATES: Final = ("translated", "stranded", "passed", "refused")
@@ -21,13 +21,13 @@ def fetch_clients(base: str, timeout_s: float) -> list[dict[str, Any]]:
         timeout_s: how long to wait for it.
 
     Raises:
-        KafkaConfigurationError: no gateway serves there.
+        KafkaConnectionError: no gateway serves there.
     """
     try:
         return [_row(one) for one in json.loads(fetch(f"{base}/clients", SERVED, timeout_s))]
     except (ValueError, TypeError, LookupError, AttributeError) as error:
         text = f"{error}; expected the address that {SERVED}"
-        raise KafkaConfigurationError(f"{base}/clients: {text}") from None
+        raise KafkaConnectionError(f"{base}/clients: {text}") from None
 
 
 def _row(client: Mapping[str, Any]) -> dict[str, Any]:

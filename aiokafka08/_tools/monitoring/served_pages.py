@@ -10,7 +10,7 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from aiokafka08.errors import IllegalArgumentError, KafkaConfigurationError
+from aiokafka08.errors import IllegalArgumentError, KafkaConnectionError
 
 _MAX_BYTES: Final = 64_000_000
 
@@ -40,7 +40,7 @@ def fetch(url: str, expected: str, timeout_s: float) -> bytes:
     """Return a page, also that of a 503 response; blocks.
 
     Raises:
-        KafkaConfigurationError: nothing serves it.
+        KafkaConnectionError: nothing serves it.
     """
     try:
         try:
@@ -53,7 +53,7 @@ def fetch(url: str, expected: str, timeout_s: float) -> bytes:
                 return error.read(_MAX_BYTES)
     except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", None) or error
-        raise KafkaConfigurationError(
+        raise KafkaConnectionError(
             f"{url}: {reason}; expected the address that {expected}"
         ) from None
     return body

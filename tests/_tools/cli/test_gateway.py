@@ -47,6 +47,12 @@ def test_wrong_options_are_wrong_usage(cli: RunCommand, arguments: list[str], te
     assert text in done.err
 
 
+def test_clients_of_a_gateway_that_is_not_there_fail(cli: RunCommand) -> None:
+    done = cli("gateway", "clients", f"127.0.0.1:{free_port()}")
+    assert (done.code, done.out, done.err.count("\n")) == (1, b"", 1)
+    assert "expected the address that a gateway serves" in done.err
+
+
 @pytest.mark.parametrize(
     ("text", "error"),
     [
