@@ -169,7 +169,7 @@ async def test_sort_filter_and_page_are_in_the_url() -> None:
         page = await client.get("/topics?q=topic-00&sort=-topic&rows=5&page=2")
         assert "rows=5" in page.text
         assert "page=1" in page.text
-        for wrong in ("sort=nothing", "page=-1", "page=99999999999", "rows=x"):
+        for wrong in ("page=-1", "page=99999999999", "rows=x"):
             assert (await client.get(f"/topics?{wrong}")).status_code == 200
 
 
@@ -387,3 +387,24 @@ async def test_view_is_ready_for_many_viewers(cluster: EmbeddedCluster) -> None:
         samples = 1 + (time.monotonic() - began)  # one a second
         after = sum(type(one.request) is ListGroupsRequest for one in cluster.history)
         assert after - before <= 2 * (samples + 1)  # two brokers
+
+
+async def test_one_of_a_thing_is_not_several_and_wrong_queries_name_their_field() -> None:
+    async with (
+        EmbeddedCluster(version="0.10", topics={"orders": 1}) as cluster,
+        opened(cluster.bootstrap_servers) as client,
+    ):
+        page = (await client.get("/")).text
+        for noun in ("broker", "topic", "partition", "group"):
+            plural = "s" if noun == "group" else ""
+            assert f"<span>{noun}{plural}</span>" in page
+        found = (await client.get("/topics", params={"q": "nope"})).text
+        assert "0 of 1 topic<" in found
+        wrong = await client.get("/topics", params={"sort": "-lga"})
+        assert (wrong.status_code, "sort='-lga': expected one of" in text_of(wrong.text)) == (
+            400,
+            True,
+        )
+        query = {"contains": "(", "regex": "1"}
+        wrong = await client.get("/topics/orders/messages", params=query)
+        assert (wrong.status_code, "Value contains='('" in text_of(wrong.text)) == (400, True)

@@ -47,6 +47,8 @@ _MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _UNPACKED_BYTES: Final = 16 * 1024 * 1024
 """How large a compressed message may be once it is unpacked; brokers don't limit it."""
 _JSON_BYTES: Final = 1_000_000
+# How the pages name the options of `RecordFilter`
+_LABELS: Final = {"--grep": "Value contains", "--key": "Key is"}
 """How long a value may be that is taken apart to look for a field."""
 _TURN_S: Final = 0.005
 """How long messages are filtered or decoded until other pages get their turn."""
@@ -93,15 +95,24 @@ class MessageQuery:
         return bool(self.contains or self.key or self.field or self.header)
 
     def filter(self) -> RecordFilter:
-        """Return what decides which messages are wanted."""
-        return RecordFilter(
-            self.key or None,
-            self.contains or None,
-            [self.field] if self.field else [],
-            [self.header] if self.header else [],
-            compiler=linear_pattern if self.is_pattern else None,
-            json_bytes=_JSON_BYTES,
-        )
+        """Return what decides which messages are wanted.
+
+        Raises:
+            IllegalArgumentError: a regular expression or a path is wrong.
+        """
+        try:
+            return RecordFilter(
+                self.key or None,
+                self.contains or None,
+                [self.field] if self.field else [],
+                [self.header] if self.header else [],
+                compiler=linear_pattern if self.is_pattern else None,
+                json_bytes=_JSON_BYTES,
+            )
+        except IllegalArgumentError as error:
+            option, equals, rest = error.text.partition("=")
+            text = f"{_LABELS.get(option, option)}{equals}{rest}"
+            raise IllegalArgumentError(text) from None
 
     def picker(self, masks: Masks, wanted: RecordFilter) -> Pick:
         """Return the function that returns a message as it is shown; None if it isn't wanted."""

@@ -35,6 +35,9 @@ class QueryTable(Generic[R]):
         query: the query of the URL: `sort` (a name, with "-" before it for descending), `q` (what
             the first column contains), `page` and `rows`.
         path: the URL without its query.
+
+    Raises:
+        IllegalArgumentError: `sort` names none of the columns.
     """
 
     def __init__(
@@ -46,9 +49,11 @@ class QueryTable(Generic[R]):
     ) -> None:
         self._query, self._path = dict(query), path
         first = next(iter(columns))
-        sort = query.get("sort", first)
+        sort = query.get("sort") or first
         if sort.removeprefix("-") not in columns:
-            sort = first
+            raise IllegalArgumentError(
+                f"sort={shorten(sort)}: expected one of {', '.join(columns)}, or - and one of them"
+            )
         self.sort, self.is_descending = sort.removeprefix("-"), sort.startswith("-")
         self.text = query.get("q", "")
         self.total = len(rows)
