@@ -12,7 +12,7 @@ import asyncio
 import time
 from typing import Any, Final
 
-from aiokafka08._tools.gateway.client_list import SERVED, fetch_clients
+from aiokafka08._tools.monitoring.gateway_clients import SERVED, fetch_clients
 from aiokafka08._tools.monitoring.point_history import PointHistory
 from aiokafka08._tools.monitoring.served_pages import Samples, endpoint_url, fetch, samples_of
 from aiokafka08.errors import KafkaError

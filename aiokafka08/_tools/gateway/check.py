@@ -102,8 +102,7 @@ def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> 
         action = "Start it, or make its advertised.listeners reachable from this machine"
         yield CodedFinding(CheckCode.BROKER, where, why, action)
     if not sample.keeps_ports and len(sample.brokers) > 1:
-        why = "without a file the ports follow the ids of the brokers that are there at the start, "
-        why += "so that after a restart clients which remember them may reach other brokers"
+        why = "after a restart while a broker is away, clients may reach other brokers at its port"
         state = names.name("state")
         yield CodedFinding(CheckCode.STATE, state, why, f"Name a file by {state}")
     yield from _about_passwords(options, names)
@@ -235,8 +234,7 @@ def _about_limits(sample: TargetSample, topics: Topics, options: GatewayOptions)
     action = "Raise fetch.message.max.bytes or max.partition.fetch.bytes of old consumers"
     yield from _grouped(CheckCode.SIZES, large, why, action)
     zstd = [name for name, one in topics.items() if one.settings.get("compression.type") == "zstd"]
-    why = "clients for up to 0.10 get snappy, which costs the gateway CPU; those for 0.11 to 2.0 "
-    why += "get error 76 from the target"
+    why = "clients for up to 0.10 get snappy, which costs CPU; those for 0.11 to 2.0 get error 76"
     action = "Set another compression.type if such clients read it"
     yield from _grouped(CheckCode.ZSTD, zstd, why, action)
     for side, when in _TIMESTAMP_LIMITS.items():

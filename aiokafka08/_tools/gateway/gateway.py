@@ -8,8 +8,9 @@ Invariants:
 - When a client reads the address of a broker, that broker's listener is open, unless the broker
   can't be reached now. A broker that can have no listener gets an address that refuses clients, so
   a fault of one broker, port or file harms no client of the others.
-- A listener whose broker can't be reached is closed until it can be. A client that is refused tries
-  another broker, but one that is accepted and then closed tries the same one again at once.
+- A listener whose broker can't be reached is closed until it can be: at the latest `WATCH_S` and
+  the timeout of a connection after that. A client that is refused tries another broker, but one
+  that is accepted and then closed tries the same one again at once.
 - After `stop()` no socket and no task is left.
 """
 
@@ -52,6 +53,9 @@ STOP_S: Final = 5.0
 
 ENTRY: Final = "entry"
 """Stands for the entry (`peers`) where other listeners have a broker's id."""
+
+WATCH_S: Final = 10.0
+"""How often to look whether the brokers of open listeners can be reached."""
 
 _RETRY_S: Final = 1.0
 _LOOK_S: Final = 0.1
@@ -167,6 +171,7 @@ class Gateway:
                 self._brokers[node_id] = _BrokerListener(self, node_id, address)
             for listener in self._listeners():
                 listener.listen()
+            self.shared.tasks.start(self._watch_brokers())
         except BaseException:
             await self.stop(0)
             raise
@@ -199,6 +204,12 @@ class Gateway:
         await shared.upstreams.wait_lost()
         await shared.resources.close()
         shared.log.close()
+
+    async def _watch_brokers(self) -> None:
+        # A client notices earlier that a broker can't be reached, but there may be none.
+        while True:
+            await asyncio.sleep(WATCH_S)
+            await asyncio.gather(*(one.leave_if_away() for one in self._brokers.values()))
 
     async def _leave_gone_clients(self) -> None:
         # One that only doesn't send any more can't be told from these; brokers don't answer it.
@@ -256,8 +267,7 @@ class Gateway:
 
     def is_allowed(self, host: str) -> bool:
         """Return whether a client at this address is served; log it if not."""
-        is_allowed = self._options.is_allowed(host)
-        if not is_allowed:
+        if not (is_allowed := self._options.is_allowed(host)):
             text = f"{host}: not in a network that --allow names"
             self.shared.log.report((host, "network"), text)
         return is_allowed
@@ -316,13 +326,22 @@ class _GatewayListener(Listener):
             self.is_away = True
             self._gateway.shared.tasks.start(self._return())
 
-    def leave(self) -> None:
-        """Accept no connections until the broker can be reached; open connections stay."""
+    async def leave_if_away(self) -> None:
+        """Call `leave` if the broker can't be reached now."""
+        if not self.is_away and (why := await self._why_unreachable()) is not None:
+            self.leave(f": {why}")
+
+    def leave(self, why: str = "") -> None:
+        """Accept no connections until the broker can be reached; open connections stay.
+
+        Args:
+            why: the end of the line that is logged (default: nothing; a client's is logged too).
+        """
         if self.is_away or self._is_ending:
             return
         self.is_away = True
         self.stop_listening()
-        _log.warning("%s: not listening until it can be reached", self._name)
+        _log.warning("%s: not listening until it can be reached%s", self._name, why)
         self._gateway.shared.tasks.start(self._return())
         self._gateway.listener_left()
 
@@ -342,12 +361,12 @@ class _GatewayListener(Listener):
         """Return where a connection leads; None: nowhere."""
         return self._gateway.any_route()
 
-    async def _is_reachable(self) -> bool:
-        return self._gateway.is_listening
+    async def _why_unreachable(self) -> str | None:
+        return None if self._gateway.is_listening else "no broker can be reached"
 
     async def _return(self) -> None:
         while not self._is_ending:
-            if await self._is_reachable() and self._reopen():
+            if await self._why_unreachable() is None and self._reopen():
                 return
             await asyncio.sleep(_RETRY_S)
 
@@ -386,9 +405,8 @@ class _BrokerListener(_GatewayListener):
     def _route(self) -> BrokerRoute:
         return self.route
 
-    async def _is_reachable(self) -> bool:
-        network = self._gateway.shared.options.network
-        return await why_unreachable(self.route.address, network) is None
+    async def _why_unreachable(self) -> str | None:
+        return await why_unreachable(self.route.address, self._gateway.shared.options.network)
 
 
 async def find_brokers(network: NetConfig) -> dict[int, Address]:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from aiokafka08._core.limited_log import MAX_KEYS
+from aiokafka08._tools.gateway import gateway as gateway_module
 from aiokafka08._tools.gateway import upstream
 from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.gateway import Gateway
@@ -387,6 +388,20 @@ async def test_target_that_is_away_closes_the_listener_until_it_is_back() -> Non
         async with await RawClient.connect(port) as client:
             client.send(request(16, 0))
             assert await client.frame() == b"\0\0\0\x01answer"
+
+
+async def test_target_that_is_away_is_noticed_without_clients(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
+    async with ScriptedBroker(lambda frame: b"") as broker, running(broker.address) as gateway:
+        assert [one.is_open for one in gateway.states()] == [True]
+        broker.stop_listening()
+        await until(lambda: not gateway.is_listening, "the gateway has looked")
+        assert [one.is_open for one in gateway.states()] == [False]
+        assert re.search("node 0: not listening until it can be reached: .*refused", caplog.text)
+        broker.listen()
+        await until(lambda: gateway.is_listening, "the broker is back")
 
 
 @pytest.mark.both_loops

@@ -257,7 +257,7 @@ def clients_(url: str, format: str | None) -> int:
     does.
     """
     from aiokafka08._tools.cli.output import write_rows
-    from aiokafka08._tools.gateway.client_list import SERVED, fetch_clients
+    from aiokafka08._tools.monitoring.gateway_clients import SERVED, fetch_clients
     from aiokafka08._tools.monitoring.served_pages import endpoint_url
 
     clients = fetch_clients(endpoint_url(url, SERVED), _FETCH_TIMEOUT_S)
