@@ -32,6 +32,7 @@ class CheckCode(Code):
     CERTIFICATE = ("certificate-refused", Severity.CRITICAL,
         "the target's certificate isn't of a trusted authority, or is for another host")
     PORT = "port-unavailable", Severity.CRITICAL, "the gateway can't listen at a port that it needs"
+    STATE_FILE = "state-unusable", Severity.CRITICAL, "the gateway can't use the file of its ports"
     VERSIONS = ("versions-missing", Severity.WARNING,
         "the target doesn't take the versions that old requests become")
     BROKER = ("broker-unreachable", Severity.WARNING,
@@ -87,6 +88,13 @@ def unreachable(error: KafkaConnectionError, names: OptionNames) -> CodedFinding
         code, action = CheckCode.CERTIFICATE, "Correct ssl.ca.location, or use the host's full name"
     why = error.text.partition(": ")[2] or error.text
     return CodedFinding(code, names.name("to"), why, f"{action} in {config}")
+
+
+def state_unusable(why: str, names: OptionNames) -> CodedFinding:
+    """Return the finding for a file of ports that can't be used."""
+    state = names.name("state")
+    action = f"Correct {state}, or end what uses the file, unless it is this gateway itself"
+    return CodedFinding(CheckCode.STATE_FILE, state, why, action)
 
 
 def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> Findings:

@@ -19,6 +19,7 @@ from asyncio import Future
 from collections.abc import Container, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import MappingProxyType
 from typing import Final
 
@@ -96,6 +97,24 @@ class PortTable:
             raise KafkaConfigurationError(f"{text}expected a file for each gateway") from None
         except OSError as error:
             raise _not_written(path, error) from error
+
+    def why_unusable(self) -> str | None:
+        """Return why a gateway couldn't lock and write the file; None if it could.
+
+        Nothing stays of this, not even the file of the lock.
+        """
+        if self._path is None:
+            return None
+        try:
+            TemporaryFile(dir=self._path.parent).close()  # the file is replaced in its folder
+            if self._path.with_name(f"{self._path.name}.lock").exists():
+                with self.lock():
+                    pass
+        except OSError as error:
+            return _not_written(self._path, error).text
+        except KafkaConfigurationError as error:
+            return error.text
+        return None
 
     def learn(self, node_ids: Iterable[int]) -> Future[None] | None:
         """Find the indices of new brokers for `add`, if that needs another process.

@@ -237,6 +237,27 @@ def test_second_gateway_with_the_same_state_is_refused(cli: RunCommand, tmp_path
     assert f"{path}: another gateway uses it, which has locked listeners.json.lock" in done.err
 
 
+def test_state_that_cannot_be_used_is_a_finding(cli: RunCommand, tmp_path: Path) -> None:
+    folder = tmp_path / "state"
+    folder.mkdir()
+    state, missing = folder / "listeners.json", folder / "nodir/listeners.json"
+
+    def found(path: Path) -> list[str]:
+        arguments = ["--to", f"127.0.0.1:{free_port()}", "--state", str(path), "--format", "json"]
+        done = cli("gateway", "check", *arguments)
+        assert done.code == 1
+        findings = json.loads(done.out)["findings"]
+        return [one["why"] for one in findings if one["code"] == "state-unusable"]
+
+    assert found(missing) == [f"{missing}: can't be written: No such file or directory"]
+    assert found(state) == []
+    assert list(folder.iterdir()) == []
+    with PortTable(state).lock():
+        (why,) = found(state)
+    assert why.startswith(f"{state}: another gateway uses it")
+    assert found(state) == []
+
+
 def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
     port, state = free_ports(), tmp_path / "listeners.json"
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:

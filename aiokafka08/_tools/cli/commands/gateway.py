@@ -229,8 +229,8 @@ def check_(file: Path | None, given: Mapping[str, Any], format: str | None) -> i
     """Find what would keep a gateway from working. Read-only.
 
     It looks at the target: its release, brokers, topics, settings and what it allows; at peers and
-    ZooKeeper; and whether the gateway's ports are free. The exit code is 0 if there are no
-    findings, 1 if there are some or the target can't be reached.
+    ZooKeeper; and whether the gateway's ports are free, and the file of --state is usable. The
+    exit code is 0 if there are no findings, 1 if there are some or the target can't be reached.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.findings import write_findings
@@ -458,9 +458,13 @@ def _require_crc32c() -> None:
 async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedFinding]:
     """Return the findings for all listeners, in order."""
     from aiokafka08._tools.findings import in_order
+    from aiokafka08._tools.gateway.check import state_unusable
 
     table = _port_table(settings)
     found: dict[CodedFinding, None] = {}  # each once: listeners share most findings
+    # `gateway run` has the lock itself.
+    if not is_quick and (why := table.why_unusable()) is not None:
+        found[state_unusable(why, settings.options.names)] = None
     for one in settings.listeners:
         metrics = settings.metrics if one is settings.listeners[0] else None
         found |= dict.fromkeys(await _listener_findings(one, table, metrics, is_quick=is_quick))
