@@ -33,8 +33,10 @@ class CheckCode(Code):
         "the target's certificate isn't of a trusted authority, or is for another host")
     PORT = "port-unavailable", Severity.CRITICAL, "the gateway can't listen at a port that it needs"
     STATE_FILE = "state-unusable", Severity.CRITICAL, "the gateway can't use the file of its ports"
+    UNSUPPORTED = ("target-unsupported", Severity.CRITICAL,
+        "the target doesn't take the versions that old Produce and Fetch become")
     VERSIONS = ("versions-missing", Severity.WARNING,
-        "the target doesn't take the versions that old requests become")
+        "the target doesn't take the versions that other old requests become")
     BROKER = ("broker-unreachable", Severity.WARNING,
         "the target names a broker that can't be reached from here")
     PEER_AWAY = "peer-unreachable", Severity.WARNING, "a peer can't be reached from here"
@@ -64,6 +66,8 @@ _RELEASES: Final = {
 }  # fmt: skip
 """The releases by the highest version of Fetch that they take."""
 
+_NEEDED: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
+"""The APIs without whose translation a gateway is of no use."""
 _RIGHTS: Final = {"Read": 3, "Write": 4}
 """By right: its bit in the operations of a topic."""
 _TIMESTAMP_LIMITS: Final = {"before": "old", "after": "far in the future"}
@@ -114,7 +118,7 @@ def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> 
         state = names.name("state")
         yield CodedFinding(CheckCode.STATE, state, why, f"Name a file by {state}")
     yield from _about_passwords(options, names)
-    yield from _about_versions(sample, options)
+    yield from _about_versions(sample, options, names)
     yield from _about_peers(sample, options, names)
     if sample.zookeeper is not None:
         action = "Start it, create the chroot, or stop what is registered there"
@@ -132,8 +136,8 @@ def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> 
 
 
 def _about_passwords(options: GatewayOptions, names: OptionNames) -> Findings:
-    network = options.network
-    if network.sasl is not None and network.sasl.name == "PLAIN" and network.ssl_context is None:
+    sasl, tls = options.network.sasl, options.network.ssl_context
+    if sasl is not None and sasl.name == "PLAIN" and tls is None:
         why = "PLAIN without TLS: the gateway's password can be read between it and the target"
         action = "Use security.protocol=SASL_SSL, or another sasl.mechanism"
         yield CodedFinding(CheckCode.PASSWORDS, names.name("target_config"), why, action)
@@ -144,8 +148,9 @@ def _about_passwords(options: GatewayOptions, names: OptionNames) -> Findings:
         yield CodedFinding(CheckCode.PASSWORDS, names.name("users"), why, action)
 
 
-def _about_versions(sample: TargetSample, options: GatewayOptions) -> Findings:
+def _about_versions(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> Findings:
     code, target = CheckCode.VERSIONS, address_text(sample.address)
+    action = f"Use a target of Kafka 2.1 to 4.x, or {names.name('observe')} before its upgrade"
     if options.is_observing and sample.ranges.get(ApiKey.PRODUCE, (0, 0))[0] > 0:
         why = "the target refuses the old requests that are passed to it as they are"
         yield CodedFinding(code, target, why, "Leave observe out: the gateway then translates them")
@@ -155,15 +160,15 @@ def _about_versions(sample: TargetSample, options: GatewayOptions) -> Findings:
             ranges = f"{first} to {last}" if last >= 0 else "none"
             why = f"the target takes {ranges}, so old clients can't use this API"
             where = f"{apis()[key].name} {version}"
-            yield CodedFinding(code, where, why, "Use a target of Kafka 2.1 to 4.x")
+            needed = CheckCode.UNSUPPORTED if key in _NEEDED else code
+            yield CodedFinding(needed, where, why, action)
     first, last = sample.ranges.get(ApiKey.JOIN_GROUP, (0, -1))
     if first > 0:  # 4.0.0 has left out what 4.0.1 has put back
         why = f"the target takes {first} to {last}, so clients for 0.9 to 0.10.2 can't join groups"
         yield CodedFinding(code, "JoinGroup 0", why, "Use a target of Kafka 4.0.1 or later")
     first, last = sample.ranges.get(ApiKey.FETCH, (0, -1))
-    release = _RELEASES.get(last, f"later than {_RELEASES[max(_RELEASES)]}")
-    if last < min(_RELEASES):
-        release = "older than 2.1"
+    other = "older than 2.1" if last < min(_RELEASES) else f"later than {max(_RELEASES.values())}"
+    release = _RELEASES.get(last, other)
     topics = "" if sample.topics is None else f", {len(sample.topics)} topics"
     why = f"Kafka {release} by its versions of Fetch ({first} to {last}), "
     why += f"{len(sample.brokers)} brokers{topics}"

@@ -26,7 +26,7 @@ T = TypeVar("T")
 TIMEOUT_S: Final = 15.0
 """How long a broker may take to be asked by `ask_first`."""
 
-_TOO_OLD: Final = "of 0.8 or 0.9, which has no ApiVersions: a gateway needs 0.10 or later"
+_TOO_OLD: Final = "of 0.8 or 0.9: a gateway needs 2.1 or later, with observe 0.10 or later"
 _MAX_BYTES: Final = 128 << 20
 _BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 

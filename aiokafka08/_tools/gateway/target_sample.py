@@ -116,15 +116,12 @@ async def ask_peers(options: GatewayOptions) -> dict[Address, PeerAnswer | str |
         answer = await client.metadata(of_topics=False)
         return PeerAnswer(answer.get("ClusterId"), brokers_of(answer))
 
-    async def only_connect(client: TargetClient) -> None:
-        return None
-
     async def ask_one(peer: Address) -> PeerAnswer | str | None:
-        network, failure = target_network([peer]), "it can't be reached"
+        network = target_network([peer])
+        if options.users is not None or options.tls is not None:
+            return await why_unreachable(peer, network)
         try:
-            if options.users is None and options.tls is None:
-                return await ask_first([peer], network, failure, ask)
-            return await ask_first([peer], network, failure, only_connect, TargetClient.open)
+            return await ask_first([peer], network, "it can't be reached", ask)
         except KafkaConnectionError as error:
             return error.text
 

@@ -237,6 +237,15 @@ def test_second_gateway_with_the_same_state_is_refused(cli: RunCommand, tmp_path
     assert f"{path}: another gateway uses it, which has locked listeners.json.lock" in done.err
 
 
+def test_target_that_is_too_old_ends_the_start(cli: RunCommand) -> None:
+    with EmbeddedCluster(version="0.10") as cluster:
+        arguments = ["--to", cluster.bootstrap_servers, "--listen", f"127.0.0.1:{free_ports()}"]
+        done = cli("gateway", *arguments)
+    assert done.code == 1
+    assert "Fetch 10: the target takes 0 to 3, so old clients can't use this API" in done.err
+    assert "Use a target of Kafka 2.1 to 4.x, or --observe before its upgrade" in done.err
+
+
 def test_state_that_cannot_be_used_is_a_finding(cli: RunCommand, tmp_path: Path) -> None:
     folder = tmp_path / "state"
     folder.mkdir()
@@ -262,7 +271,7 @@ def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
     port, state = free_ports(), tmp_path / "listeners.json"
     with EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster:
         metrics_port = free_port()
-        options = ["--listen", f"127.0.0.1:{port}", "--state", str(state)]
+        options = ["--observe", "--listen", f"127.0.0.1:{port}", "--state", str(state)]
         options += ["--metrics", f":{metrics_port}"]
         command = command_line("gateway", "--to", cluster.bootstrap_servers, *options)
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
@@ -305,7 +314,7 @@ def test_sigterm_ends_it_though_zookeeper_is_silent(tmp_path: Path) -> None:
         zookeeper.bind(("127.0.0.1", 0))
         zookeeper.listen()
         zookeeper.settimeout(60)
-        options = ["--zookeeper", f"127.0.0.1:{zookeeper.getsockname()[1]}"]
+        options = ["--observe", "--zookeeper", f"127.0.0.1:{zookeeper.getsockname()[1]}"]
         options += ["--to", cluster.bootstrap_servers, "--listen", f"127.0.0.1:{port}"]
         with (
             log.open("w") as errors,

@@ -68,7 +68,9 @@ def test_target_without_problems_has_one_note() -> None:
 @pytest.mark.parametrize(
     ("changed", "code", "text"),
     [
-        ({"ranges": {**RANGES, 1: (11, 20)}}, CheckCode.VERSIONS, "the target takes 11 to 20"),
+        ({"ranges": {**RANGES, 0: (0, 2)}}, CheckCode.UNSUPPORTED, "the target takes 0 to 2"),
+        ({"ranges": {**RANGES, 1: (11, 20)}}, CheckCode.UNSUPPORTED, "the target takes 11 to 20"),
+        ({"ranges": {**RANGES, 8: (3, 10)}}, CheckCode.VERSIONS, "the target takes 3 to 10"),
         ({"ranges": {**RANGES, 11: (2, 9)}}, CheckCode.VERSIONS, "so clients for 0.9 to 0.10.2"),
         ({"unreachable": {0: "refused"}}, CheckCode.BROKER, "refused; clients get no answer"),
         ({"ports": {("::1", 9092): "in use"}}, CheckCode.PORT, "in use"),
@@ -217,7 +219,7 @@ async def test_sample_of_a_broker_without_settings_names_the_problem() -> None:
         assert target.topics is not None
         assert list(target.topics) == ["t"]
         assert target.problems == ["settings: the target doesn't know DescribeConfigs"]
-        assert CheckCode.VERSIONS in found(target)
+        assert CheckCode.UNSUPPORTED in found(target)
         quick = await sample_target(
             target_network([("127.0.0.1", cluster.nodes[0].port)]), is_quick=True
         )

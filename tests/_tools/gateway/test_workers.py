@@ -52,7 +52,7 @@ LIST_GROUPS = struct.pack(">hhih", 16, 0, 1, 1) + b"c"
 def gateway(tmp_path: Path) -> Iterator[WorkersGateway]:
     with (
         EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
-        workers_gateway(cluster.bootstrap_servers, tmp_path, 2) as made,
+        workers_gateway(cluster.bootstrap_servers, tmp_path, 2, "--observe") as made,
     ):
         yield made
 
