@@ -10,14 +10,14 @@ import ipaddress
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from aiokafka08._core.net.config import address_text
+from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._tools.findings import Code, CodedFinding, Severity
 from aiokafka08._tools.gateway.api_versions import TRANSLATED
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import GatewayOptions, OptionNames
 from aiokafka08._tools.gateway.peers import FIRST_ID
 from aiokafka08._tools.gateway.target_sample import TargetSample, TargetTopic
-from aiokafka08._wording import some_of
+from aiokafka08._wording import counted, some_of
 from aiokafka08.errors import AuthenticationFailedError, CertificateError, KafkaConnectionError
 from aiokafka08.protocol.api import ApiKey
 
@@ -101,13 +101,18 @@ def state_unusable(why: str, names: OptionNames) -> CodedFinding:
     return CodedFinding(CheckCode.STATE_FILE, state, why, action)
 
 
+def about_ports(ports: Mapping[Address, str | None], names: OptionNames) -> Findings:
+    """Yield findings for ports; why one isn't available, by address, None if it is."""
+    action = f"Choose a free port at an address of this machine by {names.name('listen')} or "
+    action += f"{names.name('metrics')}, unless this gateway itself has it"
+    for address, problem in ports.items():
+        if problem is not None:
+            yield CodedFinding(CheckCode.PORT, address_text(address), problem, action)
+
+
 def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> Findings:
     """Yield findings, in no order."""
-    for address, problem in sample.ports.items():
-        if problem is not None:
-            action = f"Choose another {names.name('listen')} or {names.name('metrics')}, or end "
-            action += "what listens there, unless it is this gateway itself"
-            yield CodedFinding(CheckCode.PORT, address_text(address), problem, action)
+    yield from about_ports(sample.ports, names)
     for node, why in sorted(sample.unreachable.items()):
         where = f"broker {node} at {address_text(sample.brokers[node])}"
         why = f"{why}; clients get no answer for the partitions that it leads"
@@ -123,10 +128,8 @@ def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> 
     if sample.zookeeper is not None:
         action = "Start it, create the chroot, or stop what is registered there"
         yield CodedFinding(CheckCode.ZOOKEEPER, names.name("zookeeper"), sample.zookeeper, action)
-    for problem in sample.problems:
-        where, why = address_text(sample.address), f"{problem} couldn't be read"
-        action = "Allow the gateway DescribeConfigs, or look at the settings yourself"
-        yield CodedFinding(CheckCode.UNREAD, where, why, action)
+    for why, action in sample.problems:
+        yield CodedFinding(CheckCode.UNREAD, address_text(sample.address), why, action)
     if sample.topics is not None:
         accepts, found = options.access.accepts, sample.topics.items()
         topics = {name: topic for name, topic in found if accepts("topic", name)}
@@ -167,11 +170,11 @@ def _about_versions(sample: TargetSample, options: GatewayOptions, names: Option
         why = f"the target takes {first} to {last}, so clients for 0.9 to 0.10.2 can't join groups"
         yield CodedFinding(code, "JoinGroup 0", why, "Use a target of Kafka 4.0.1 or later")
     first, last = sample.ranges.get(ApiKey.FETCH, (0, -1))
-    other = "older than 2.1" if last < min(_RELEASES) else f"later than {max(_RELEASES.values())}"
+    other = "older than 2.1" if last < min(_RELEASES) else f"later than {_RELEASES[max(_RELEASES)]}"
     release = _RELEASES.get(last, other)
-    topics = "" if sample.topics is None else f", {len(sample.topics)} topics"
-    why = f"Kafka {release} by its versions of Fetch ({first} to {last}), "
-    why += f"{len(sample.brokers)} brokers{topics}"
+    topics = "" if sample.topics is None else f", {counted(len(sample.topics), 'topic')}"
+    brokers = f"{counted(len(sample.brokers), 'broker')}{topics}"
+    why = f"Kafka {release} by its versions of Fetch ({first} to {last}), {brokers}"
     yield CodedFinding(CheckCode.TARGET, target, why, "Nothing")
 
 

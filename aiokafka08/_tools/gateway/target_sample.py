@@ -17,6 +17,7 @@ from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08._tools.gateway.target_client import TargetClient, ask_first, brokers_of
 from aiokafka08._tools.gateway.target_connection import target_network, why_unreachable
 from aiokafka08._tools.gateway.translation import config_resource
+from aiokafka08._wording import some_of
 from aiokafka08.errors import KafkaConnectionError
 
 _TOPIC, _BROKER = 2, 4  # types of resources
@@ -84,7 +85,7 @@ class TargetSample:
     ports: dict[Address, str | None] = field(default_factory=dict)
     topics: dict[str, TargetTopic] | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
-    problems: list[str] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
     cluster_id: str | None = None
     peers: Mapping[Address, PeerAnswer | str | None] = field(default_factory=dict)
     zookeeper: str | None = None
@@ -148,7 +149,8 @@ def _topic(values: Mapping[str, Any]) -> TargetTopic:
 async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
     version = client.version_of("DescribeConfigs")
     if version is None:
-        sample.problems.append("settings: the target doesn't know DescribeConfigs")
+        why = "it doesn't know DescribeConfigs, so its settings couldn't be read"
+        sample.problems.append((why, "Look at the settings yourself"))
         return
     nodes = [node for node, one in sample.brokers.items() if one == sample.address]
     node = nodes[0] if nodes else min(sample.brokers, default=-1)
@@ -168,4 +170,5 @@ async def _read_settings(client: TargetClient, sample: TargetSample) -> None:
             elif one["ResourceName"] in topics:
                 topics[one["ResourceName"]].settings = found
     if refused:
-        sample.problems.append(f"settings of {', '.join(refused[:3])}, {len(refused)} in all")
+        why = f"the settings of {some_of(refused, 3)} couldn't be read"
+        sample.problems.append((why, "Allow the gateway DescribeConfigs, or look at them yourself"))

@@ -134,10 +134,26 @@ def test_target_that_cannot_be_reached_is_a_failure(cli: RunCommand) -> None:
 
 
 def test_check_of_a_target_that_cannot_be_reached_is_a_finding(cli: RunCommand) -> None:
-    done = cli("gateway", "check", "--to", f"127.0.0.1:{free_port()}", "--format", "json")
+    """Ports are tried all the same: that of --listen, and that of each broker in the state."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        used = f"127.0.0.1:{other.getsockname()[1]}"
+        arguments = ["--to", f"127.0.0.1:{free_port()}", "--listen", used, "--format", "json"]
+        done = cli("gateway", "check", *arguments)
     assert done.code == 1
-    (finding,) = json.loads(done.out)["findings"]
-    assert (finding["code"], finding["severity"]) == ("target-unreachable", "critical")
+    found = [(one["code"], one["severity"]) for one in json.loads(done.out)["findings"]]
+    assert found == [("target-unreachable", "critical"), ("port-unavailable", "critical")]
+
+
+def test_address_of_another_machine_is_a_finding(cli: RunCommand) -> None:
+    arguments = ["--listen", "192.0.2.1:9092", "--allow", "192.0.2.0/24", "--format", "json"]
+    done = cli("gateway", "check", "--to", f"127.0.0.1:{free_port()}", *arguments)
+    found = {one["code"]: one for one in json.loads(done.out)["findings"]}
+    assert found["port-unavailable"]["why"] == "Cannot assign requested address"
+    assert found["port-unavailable"]["action"].startswith(
+        "Choose a free port at an address of this machine by --listen or --metrics"
+    )
 
 
 def test_port_in_use_ends_the_start_and_is_a_finding(cli: RunCommand) -> None:
@@ -148,7 +164,7 @@ def test_port_in_use_ends_the_start_and_is_a_finding(cli: RunCommand) -> None:
         arguments = ["--to", cluster.bootstrap_servers, "--listen", listen]
         done = cli("gateway", *arguments)
         assert done.code == 1
-        assert f"{listen}: Address already in use. Choose another --listen" in done.err
+        assert f"{listen}: Address already in use. Choose a free port" in done.err
         done = cli("gateway", "check", *arguments, "--format", "tsv")
         assert done.code == 1
         assert f"port-unavailable\tcritical\t{listen}\t" in done.out.decode()

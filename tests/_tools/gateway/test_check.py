@@ -60,7 +60,7 @@ def test_target_without_problems_has_one_note() -> None:
     findings = found(sample(topics={"a": topic()}))
     assert list(findings) == [CheckCode.TARGET]
     assert findings[CheckCode.TARGET].why == (
-        "Kafka 4.1 by its versions of Fetch (4 to 18), 1 brokers, 1 topics"
+        "Kafka 4.1 by its versions of Fetch (4 to 18), 1 broker, 1 topic"
     )
     assert is_healthy(findings.values())
 
@@ -79,7 +79,7 @@ def test_target_without_problems_has_one_note() -> None:
             CheckCode.STATE,
             "may reach other brokers",
         ),
-        ({"problems": ["settings of 1 (error 31)"]}, CheckCode.UNREAD, "couldn't be read"),
+        ({"problems": [("it has no settings", "Nothing")]}, CheckCode.UNREAD, "no settings"),
         ({"topics": {"a": TargetTopic([2], None)}}, CheckCode.LEADERLESS, "1 of its partitions"),
         ({"topics": {"a": topic(0b1000)}}, CheckCode.PERMISSION, "no right to Write"),
         (
@@ -218,7 +218,8 @@ async def test_sample_of_a_broker_without_settings_names_the_problem() -> None:
         assert list(target.brokers) == [0, 1]
         assert target.topics is not None
         assert list(target.topics) == ["t"]
-        assert target.problems == ["settings: the target doesn't know DescribeConfigs"]
+        why = "it doesn't know DescribeConfigs, so its settings couldn't be read"
+        assert target.problems == [(why, "Look at the settings yourself")]
         assert CheckCode.UNSUPPORTED in found(target)
         quick = await sample_target(
             target_network([("127.0.0.1", cluster.nodes[0].port)]), is_quick=True

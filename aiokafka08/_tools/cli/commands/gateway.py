@@ -478,26 +478,31 @@ async def _listener_findings(
 
     from aiokafka08._core.server.listening import why_unavailable
     from aiokafka08._tools.cli.notes import in_options
-    from aiokafka08._tools.gateway.check import judge, unreachable
+    from aiokafka08._tools.gateway.check import about_ports, judge, unreachable
     from aiokafka08._tools.gateway.options import listener_port
     from aiokafka08._tools.gateway.target_sample import ask_peers, sample_target
     from aiokafka08._tools.gateway.zookeeper_mirror import why_unusable
     from aiokafka08.errors import KafkaConnectionError
 
     names = options.names
+
+    def ports(indices: Mapping[int, int]) -> dict[tuple[str, int], str | None]:
+        found = [(options.listen[0], listener_port(options, one)) for one in indices.values()]
+        if options.peers:
+            found.append(options.listen)
+        if metrics is not None:
+            found.append(_metrics_address(metrics, names))
+        return {address: why_unavailable(*address) for address in found}
+
     try:
         sample = await sample_target(options.network, is_quick=is_quick)
     except KafkaConnectionError as error:
         finding = unreachable(error, names)
-        return [replace(finding, why=in_options(finding.why))]
+        tried = ports(table.indices or table.with_new([0]))  # one broker has the first port
+        return [replace(finding, why=in_options(finding.why)), *about_ports(tried, names)]
     sample.unreachable = {node: in_options(why) for node, why in sample.unreachable.items()}
     indices = table.with_new(sample.brokers)
-    ports = [(options.listen[0], listener_port(options, indices[node])) for node in sample.brokers]
-    if options.peers:
-        ports.append(options.listen)
-    if metrics is not None:
-        ports.append(_metrics_address(metrics, names))
-    sample.ports = {address: why_unavailable(*address) for address in ports}
+    sample.ports = ports({node: indices[node] for node in sample.brokers})
     sample.keeps_ports = table.is_kept
     if not is_quick:
         sample.peers, sample.zookeeper = await ask_peers(options), await why_unusable(options)
