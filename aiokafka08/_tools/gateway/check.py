@@ -120,8 +120,7 @@ def judge(sample: TargetSample, options: GatewayOptions, names: OptionNames) -> 
         yield CodedFinding(CheckCode.BROKER, where, why, action)
     if not sample.keeps_ports and len(sample.brokers) > 1:
         why = "after a restart while a broker is away, clients may reach other brokers at its port"
-        state = names.name("state")
-        yield CodedFinding(CheckCode.STATE, state, why, f"Name a file by {state}")
+        yield CodedFinding(CheckCode.STATE, names.name("state"), why, "Name a file by this option")
     yield from _about_passwords(options, names)
     yield from _about_versions(sample, options, names)
     yield from _about_peers(sample, options, names)
@@ -184,8 +183,7 @@ def _about_peers(sample: TargetSample, options: GatewayOptions, names: OptionNam
     for peer, found in sample.peers.items():
         where = f"{names.name('peers')} {address_text(peer)}"
         if isinstance(found, str):
-            action = "Start it, or correct its address"
-            yield CodedFinding(CheckCode.PEER_AWAY, where, found, action)
+            yield CodedFinding(CheckCode.PEER_AWAY, where, found, "Start it or correct its address")
             continue
         if found is None:
             why = "it can be reached; what it is wasn't asked, since its clients authenticate"
@@ -219,8 +217,7 @@ def _about_topics(topics: Topics, options: GatewayOptions) -> Findings:
         if topic.leaderless:
             where = f"topic {name}, partition {', '.join(map(str, topic.leaderless[:_NAMED]))}"
             why = f"{len(topic.leaderless)} of its partitions have no leader"
-            action = "Start the brokers of its replicas"
-            yield CodedFinding(CheckCode.LEADERLESS, where, why, action)
+            yield CodedFinding(CheckCode.LEADERLESS, where, why, "Start brokers of its replicas")
     for right, bit in _RIGHTS.items():
         if right == "Write" and options.access.is_read_only:
             continue

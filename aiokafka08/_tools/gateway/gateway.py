@@ -268,8 +268,7 @@ class Gateway:
     def is_allowed(self, host: str) -> bool:
         """Return whether a client at this address is served; log it if not."""
         if not (is_allowed := self._options.is_allowed(host)):
-            text = f"{host}: not in a network that --allow names"
-            self.shared.log.report((host, "network"), text)
+            self.shared.log.report((host, "network"), f"{host}: in no network that --allow names")
         return is_allowed
 
     def not_tls(self, host: str, error: OSError) -> None:

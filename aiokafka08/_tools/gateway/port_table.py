@@ -107,14 +107,13 @@ class PortTable:
             return None
         try:
             TemporaryFile(dir=self._path.parent).close()  # the file is replaced in its folder
-            if self._path.with_name(f"{self._path.name}.lock").exists():
-                with self.lock():
-                    pass
+            has_lock = self._path.with_name(f"{self._path.name}.lock").exists()
+            with self.lock() if has_lock else nullcontext():
+                return None
         except OSError as error:
             return _not_written(self._path, error).text
         except KafkaConfigurationError as error:
             return error.text
-        return None
 
     def learn(self, node_ids: Iterable[int]) -> Future[None] | None:
         """Find the indices of new brokers for `add`, if that needs another process.

@@ -70,7 +70,7 @@ class TargetSample:
         ports: by address: why the gateway can't listen there; None: it can.
         topics: the topics, by name; None: they weren't asked for.
         settings: the known settings of `BROKER_SETTINGS`.
-        problems: the questions that weren't answered, and why.
+        problems: why a question wasn't answered, and what to do.
         cluster_id: the id of the target's cluster.
         peers: the answers of the other gateways, or why they can't be reached; None: the gateway
             wasn't asked, because its clients authenticate.

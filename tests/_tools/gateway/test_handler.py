@@ -241,7 +241,7 @@ async def test_client_from_another_network_is_refused(caplog: pytest.LogCaptureF
         client.send(request(16, 0))
         assert await client.is_closed()
         assert broker.requests == []
-    assert "not in a network that --allow names" in caplog.text
+    assert "in no network that --allow names" in caplog.text
 
 
 # --- a target that isn't well ---------------------------------------------------------------------
