@@ -2,7 +2,7 @@
 # Move clusters of 0.8 to 0.11 to one of 4.x, and keep their clients. The files beside it say what is
 # moved; docs/guides/moving.md says when to run which step, and what people do in between.
 #
-#   ./move.sh look       what is ready, and what isn't
+#   ./move.sh look       what is ready, and what isn't (exit code 1)
 #   ./move.sh copy       run the bridges, until Ctrl-C; services do so in production
 #   ./move.sh gateways   run the gateways, likewise
 #   ./move.sh rehearse   show where each group would go on
@@ -33,12 +33,16 @@ is_moved() { # GROUP
 
 case ${1:-} in
   look)
+    code=0
     for file in $BRIDGES; do
-      aiokafka08 bridge plan "$file" || true # exit code 1: not all is ready yet
+      echo "== bridge plan $file"
+      aiokafka08 bridge plan "$file" 2>&1 || code=1
     done
     for file in $GATEWAYS; do
-      aiokafka08 gateway check "$file" || true # exit code 1: it has warnings
+      echo "== gateway check $file"
+      aiokafka08 gateway check "$file" 2>&1 || code=1
     done
+    exit "$code"
     ;;
   copy)
     run_each bridge $BRIDGES

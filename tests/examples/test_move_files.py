@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from aiokafka08._tools.gateway.config import read_settings
 from aiokafka08.bridge.config import read_config
@@ -47,3 +52,21 @@ def test_guide_names_each_step_and_file() -> None:
     assert re.findall(r"^  \./move\.sh ([\w-]+) ", usage.stderr, re.MULTILINE) == steps
     linked = set(re.findall(r"examples/move_cluster/([\w.-]+)\)", GUIDE))
     assert linked == {file.name for file in FOLDER.iterdir()}
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_look_names_each_file_and_says_whether_all_is_ready(tmp_path: Path, code: int) -> None:
+    """The commands are called with each file; here a program stands in for them."""
+    shutil.copytree(FOLDER, tmp_path / "move")
+    program = tmp_path / "aiokafka08"
+    program.write_text(f"#!/bin/sh\necho no broker responds >&2\nexit {code}\n")
+    program.chmod(0o755)
+    done = subprocess.run(
+        [tmp_path / "move/move.sh", "look"],
+        capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+    )  # fmt: skip
+    commands = [f"bridge plan {name}.toml" for name in ("orders", "clicks")]
+    commands += [f"gateway check gateway-{number}.toml" for number in (1, 2)]
+    assert done.stdout == "".join(f"== {one}\nno broker responds\n" for one in commands)
+    assert done.returncode == code
