@@ -146,12 +146,27 @@ def test_seed_finds_the_orders_that_automatic_commits_lose(
     assert f"FAILED test_billing.py::{named}" in result.stdout.str()
 
 
-def test_service_test_in_examples_passes(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source = (ROOT / "examples/test_my_service.py").read_text()
-    (pytester.path / "test_my_service.py").write_text(source)
-    run_pytest(pytester, monkeypatch).assert_outcomes(passed=1)
+@pytest.mark.parametrize(
+    ("page", "plugins"),
+    [
+        ("examples/test_my_service.py", []),
+        ("docs/guides/services.md", ["-p", "pytest_asyncio.plugin", "--collect-only"]),
+        ("docs/guides/ingestion.md", ["-p", "pytest_asyncio.plugin"]),
+    ],
+)
+def test_tests_in_examples_run_in_place(page: str, plugins: list[str]) -> None:
+    """With the named packages only: not with the plugins that this project's tests need."""
+    [command] = re.findall(r"\bpytest (examples/\S+\.py)", (ROOT / page).read_text())
+    own = ["-p", "aiokafka08.testing.pytest_plugin", "-p", "no:cacheprovider", "-W", "error"]
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "pytest", *own, *plugins, command],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=as_users(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1"),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "warning" not in (done.stdout + done.stderr).lower()
 
 
 def test_probes_of_kubernetes_are_paths_of_the_service() -> None:
