@@ -5,15 +5,14 @@
     python examples/ingest_daemon.py --topic access --listen 127.0.0.1:5140
 
 On SIGTERM or Ctrl-C the daemon stops reading, closes the connections and sends the lines that it
-has read. It exits with 0 if all of them were acknowledged, else with 1. It needs the
-extra `uvloop`.
+has read, for at most `delivery_timeout_ms` (120 s). It exits with 0 if all of them were
+acknowledged, else with 1. It needs the extra `uvloop`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -40,6 +39,7 @@ class Ingest:
         self._topic = topic
         self._outstanding: set[asyncio.Task[None]] = set()
         self.is_stopping = False
+        self.read = 0
         self.acknowledged = 0
         self.failed = 0
 
@@ -53,17 +53,28 @@ class Ingest:
             *lines, rest = (rest + chunk).split(b"\n")
             await self._send(lines)
             if len(rest) > LONGEST_LINE_BYTES:
+                self.read += 1
+                self.failed += 1
                 raise ValueError(f"input failed: a line exceeds {LONGEST_LINE_BYTES} bytes")
         await self._send([rest] if rest and not self.is_stopping else [])
 
     async def _send(self, lines: list[bytes]) -> None:
-        if not lines:
+        self.read += len(lines)
+        short = [line for line in lines if len(line) <= LONGEST_LINE_BYTES]
+        if len(short) < len(lines):  # one of them would refuse the whole list
+            self.failed += len(lines) - len(short)
+            log.error("a line exceeds %d bytes, and isn't sent", LONGEST_LINE_BYTES)
+        if not short:
             return
         # What has been read is sent, even if the reader is cancelled while this waits for memory.
-        await asyncio.shield(self._run(self._buffer(lines)))
+        await asyncio.shield(self._run(self._buffer(short)))
 
     async def _buffer(self, lines: list[bytes]) -> None:
-        deliveries = await self._producer.send_many(self._topic, lines)
+        try:
+            deliveries = await self._producer.send_many(self._topic, lines)
+        except KafkaError:
+            self.failed += len(lines)  # some may be in the log
+            raise
         self._run(self._count(deliveries, len(lines)))
 
     def _run(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
@@ -88,33 +99,42 @@ class Ingest:
         # done, so they would never leave it.
         while outstanding := [task for task in self._outstanding if not task.done()]:
             await self._producer.flush()
-            await asyncio.gather(*outstanding)
+            await asyncio.gather(*outstanding, return_exceptions=True)  # failures are counted
 
 
 async def main(options: argparse.Namespace) -> int:
     """Run until the input ends or a signal arrives."""
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
     async with AIOKafkaProducer(
         bootstrap_servers=options.bootstrap,
         client_id=f"ingest-{os.getpid()}",  # tells the daemons apart, in brokers' logs and metrics
+        acks="all",
         linger_ms=20,
+        start_timeout_ms=600_000,  # the daemon may start before the brokers
         max_batch_size=256 * 1024,
         compression_type=options.compression,
     ) as producer:
+        for number in (signal.SIGTERM, signal.SIGINT):  # before, they end the process
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         ingest = Ingest(producer, options.topic)
         reading = asyncio.create_task(_read(ingest, options.listen))
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        input_failed = False
         for task in (reading, stopped):
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
+            try:
                 await task
+            except asyncio.CancelledError:
+                pass
+            except (KafkaError, OSError, ValueError) as error:
+                log.critical("%s", error)
+                input_failed = True
+        unsent = ingest.read - ingest.acknowledged - ingest.failed
+        log.info("stopping, %d lines unsent", unsent)
         await ingest.drain()
     log.info("%d lines acknowledged, %d failed", ingest.acknowledged, ingest.failed)
-    return 1 if ingest.failed else 0
+    return 1 if input_failed or ingest.failed else 0
 
 
 async def _read(ingest: Ingest, listen: tuple[str, int] | None) -> None:
@@ -172,7 +192,6 @@ async def _connection(
     try:
         await ingest.lines(reader.read)
     except (KafkaError, ValueError) as error:
-        ingest.failed += 1
         log.error("a connection ended: %s", error)
     except OSError as error:  # the client has gone
         log.warning("a connection ended: %s", error)
@@ -203,3 +222,5 @@ if __name__ == "__main__":
         except (KafkaError, OSError, ValueError) as error:
             log.critical("%s", error)
             sys.exit(1)
+        except KeyboardInterrupt:  # before the producer has started
+            sys.exit(130)

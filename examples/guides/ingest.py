@@ -1,10 +1,10 @@
 """Takes lines from connections, and sends them to a topic: docs/guides/ingestion.md."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
+import sys
 from collections import deque
 
 from aiokafka08 import AIOKafkaProducer
@@ -12,45 +12,62 @@ from aiokafka08.errors import KafkaError
 
 log = logging.getLogger("ingest")
 CHUNK_BYTES = 256 * 1024
+LONGEST_LINE_BYTES = 900_000  # by default brokers accept messages of 1,000,000 bytes
 UNCONFIRMED = 16  # lists of a connection that wait for their acknowledgements
 
 
 class Ingest:
-    """Sends the lines of each connection, and counts what became of them."""
+    """Sends the lines of each connection. Each that was read is acknowledged, or counts as failed.
+
+    A failed line may be in the log, if only its acknowledgement was late.
+    """
 
     def __init__(self, producer, topic):
         self.producer, self.topic = producer, topic
         self.acknowledged = self.failed = 0
+        self.stopping = False
 
     async def connection(self, reader, writer):
         pending, rest = deque(), b""
         try:
-            while chunk := await reader.read(CHUNK_BYTES):
+            while len(rest) <= LONGEST_LINE_BYTES and (chunk := await reader.read(CHUNK_BYTES)):
                 *lines, rest = (rest + chunk).split(b"\n")
-                if lines:  # waits while `buffer_memory` is full: the peer then waits, too
-                    pending.append(await self.producer.send_many(self.topic, lines))
-                if len(pending) > UNCONFIRMED:
-                    await self.confirm(pending.popleft())
-            if rest:
-                pending.append(await self.producer.send_many(self.topic, [rest]))
+                await self.send(lines, pending)
+            if rest and not self.stopping:  # which may have cut the line
+                await self.send([rest], pending)
         except (OSError, KafkaError) as error:
             log.warning("connection closed: %s", error)
         for deliveries in pending:
             await self.confirm(deliveries)
         writer.close()
 
+    async def send(self, lines, pending):
+        short = [line for line in lines if len(line) <= LONGEST_LINE_BYTES]
+        if len(short) < len(lines):  # one of them would refuse the whole list
+            self.failed += len(lines) - len(short)
+            log.error("a line exceeds %d bytes, and isn't sent", LONGEST_LINE_BYTES)
+        try:
+            if short:  # waits while `buffer_memory` is full: the peer then waits, too
+                pending.append(await self.producer.send_many(self.topic, short))
+        except KafkaError:
+            self.failed += len(short)
+            raise
+        if len(pending) > UNCONFIRMED:
+            await self.confirm(pending.popleft())
+
     async def confirm(self, deliveries):
-        with contextlib.suppress(KafkaError):  # `errors()` has them all, by their index in the list
+        try:
             await deliveries
+        except KafkaError as error:  # the first; `errors()` has them all, by their index
+            log.error("lines not delivered: %s", error)
         failed = len(deliveries.errors())
         self.failed += failed
         self.acknowledged += len(deliveries) - failed
 
 
 async def serve(servers, topic, port, started=lambda server: None):
-    """Take lines until SIGTERM; then send what has arrived."""
+    """Take lines until SIGTERM or Ctrl-C; then send what has arrived."""
     stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with AIOKafkaProducer(
         bootstrap_servers=servers,
         client_id=f"ingest-{os.getpid()}",  # tells the daemons apart
@@ -59,6 +76,8 @@ async def serve(servers, topic, port, started=lambda server: None):
         compression_type="gzip",
         start_timeout_ms=600_000,  # the daemon may start before the brokers
     ) as producer:
+        for number in (signal.SIGTERM, signal.SIGINT):  # before, they end the process
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         ingest = Ingest(producer, topic)
         connections = {}
 
@@ -71,7 +90,15 @@ async def serve(servers, topic, port, started=lambda server: None):
         started(server)
         await stop.wait()
         server.close()
+        ingest.stopping = True
+        log.info("stopping")
         for writer in connections.values():
             writer.close()  # reads no more; the task sends what was read
         await asyncio.gather(*connections)
+    log.info("%d lines acknowledged, %d failed", ingest.acknowledged, ingest.failed)
     return ingest
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    sys.exit(asyncio.run(serve("localhost:9092", "access", 5140)).failed > 0)

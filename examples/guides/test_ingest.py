@@ -1,11 +1,14 @@
 """Lines arrive though a leader dies, with ingest.py of docs/guides/ingestion.md."""
 
 import asyncio
+import contextlib
 import os
 import signal
 
 import pytest
-from ingest import serve
+from ingest import LONGEST_LINE_BYTES, Ingest, serve
+
+from aiokafka08 import AIOKafkaProducer
 
 
 @pytest.mark.asyncio
@@ -26,3 +29,53 @@ async def test_lines_are_in_the_log_when_the_daemon_ends(kafka_cluster):
     ingest = await daemon
     assert (ingest.acknowledged, ingest.failed) == (3, 0)
     assert [one.value for one in kafka_cluster.log("access", 0)] == [b"one", b"two", b"three"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.kafka_cluster(topics={"access": 1})
+async def test_each_line_counts(kafka_cluster):
+    long = b"x" * (LONGEST_LINE_BYTES + 1)
+    async with AIOKafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers, delivery_timeout_ms=500
+    ) as producer:
+        ingest = Ingest(producer, "access")
+        await send(ingest, b"one\n" + long + b"\ntwo\n")  # lines before and after are sent
+        assert (ingest.acknowledged, ingest.failed) == (2, 1)
+        await send(ingest, b"three\n" + long * 3)  # no end in sight: the connection is closed
+        assert (ingest.acknowledged, ingest.failed) == (3, 2)
+        kafka_cluster.kill(0)
+        await send(ingest, b"four\nfive\n")
+        assert (ingest.acknowledged, ingest.failed) == (3, 4)
+        ingest.stopping = True
+        await send(ingest, b"half a li")
+        assert (ingest.acknowledged, ingest.failed) == (3, 4)
+    assert [one.value for one in kafka_cluster.log("access", 0)] == [b"one", b"two", b"three"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.kafka_cluster(topics={"access": 1})
+async def test_lines_that_find_no_memory_count(kafka_cluster):
+    async with AIOKafkaProducer(
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        buffer_memory=1_000_000,
+        delivery_timeout_ms=500,
+    ) as producer:
+        ingest = Ingest(producer, "access")
+        await send(ingest, b"one\n")
+        kafka_cluster.kill(0)
+        lines = 5000
+        await send(ingest, (b"x" * 999 + b"\n") * lines)
+        assert ingest.acknowledged == 1
+        assert 0 < ingest.failed < lines  # and the rest was never read
+
+
+async def send(ingest, sent):
+    """Run a connection that sends this."""
+    server = await asyncio.start_server(ingest.connection, "127.0.0.1", 0)
+    async with server:
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(sent)
+        writer.write_eof()
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        writer.close()

@@ -61,6 +61,43 @@ def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None
     assert {len(line or b"") for line in stored} == {LINE_BYTES}, "no line is cut"
 
 
+def test_lines_that_are_not_sent_are_counted_and_named() -> None:
+    """A line that is too long fails alone; the end says how many lines it waits for."""
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        arguments = ["--bootstrap", cluster.bootstrap_servers, "--topic", "t"]
+        process = subprocess.Popen(
+            [sys.executable, "examples/ingest_daemon.py", *arguments],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=as_users(),
+        )
+        try:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            process.stdin.write("one\n" + "x" * 900_001 + "\ntwo\n")
+            process.stdin.flush()
+            while len(cluster.log("t", 0)) < 2:
+                time.sleep(0.01)
+            cluster.fault(ProduceRequest, then=Delay(2))
+            held = cluster.next_request(ProduceRequest)
+            process.stdin.write("three\nfour\n")
+            process.stdin.flush()
+            held.result(20)
+            process.send_signal(signal.SIGTERM)
+            log = process.communicate(timeout=20)[1]
+        finally:
+            process.kill()
+            process.communicate()
+        stored = [message.value for message in cluster.log("t", 0)]
+    assert stored == [b"one", b"two", b"three", b"four"]
+    assert " a line exceeds 900000 bytes" in log
+    assert " stopping, 2 lines unsent\n" in log
+    assert log.endswith(" 4 lines acknowledged, 1 failed\n")
+    assert process.returncode == 1
+
+
 LINE_BYTES = 700
 
 
