@@ -1,7 +1,9 @@
 """Report what the client does: typed events, counters, log lines.
 
 Invariant: of events that compare equal, at most one in 30 s is logged above DEBUG, unless about
-1,000 different ones come in between. Events and log lines never contain keys or values of messages.
+1,000 different ones come in between. `Connected` is also logged after each failure or end of a
+connection to the address that was: the last line says whether the broker can be reached. Events and
+log lines never contain keys or values of messages.
 """
 
 from __future__ import annotations
@@ -394,9 +396,12 @@ class Telemetry:
                 )
 
     def _log(self, event: Event) -> None:
-        logging.getLogger(f"aiokafka08.{event.logger}").log(
-            self._level(event, event.level), "%s: %s", self._client_id, event
-        )
+        level = self._level(event, event.level)
+        if isinstance(event, (ConnectFailed, Disconnected)) and level == event.level:
+            for one in [one for one in self._logged if isinstance(one, Connected)]:
+                if one.address == event.address:
+                    del self._logged[one]
+        logging.getLogger(f"aiokafka08.{event.logger}").log(level, "%s: %s", self._client_id, event)
 
     def _level(self, subject: Hashable, level: int) -> int:
         """Return `level`, or DEBUG if an equal `subject` was logged within `REPEAT_SECONDS`."""

@@ -141,6 +141,24 @@ def test_a_repeated_event_is_logged_at_intervals(caplog: pytest.LogCaptureFixtur
     assert told.counters["connect_failures"] == 3
 
 
+@pytest.mark.parametrize("end", [FAILED, Disconnected("kafka1:9092", "fetch", "reset", 1)])
+def test_a_connection_after_a_logged_failure_is_logged(
+    end: Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The last line that a reader sees must not say that the broker can't be reached."""
+    told = Telemetry(clock=Clock())
+    told.emit(CONNECTED)
+    told.emit(ConnectFailed("kafka2:9092", "Connection refused"))
+    told.emit(CONNECTED)
+    assert levels(caplog)[-1] == "DEBUG"  # that was another broker
+    told.emit(end)
+    told.emit(CONNECTED)
+    assert levels(caplog)[-1] == "INFO"
+    told.emit(end)
+    told.emit(CONNECTED)
+    assert levels(caplog)[-2:] == ["DEBUG", "DEBUG"]  # a flapping broker doesn't flood the log
+
+
 def test_the_clock_of_a_replacement_is_used_and_not_kept(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
