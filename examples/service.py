@@ -84,7 +84,7 @@ class Service:
         try:
             await self.producer.start()
         except Exception:
-            # Wrong options, or no broker for ten minutes. Nothing works without the producer, so
+            # No broker for ten minutes, or a wrong password. Nothing works without the producer, so
             # end, and let the supervisor of the process start a new one.
             log.critical("the producer can't start: this process ends", exc_info=True)
             os.kill(os.getpid(), signal.SIGTERM)
