@@ -118,7 +118,7 @@ class MetadataChanged(Event):
 
     def __str__(self) -> str:
         topics = counted(self.topics, "topic")
-        return f"metadata changed: brokers {some_of(self.brokers)}; {topics}"
+        return f"metadata changed: broker ids {some_of(self.brokers)}; {topics}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -213,6 +213,8 @@ if __name__ == "__main__":
     parser.add_argument("--listen", type=_address, metavar="HOST:PORT", help="TCP instead of stdin")
     parser.add_argument("--compression", choices=["gzip", "snappy", "lz4"])
     arguments = parser.parse_args()
+    if sys.stdin is None:  # uvloop would use its number for a file of its own, and abort
+        parser.error("standard input is closed: with --listen, give it /dev/null")
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(message)s"
     )

@@ -98,6 +98,21 @@ def test_lines_that_are_not_sent_are_counted_and_named() -> None:
     assert process.returncode == 1
 
 
+def test_closed_standard_input_is_an_error_of_one_line() -> None:
+    daemon = [sys.executable, "examples/ingest_daemon.py", "--topic", "t"]
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" <&-', "sh", *daemon],
+        capture_output=True,
+        text=True,
+        timeout=50,
+        cwd=ROOT,
+        env=as_users(),
+    )
+    assert done.returncode == 2
+    assert " error: standard input is closed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 LINE_BYTES = 700
 
 
