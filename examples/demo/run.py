@@ -88,5 +88,10 @@ def on_loop(work: Coroutine[Any, Any, T]) -> T:
             return asyncio.run(work)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             return runner.run(work)
+    except RuntimeError as error:
+        # uvloop can't be closed if Ctrl-C has come while it was started, such as for its end.
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise
     finally:
         work.close()  # Ctrl-C may come before it has begun: no warning then that nobody awaited it

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import importlib.metadata
 import os
@@ -347,6 +348,24 @@ def test_ctrl_c_before_the_loop_runs_warns_of_nothing(monkeypatch: pytest.Monkey
         with pytest.raises(KeyboardInterrupt):
             on_loop(work())
     assert not said
+
+
+def test_ctrl_c_while_uvloop_ends_is_no_other_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Loop(asyncio.SelectorEventLoop):
+        """Fails as uvloop does if Ctrl-C comes while it is started for the last time."""
+
+        async def shutdown_default_executor(self, timeout: float | None = None) -> None:
+            raise KeyboardInterrupt
+
+        def close(self) -> None:
+            super().close()
+            raise RuntimeError("Cannot close a running event loop")
+
+    async def work() -> None: ...
+
+    monkeypatch.setitem(sys.modules, "uvloop", SimpleNamespace(new_event_loop=Loop))
+    with pytest.raises(KeyboardInterrupt):
+        on_loop(work())
 
 
 @pytest.mark.parametrize("stage", ["ingest", "verify"])

@@ -117,11 +117,10 @@ def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
         Terminated: SIGTERM.
         BrokenPipeError: stdout was closed (only with `end_with_stdout`).
     """
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+    with _Interrupts() as interrupts, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
-            with _Interrupts() as interrupts:
-                return runner.run(_cancellable(work, end_with_stdout, interrupts))
-        except (KeyboardInterrupt, Terminated, BrokenPipeError):
+            return runner.run(_cancellable(work, end_with_stdout, interrupts))
+        except (asyncio.CancelledError, KeyboardInterrupt, Terminated, BrokenPipeError):
             # The runner waits for the threads of the default executor. A call of kazoo can't be
             # cancelled, and may take until its timeout, so its executor is replaced. At the end of
             # the process `run_process()` doesn't wait for it either.
@@ -138,7 +137,11 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 class _Interrupts:
-    """Cancels a task at Ctrl-C, in place of asyncio's handler; only in the main thread."""
+    """Cancels a task at Ctrl-C, in place of asyncio's handler; only in the main thread.
+
+    While the event loop is opened or closed, Ctrl-C waits: uvloop can't be closed after an
+    exception in its own code.
+    """
 
     # Asyncio's handler raises KeyboardInterrupt at each Ctrl-C after the first, also while
     # `finally` blocks run.
@@ -147,6 +150,7 @@ class _Interrupts:
         self._task: asyncio.Task[Any] | None = None
         self._count = 0
         self._last = 0.0
+        self._is_late = False
         self._restore: Callable[[], object] = lambda: None
 
     def __enter__(self) -> _Interrupts:
@@ -159,12 +163,14 @@ class _Interrupts:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: object
     ) -> None:
         self._restore()
-        if self._count and isinstance(error, asyncio.CancelledError):
+        if self._is_late or (self._count and isinstance(error, asyncio.CancelledError)):
             raise KeyboardInterrupt from None
 
     def cancel(self, task: asyncio.Task[Any]) -> None:
         """Cancel this task from now on."""
         self._task = task
+        if self._count:
+            task.cancel()
 
     def _interrupt(self, number: int, frame: object) -> None:
         now = time.monotonic()
@@ -173,10 +179,12 @@ class _Interrupts:
         if is_repeated:
             return
         self._count += 1
-        if self._task is None or self._task.done() or self._count > 2:
+        self._is_late = self._count > 2 or (self._task is not None and self._task.done())
+        if self._count > 2:
             raise KeyboardInterrupt
-        self._task.cancel()
-        self._task.get_loop().call_soon_threadsafe(lambda: None)  # wakes the event loop
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            self._task.get_loop().call_soon_threadsafe(lambda: None)  # wakes the event loop
 
 
 async def _cancellable(

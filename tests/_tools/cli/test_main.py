@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import click
@@ -407,6 +408,34 @@ def test_interrupt_does_not_wait_for_zookeeper(cluster: EmbeddedCluster) -> None
         out, err = process.communicate(timeout=10)
         connection.close()
     assert (process.returncode, out, err.strip()) == (130, b"", b"")
+
+
+@pytest.mark.parametrize("moment", ["open", "close"])
+def test_ctrl_c_waits_while_the_loop_opens_or_closes(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvloop can't be closed after an exception in its own code."""
+    import asyncio
+
+    done: list[str] = []
+
+    class Loop(asyncio.SelectorEventLoop):
+        def __init__(self) -> None:
+            super().__init__()
+            if moment == "open":
+                signal.raise_signal(signal.SIGINT)
+            done.append("open")
+
+        def close(self) -> None:
+            if moment == "close":
+                signal.raise_signal(signal.SIGINT)
+            super().close()
+            done.append("close")
+
+    monkeypatch.setitem(sys.modules, "uvloop", SimpleNamespace(new_event_loop=Loop))
+    with pytest.raises(KeyboardInterrupt):
+        run(asyncio.sleep(30 if moment == "open" else 0))
+    assert done == ["open", "close"]
 
 
 def test_run_ends_when_stdout_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
