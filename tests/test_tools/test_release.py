@@ -95,7 +95,7 @@ def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.Monkey
     release.set_version("0.2.0")
     assert "\n    pip install 'aiokafka08[spark]'\n" in (tmp_path / "docs/spark.md").read_text()
     services = (tmp_path / "docs/guides/services.md").read_text()
-    assert "\n    pip install 'aiokafka08[prometheus]' fastapi uvicorn\n" in services
+    assert "\n    pip install 'aiokafka08[prometheus,zookeeper]' fastapi uvicorn\n" in services
     for page in pages:
         assert release.RELEASED in page.read_text()
         assert "no release yet" not in page.read_text()
