@@ -1,4 +1,4 @@
-"""Compression of message sets: gzip, snappy (xerial and raw) and lz4, in Kafka's framings.
+"""Compression in Kafka's framings: gzip, snappy (xerial and raw), lz4; zstd in batches only.
 
 `decompress` accepts the same bytes as the Java consumer. Both directions may run in any thread, and
 hold the GIL for less than a millisecond at a time, because the libraries release it and the results
@@ -99,7 +99,7 @@ def compress(codec: Codec, data: bytes | bytearray | memoryview, *, magic: int =
             in format 1 (KAFKA-3160).
 
     Raises:
-        ModuleNotFoundError: python-snappy or cramjam isn't installed; only gzip needs neither.
+        ModuleNotFoundError: python-snappy or cramjam is missing; gzip and NONE need neither.
     """
     return compress_behind(codec, data, magic=magic, room=0).getvalue()
 
@@ -153,7 +153,7 @@ def decompress(codec: Codec, data: bytes | bytearray | memoryview, limit: int) -
     Raises:
         CorruptCompressedData: the data is malformed or cut off.
         DecompressedTooLarge: the data decompresses to more than `limit` bytes.
-        ModuleNotFoundError: python-snappy or cramjam isn't installed; only gzip needs neither.
+        ModuleNotFoundError: python-snappy or cramjam is missing; gzip and NONE need neither.
     """
     return _decode(_DECODERS, codec, data, limit)
 
@@ -546,7 +546,7 @@ def _lz4_header(data: memoryview) -> tuple[int, int, int]:
 # --- zstd ---
 
 _ZSTD_LEVEL: Final = 3  # the default of Java and librdkafka
-# How many bytes a byte decompresses to in the first attempt
+# How many bytes of output the first attempt expects for a byte of input
 _ZSTD_DENSITY: Final = 16
 _ZSTD_GROWTH: Final = 8
 # What cramjam's error says if the output has no room; the text is that of Rust's library

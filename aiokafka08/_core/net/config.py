@@ -115,7 +115,7 @@ class NetConfig:
         )
 
     def named(self, error: E) -> E:
-        """Return the error; add the principal, if known, to one about a missing right."""
+        """Return the error; add the principal, if known, to an authorization error."""
         if isinstance(error, AUTHORIZATION_ERRORS) and self.sasl is not None:
             principal = self.sasl.principal
             note = f" (principal {principal!r})"
@@ -377,7 +377,11 @@ def check_not_negative(option: str, value: object) -> int:
 
 
 def at_least(option: str, value: object, least: int) -> int:
-    """Return `value` if it is an integer from `least` on; else raise IllegalArgumentError."""
+    """Return `value` if it is an integer from `least` to 2**63 - 1.
+
+    Raises:
+        IllegalArgumentError: it isn't.
+    """
     number = as_number(value)
     if number is None or number % 1 != 0 or number < least:
         raise IllegalArgumentError(f"{option}={shorten(value)}: expected an integer >= {least}")
@@ -397,14 +401,14 @@ def check_boolean(option: str, value: object) -> bool:
 
 
 def callable_or_none(option: str, value: object) -> None:
-    """Check that `value` is None, or a callable that returns no coroutine."""
+    """Check that `value` is None, or a callable that isn't async."""
     if value is not None and not callable(value):
         raise IllegalArgumentError(f"{option}={value!r}: expected a callable or None")
     not_async(option, value)
 
 
 def not_async(option: str, value: object) -> None:
-    """Raise IllegalArgumentError if a call of `value` returns a coroutine."""
+    """Raise IllegalArgumentError if `is_coroutine_function(value)`."""
     if is_coroutine_function(value):
         raise IllegalArgumentError(
             f"{option}={value!r}: expected a function that returns its result at once, not an "
@@ -413,7 +417,7 @@ def not_async(option: str, value: object) -> None:
 
 
 def is_coroutine_function(value: object) -> bool:
-    """Return whether a call of `value` returns a coroutine."""
+    """Return whether `value` is an async function, a partial of one, or has an async `__call__`."""
     while isinstance(value, functools.partial):
         value = value.func
     # An object may have a coroutine function as its `__call__`.

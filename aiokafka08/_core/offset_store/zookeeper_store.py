@@ -44,7 +44,7 @@ class ZookeeperOffsetStore:
 
     Args:
         line: the brokers' line, which limits the length of the metadata.
-        check_session: raises `CommitFailedError` if this member may own its partitions no longer.
+        check_session: raises `CommitFailedError` if the member's session may have ended.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802): the broker proves that it knows the password, too.
 
 It needs brokers from 0.10.2 on, and the package scramp (the extra `sasl`). The server chooses the
-number of iterations, so that is bounded: too few would let a false broker find the password, too
-many would stop the client.
+number of iterations, and the client limits it: too few would let a false broker find the password,
+too many would stop the client.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Scram(Mechanism):
             raise missing_extra(name, "scramp", "sasl") from None
         self.name = name
         # The broker may ask for a million hashes, which take seconds. The thread computes them, so
-        # that they don't hold the event loop; a connection's timeout names this wait.
+        # that they don't hold the event loop; if the connection times out, the error has `wait`.
         self.thread = DaemonThread()
         self.wait = "the hashes of the password haven't been computed"
         self.description = f"{name} as user {username!r}"
@@ -56,7 +56,7 @@ class Scram(Mechanism):
         return self._username
 
     async def begin(self, host: str) -> Steps:
-        """Begin: the client's nonce, its proof, and the check of the broker's."""
+        """Begin: send the client's nonce, send its proof, and check the broker's proof."""
         return self._steps()
 
     def _steps(self) -> Steps:

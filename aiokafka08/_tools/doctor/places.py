@@ -12,7 +12,7 @@ K = TypeVar("K")
 
 
 def grouped(details: Iterable[tuple[TopicPartition, K]]) -> Iterator[tuple[str, K]]:
-    """Yield a place for all partitions of a topic that have an equal (hashable) detail."""
+    """Yield (place, detail) for the partitions of a topic with an equal (hashable) detail."""
     # So a dead broker with a thousand partitions makes one finding per topic.
     places: dict[tuple[str, K], list[int]] = {}
     for tp, detail in details:

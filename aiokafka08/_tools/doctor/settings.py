@@ -1,7 +1,7 @@
 """Rules about unclean elections, min.insync.replicas and retention.ms. Pure.
 
-Invariant: a broker's default is never assumed: a setting that the topic doesn't have is reported as
-unknown.
+Invariant: no rule assumes a broker's default for unclean elections or min.insync.replicas. If a
+topic doesn't set one of them, `unknown_settings` reports it as unknown.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
             code, why, action = unfit
             yield Finding(code, f"topic {name!r}", why, action)
         if least > factor:
-            continue  # each partition is below it, whatever its ISR
+            continue  # a partition of `factor` replicas is below it, whatever its ISR
         below = (
             (
                 TopicPartition(name, number),

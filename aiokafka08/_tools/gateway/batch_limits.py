@@ -27,14 +27,14 @@ _SURE_BYTES: Final = 16 << 10
 _KNOWN_S: Final = 300.0
 """How long a limit is believed; after this time it is asked for again."""
 _RECORD_BYTES: Final = 32
-"""More than a record has besides its key and value."""
+"""Upper bound of a record's size without key and value."""
 
 
 class BatchLimit(NamedTuple):
     """The sizes that a topic is known to accept and to refuse.
 
     Attributes:
-        accepted: up to this size the target certainly takes batches.
+        accepted: up to this size the target is expected to take batches.
         refused: from this size on it takes none.
     """
 
@@ -95,8 +95,8 @@ def split_batch(batch: bytes, limit_bytes: int) -> list[bytes]:
     """
     (header,) = record_batch.parts_of(batch)
     assert isinstance(header, BatchHeader)
-    # The limit is never reached: the messages that the batch was made from were plain ones of a
-    # request, whose size is limited, and decompressed ones within the `Budget`.
+    # No batch reaches `most`: its messages came uncompressed in a request, whose size is limited,
+    # or were decompressed within the `Budget`.
     most = 2 * DEFAULT_MAX_DECOMPRESSED_BYTES
     plain = record_batch.plain_records(batch, header, max_decompressed_bytes=most)
     # Expect the parts to compress as well as the batch; if one doesn't, split again, smaller.

@@ -58,7 +58,7 @@ def old_code(key: int, version: int, code: int) -> int:
 
     Args:
         key: the API.
-        version: its version; clients of those that aren't translated know all codes.
+        version: its version; if `_HIGHEST` doesn't have it, the code is returned unchanged.
         code: the code of the target, or one that the gateway gives in a broker's place.
     """
     highest = _HIGHEST.get(key, ())[version : version + 1]

@@ -24,7 +24,7 @@ from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolErr
 T = TypeVar("T")
 
 TIMEOUT_S: Final = 15.0
-"""How long a broker may take to be asked by `ask_first`."""
+"""How long `ask_first` waits for a broker: to connect, and to respond."""
 
 _TOO_OLD: Final = "of 0.8 or 0.9: a gateway needs 2.1 or later, with observe 0.10 or later"
 _MAX_BYTES: Final = 128 << 20
@@ -79,7 +79,7 @@ class TargetClient:
 
         Args:
             name: the API.
-            most: no higher one.
+            most: the highest version allowed.
         """
         api = _api(name)
         first, last = self.ranges.get(api.key, (0, -1))
@@ -108,7 +108,7 @@ class TargetClient:
     async def metadata(
         self, *, of_topics: bool = True, with_rights: bool = False, least: int = 0
     ) -> Values:
-        """Return the response to Metadata, which creates no topics.
+        """Send a Metadata request that creates no topics; return the response.
 
         Args:
             of_topics: whether it has all topics (default), or none of them.
@@ -143,8 +143,8 @@ async def ask_first(
         connect: connects to a broker.
 
     Raises:
-        KafkaConnectionError: no broker can be asked; the text has the reason of each. If the
-            reasons have one class, such as `CertificateError`, the error is of that class.
+        KafkaConnectionError: no broker can be asked; the text has the reason of each. If all
+            reasons are of one subclass, such as `CertificateError`, so is the error.
     """
     problems: dict[Address, Exception] = {}
     for address in addresses:

@@ -1,7 +1,7 @@
 """`OpenTransaction`: the chunks of a transaction, and the offsets that they got. Pure.
 
-Invariant: `runs()` returns only offsets that follow from acknowledgements. It returns None if that
-takes an acknowledgement of each record.
+Invariant: `runs()` returns only offsets that follow from acknowledgements. It returns None if they
+are known only once each record is acknowledged.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ from aiokafka08.testing.state import (
     StoredCommit,
 )
 
-# How long a commit is kept, in its record: the default of `offsets.retention.minutes`.
+# The retention time in the record of a commit: the default of `offsets.retention.minutes`.
 _RETENTION_MS: Final = 24 * 3600 * 1000
 
 

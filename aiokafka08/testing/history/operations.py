@@ -55,9 +55,9 @@ class Message:
 class Operation:
     """One call of one client, from its invocation to its end, or one observation.
 
-    All times of a history are seconds of one clock. Only the calls of this table have a meaning of
-    their own. Of other calls, the checks use the times and the messages sent and returned. A name
-    that looks like a misspelling of one of these is refused.
+    All times of a history are seconds of one clock. The checks know the calls of this table by
+    name, and those that poll (`logs.POLLS`). Of other calls, they use the times and the messages
+    sent and returned. `validated()` refuses a name that looks like a misspelling of one in `CALLS`.
 
     | call | |
     |---|---|
@@ -239,7 +239,7 @@ def _wrong_value(operation: Operation) -> str:
 
 @lru_cache(maxsize=256)
 def _meant_call(call: str) -> str | None:
-    """Return the known call that `call` misspells; None if it is known, or like none of them."""
+    """Return the known call that `call` misspells; None if `call` is known, or resembles none."""
     if call in CALLS:
         return None
     return next(iter(get_close_matches(call.lower(), CALLS, 1, cutoff=0.85)), None)
@@ -316,5 +316,5 @@ def unknown_place(partition: str) -> str:
 
 
 def same_place(name: str, other: str) -> bool:
-    """Return whether `name` is the partition `other`, or "orders/?" for one of "orders"."""
+    """Return whether `name` is the partition `other`, or the unknown place of its topic."""
     return name == other or name == unknown_place(other)

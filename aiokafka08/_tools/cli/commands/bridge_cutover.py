@@ -1,4 +1,4 @@
-"""`bridge plan` and `bridge cutover`: the steps of a cut-over, looked at, done, or undone."""
+"""`bridge plan` and `bridge cutover`: show, execute or roll back the steps of a cut-over."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SWITCH_S: Final = 0.0005
 
 
 def _filters(name: str, noun: str) -> Callable[[F], F]:
-    """Return the options that choose topics or groups, under kafka_exporter's names."""
+    """Return a decorator that adds kafka_exporter's options to choose topics or groups."""
 
     def add(function: F) -> F:
         for option in (
@@ -237,7 +237,7 @@ def metrics_page(refresher: Refresher) -> Page:
     own = write_text(status.families(now, aiokafka08.__version__)) + process_text()
     if ready is None:
         return Page(CONTENT_TYPE, own)
-    # A gzip file may be several ones in a row, so the refresh's part isn't compressed again.
+    # A gzip file may have several members, so the refresh's part isn't compressed again.
     return Page(CONTENT_TYPE, ready.text + own, ready.compressed + gzip.compress(own, 1))
 
 
