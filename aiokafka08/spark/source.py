@@ -84,7 +84,8 @@ class Kafka08DataSource(DataSource):
         """Return the columns of a read.
 
         Spark calls this in `load()`, so most wrong options raise there, as in Spark's own source.
-        It also calls this to create a table, but doesn't pass on the table's options then.
+        It also calls this in CREATE TABLE. A table with options is refused there, because Spark
+        doesn't pass them to the queries of the table.
         """
         if is_create_table(self.options):
             return StructType(_COLUMNS)
@@ -96,8 +97,8 @@ class Kafka08DataSource(DataSource):
         return self._reader(self._read_options(schema, streaming=False), self.parallelism)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the reader of a streaming query. With wrong options or columns each call
-        raises.
+        """Return the reader of a streaming query. With wrong options or columns, each method of the
+        reader raises.
         """
         try:
             return Kafka08StreamReader(self._read_options(schema, streaming=True), self.parallelism)

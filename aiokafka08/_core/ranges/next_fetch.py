@@ -145,7 +145,7 @@ class NextFetch:
         self.size_bytes = 0
         # Whether the next request must contain this partition only
         self.alone = self.meets_damage = False
-        self._was_damaged = False  # no message of the last response could be used
+        self._was_damaged = False  # the fetch was already repeated because of damage
         # The first entries of the last response that were dropped, because a damaged offset is in
         # front of them or is their own
         self._dropped: list[_Identity] = []
@@ -216,7 +216,7 @@ class NextFetch:
         return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited, hides_large)
 
     def _use_undamaged(self, message_set: Buffer, high_watermark: int) -> FetchFinding:
-        """Use the messages between two damaged offsets."""
+        """Use the first usable run of messages between damaged offsets; else fetch once more."""
         entries = list(_whole_entries(message_set))
         lowest = self._lowest_later(entries, high_watermark)
         begin = 0
@@ -232,7 +232,8 @@ class NextFetch:
             usable = message_set[entries[begin].begin : last] if begin < end else b""
             summary = summarize_set(usable)
             if summary.next_offset is not None and summary.next_offset > self.offset:
-                # Messages may be missing, unless the first one is at the fetch offset.
+                # Messages may be missing in front of a run that begins above the fetch offset. If
+                # all damage comes after the run, that is an ordinary gap.
                 may_have_gap = not number and (is_above or end < stop) and not self._dropped
                 if may_have_gap or _first_offset(usable, self.offset) == self.offset:
                     before = [entry.identity for entry in entries[:begin]]
@@ -249,7 +250,7 @@ class NextFetch:
         return self._retry_damaged(first)
 
     def _lowest_later(self, entries: list[_Entry], high_watermark: int) -> list[int]:
-        """Return for each index the lowest readable offset above `offset` from there on."""
+        """Return per index the lowest offset from it on that is above `offset` and readable."""
         lowest = [LAST_OFFSET + 1]
         for entry in reversed(entries):
             counts = self.offset < entry.offset and not _is_above(entry, high_watermark)
@@ -259,8 +260,8 @@ class NextFetch:
     def _use(self, usable: Buffer, summary: SetSummary, dropped: list[_Identity]) -> FetchFinding:
         """Use a part of a response, or all of it, unless what was dropped before is missing."""
         if self._dropped and not self._begins_with_dropped(usable):
-            # A broker finds no entry by a damaged offset. So what is used next has to begin with
-            # the first entry that was dropped.
+            # A broker can't find an entry by a damaged offset, and may skip it. So the messages
+            # used next must begin with the first dropped entry.
             return self._retry_damaged(_first_offset(usable, self.offset))
         assert summary.next_offset is not None
         self.offset = summary.next_offset
@@ -321,7 +322,7 @@ class NextFetch:
             return _RETRY
         self._lowest_watermark = min(self._lowest_watermark, high_watermark)
         # A broker that hides nothing shows a part of any message, so the log is empty up to the
-        # first watermark.
+        # lowest watermark.
         if not hides_large:
             return self._pass_hole()
         if requested_bytes < limit_bytes:
@@ -442,7 +443,7 @@ def _is_above(entry: _Entry, high_watermark: int) -> bool:
 
 
 def _breaks(message_set: Buffer, entries: Iterable[_Entry], high_watermark: int) -> list[int]:
-    """Return the indices of entries with an offset above the watermark, or not above the last."""
+    """Return the indices of offsets at or above the watermark, or not above the one before."""
     breaks: list[int] = []
     seen: dict[int, bytes] = {}
     highest = -1
@@ -505,6 +506,6 @@ def _has_damaged_rest(message_set: Buffer, summary: SetSummary) -> bool:
 
 
 def _is_filler(message_set: Buffer, at: int) -> bool:
-    """Whether the entry has offset -1 and exceeds the rest: the end of a set from 0.11 on."""
+    """Whether this is the filler at the end of a set (0.11 on): offset < 0, size beyond the end."""
     offset, size = _OFFSET_SIZE.unpack_from(message_set, at)
     return bool(offset < 0 and size > len(message_set) - at - _OFFSET_SIZE.size)

@@ -66,7 +66,8 @@ class ServerTls:
     Args:
         context: the server's certificate, and what it requires of clients.
         refused: called with the address of a client whose handshake has failed, and why.
-        is_allowed: called with the address of a client; False: it is closed before a handshake.
+        is_allowed: called with the address of a client; False closes the connection before the
+            handshake.
     """
 
     context: ssl.SSLContext
@@ -116,7 +117,8 @@ def keep_port(host: str, port: int) -> socket.socket | None:
         The socket; None if the event loop has a network of its own, or if another program was
         faster.
     """
-    # The kernel gives a bound port to no other program, and refuses connections to it.
+    # The kernel refuses connections to a bound port, and doesn't choose it as a free one. Only a
+    # program that names it, and sets SO_REUSEADDR, can take it.
     if isinstance(asyncio.get_running_loop(), NetworkLoop):
         return None
     kept = _new_socket(host)
@@ -236,7 +238,7 @@ class SocketListening:
     async def wait_closed(self) -> None:
         """See `Listening.wait_closed`; handshakes of TLS are given up."""
         if self._tls is not None:
-            # A client that never ends its handshake would keep the server.
+            # A client that stalls in its handshake would delay the end by up to `_HANDSHAKE_S`.
             await asyncio.sleep(0)  # each task has begun, and owns its socket
             for task in self._accepting:
                 task.cancel()

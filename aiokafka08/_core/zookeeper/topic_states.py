@@ -44,8 +44,9 @@ class PartitionNode:
     """The state of a partition in ZooKeeper."""
 
     replicas: tuple[int, ...]  # node ids, the preferred leader first
-    leader: int | None  # node id; None without a leader, or while the first one is being elected
-    # Node ids of the in-sync replicas; None if the node that has them can't be read
+    # Node id; None without a leader, before the first election, or if the state node can't be read
+    leader: int | None
+    # Node ids of the in-sync replicas; None if the state node can't be read
     isr: tuple[int, ...] | None
 
 
@@ -71,8 +72,8 @@ class ClusterNodes(NamedTuple):
 def read_cluster_nodes(zookeeper: ClusterZookeeper, timeout_s: float) -> ClusterNodes:
     """Return all topics, and the errors of nodes that belong to none.
 
-    `timeout_s`: seconds to wait for a session, and for the responses to each batch of 1,000
-    requests.
+    `timeout_s`: seconds to wait for a session (at most `session.OPEN_TIMEOUT_S`), and for the
+    responses to each batch of 1,000 requests.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
@@ -181,7 +182,10 @@ class TopicCreations(NamedTuple):
 def read_topic_creations(
     zookeeper: ClusterZookeeper, timeout_s: float, includes: Callable[[str], bool]
 ) -> TopicCreations:
-    """Return when the included topics were created; raises as `read_cluster_nodes`."""
+    """Return when the included topics were created.
+
+    Raises as `read_cluster_nodes`; also ClusterAuthorizationFailedError if an ACL refuses a read.
+    """
     require_kazoo()
     with temporary_session(zookeeper, timeout_s, "aiokafka08.admin.kazoo") as client:
         deadline = environment.monotonic() + timeout_s

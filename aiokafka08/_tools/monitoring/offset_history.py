@@ -1,6 +1,6 @@
 """`OffsetHistory`: when a log reached an offset, from samples of its end or of its start.
 
-Pure: each call gets the time, in seconds of any monotonic clock.
+Pure: the caller passes the time, in seconds of any monotonic clock.
 
 Invariant: times and offsets never decrease from one kept sample to the next. Thinning makes gaps
 of at most `PRECISION` of the samples' age, so it adds at most that part of the lag as an error.
@@ -74,9 +74,10 @@ class OffsetHistory:
         return begin + (end - begin) * (offset + 1 - low) / (high - low)
 
     def rate(self, now: float, window_s: float) -> float | None:
-        """Return by how many offsets a second it grew in the last `window_s` seconds.
+        """Return by how many offsets a second it grew in about the last `window_s` seconds.
 
-        None if there are no samples of at least two moments in that time.
+        The time begins at the last sample before the window, if there is one. None if it has no
+        samples of at least two moments.
         """
         begin = max(bisect_right(self._times, now - window_s) - 1, 0)
         if len(self._times) - begin < 2 or self._times[-1] == self._times[begin]:

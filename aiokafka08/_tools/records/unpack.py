@@ -23,7 +23,7 @@ def unpacker(option: str, pack: str) -> TextDecoder:
     `option` is for the error.
 
     Raises:
-        IllegalArgumentError: the pack string is empty, or has another character.
+        IllegalArgumentError: the pack string is empty, or has an unknown token.
     """
     wrong = [token for token in pack if token not in _TOKENS]
     if not pack or wrong:

@@ -3,8 +3,8 @@
 `TransactionSink.start` does the steps of a claim. The claims are in the state topic (one partition,
 compacted), so the order of its log is the order of the starts.
 
-Invariant: when start S has its claim, the producers of all starts with earlier claims are fenced.
-Each start with a later claim will initialise all ids of S.
+Invariant: when `TransactionSink.start` of start S has returned, the producers of all starts with
+earlier claims are fenced. Each start with a later claim will initialise all ids of S.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ CLAIM_KEY: Final = b"claim"
 
 
 class Claim(NamedTuple):
-    """A start of the bridge: its random id, its producers, and the ids that were ever in use."""
+    """A start of the bridge: its random id, its producer count, and the most ids ever in use."""
 
     run: str
     producers: int

@@ -2,8 +2,8 @@
 
 Invariant: partition n of the source goes to partition n of the target. A target topic that has
 fewer partitions is grown only if the bridge has copied into it before; otherwise it is refused,
-since it may be another program's. A topic of the target is never deleted, shrunk or reconfigured
-(the bridge's own topics: `own_topics`).
+since it may be another program's. A topic of the target is never deleted, shrunk or reconfigured,
+except the bridge's own topics, which `own_topics` gives missing settings.
 """
 
 from __future__ import annotations
@@ -107,12 +107,14 @@ async def refused_by_target(
 ) -> dict[str, RefusedTopic]:
     """Return the topics of a plan that the target refuses to create, with advice; change nothing.
 
+    If the plan creates none, the result may have a made-up topic.
+
     Raises:
         TargetError: the target doesn't respond.
     """
     specs = plan.create
-    # With nothing to create, try the settings that a new topic would get. Only an error about the
-    # settings counts, because the name is made up, and such a topic may never be created.
+    # With nothing to create, try the settings that a new topic would get. Only INVALID_CONFIG
+    # counts then: any other error, even POLICY_VIOLATION, may be about the made-up name.
     if not specs and config.target.topic_config:
         specs = (_new_topic(config, config.target.topic_config),)
     return {
@@ -158,7 +160,8 @@ def target_config(config: Mapping[str, str], replication_factor: int) -> dict[st
         settings["max.message.bytes"] = str(
             max(int(settings["max.message.bytes"]), LEAST_MESSAGE_BYTES)
         )
-    # With more replicas required than there are, no record could be written.
+    # With more replicas required than there are, no record could be written. -1 counts as too few,
+    # because the target's default isn't known.
     least = settings.get("min.insync.replicas")
     if least is not None and int(least) > replication_factor:
         del settings["min.insync.replicas"]

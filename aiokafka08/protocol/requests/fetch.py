@@ -46,8 +46,8 @@ class FetchResponse(Response):
 class FetchRequest(Request[FetchResponse]):
     """A long poll: the broker responds once it has `min_bytes`, or after `max_wait_ms`.
 
-    From version 3 on (brokers from 0.10.1 on) `max_bytes` limits the response, whose partitions
-    have the order of the request. The first message comes even if it exceeds all limits.
+    From version 3 on (brokers from 0.10.1 on) `max_bytes` limits the response. The broker fills it
+    in the order of the request. The first message comes even if it exceeds all limits.
 
     `replica_id` is -1 for clients; the broker treats a fetch with an id ≥ 0 as the fetch of a
     follower, which can move the high watermark.
