@@ -5,7 +5,8 @@ can do the same. This module has the options, start and stop, and each call with
 the work is done by the method of the same name in `cluster_calls`, `topic_changes`, `groups`,
 `stored_groups` or `group_changes`, which share an `AdminConnection`.
 
-Invariant: no call creates a topic, but `create_topics`.
+Invariant: no call creates a topic, except `create_topics`, and calls that look up a coordinator:
+the first lookup makes the brokers create `__consumer_offsets`.
 """
 
 from __future__ import annotations
@@ -347,8 +348,8 @@ class AIOKafkaAdminClient:
         and partitions that are being reassigned.
 
         Returns:
-            The topics by name, with the nodes of each that can't be read; and the errors of other
-            nodes, such as a broker's, the controller's or that of a topic that doesn't exist.
+            The topics by name, each with the errors of its nodes that can't be read; and the errors
+            of other nodes, such as a broker's or the controller's.
 
         Raises:
             UnsupportedVersionError: there is no `zookeeper_connect`.
@@ -572,7 +573,7 @@ class AIOKafkaAdminClient:
         Groups in ZooKeeper are listed with `zookeeper_connect` only.
 
         Raises:
-            UnsupportedVersionError: the brokers are older than 0.8.2, which have groups in
+            UnsupportedVersionError: the brokers are older than 0.8.2, and so have groups in
                 ZooKeeper only, and there is no `zookeeper_connect`.
             KafkaError: a broker or ZooKeeper doesn't respond, or refuses; or a partition of
                 `__consumer_offsets` can't be read. `list_groups_of_store` returns what can be read.
@@ -668,7 +669,7 @@ class AIOKafkaAdminClient:
     async def list_partition_owners(
         self, groups: Iterable[StoredGroup]
     ) -> dict[str, dict[TopicPartition, PartitionOwner]]:
-        """Return for each group with members which member reads which partition.
+        """Return the member that reads each partition, for each group with members.
 
         Members in ZooKeeper are known with `zookeeper_connect` only.
 
@@ -704,7 +705,7 @@ class AIOKafkaAdminClient:
         Args:
             partitions: the partitions; None for all of the cluster (default None). Those that don't
                 exist are left out of the result.
-            starts: False leaves the first offsets out, and halves the requests (default True).
+            starts: False leaves the first offsets out, and shortens the responses (default True).
 
         Raises:
             KafkaError: no broker responds. A partition without a reachable leader has None in its
@@ -741,8 +742,8 @@ class AIOKafkaAdminClient:
 
         Args:
             group_id: the group.
-            offsets: per partition an offset within the log (as an `OffsetAndMetadata` with a text),
-                "earliest", "latest", or a `datetime`. A datetime means the offset that
+            offsets: per partition an offset within the log, or an `OffsetAndMetadata` to add a
+                text, or "earliest", "latest", or a `datetime`. A datetime means the offset that
                 `AIOKafkaConsumer.offsets_for_times` returns for it: a reader that begins there gets
                 all messages of that time or later. It means "latest" if there is no such message.
             offsets_storage: as in `list_consumer_group_offsets` (default None).

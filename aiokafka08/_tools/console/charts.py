@@ -38,7 +38,7 @@ def sparkline(points: Sequence[tuple[float, float]], label: str) -> Markup:
 
 
 def chart(points: Sequence[tuple[float, float]], label: str, unit: str) -> Markup:
-    """Return a line with axes, which begins at 0; nothing for fewer than two points.
+    """Return a line with axes, the value axis starting at 0; nothing for fewer than two points.
 
     Args:
         points: times in seconds since the epoch, and values.

@@ -1,11 +1,11 @@
-"""What old clients get for a topic that the target creates because they have named it.
+"""Change Metadata responses about a topic that the target creates because an old client named it.
 
-A broker up to 3.9 answers Metadata with error 5 then: no leader yet. Its clients ask again until
-there is one. Brokers of 4.x create it too, but answer 3, as if the topic would never be there.
+A broker with ZooKeeper answers with error 5 (no leader yet), and clients ask again until there is a
+leader. A broker with KRaft creates the topic too, but answers 3, as if it would never exist.
 
-Invariant: 3 becomes 5 only if the broker that has answered creates topics. The gateway asks it for
-that setting when it has answered 3. If the gateway may not read the setting, 3 stays: to wait for a
-topic that never comes is worse for a client than to ask again.
+Invariant: 3 becomes 5 only if the broker that answered has auto.create.topics.enable=true. After a
+3 the gateway requests this setting from that broker. If it may not read the setting, 3 stays: for a
+client, failing and asking again is better than waiting for a topic that never comes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CODES: Final = frozenset({"ErrorCode"})
 def may_create(head: RequestHead, frame: Buffer) -> bool:
     """Return whether a request is of an old client, and names topics."""
     is_old = head.key == ApiKey.METADATA and head.version in _OLD_VERSIONS
-    # These versions begin with how many.
+    # The body of these versions begins with the number of topics.
     return is_old and int.from_bytes(frame[head.body_at : head.body_at + 4], signed=True) > 0
 
 
@@ -52,7 +52,7 @@ def reads_creation(node_id: int, answer: Buffer) -> bool:
 
 
 def with_topics_to_come(api: Api, version: int, answer: memoryview) -> memoryview | None:
-    """Return a response of Metadata in which unknown topics have no leader yet; None: it has none.
+    """Return a Metadata response with error 5 for its unknown topics; None if it has no such topic.
 
     Raises:
         KafkaProtocolError: the frame isn't such a response.

@@ -1,7 +1,7 @@
 """`register_sink`, `save`: write a DataFrame with `spark_task`, by a Python data source of Spark.
 
-Invariant: each part has a class of its own, with the part as an attribute, since Spark pickles the
-class of a data source for its tasks.
+Invariant: each `SparkPart` has a class of its own, with the part as an attribute, since Spark
+pickles the class of a data source for its tasks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiokafka08.bridge.sink.spark_task import SparkPart, write_part
 
 
 def register_sink(spark: SparkSession, part: SparkPart) -> str:
-    """Register the format that writes a part, and return its name; a later part replaces it."""
+    """Register the format that writes a part, in place of the producer's last; return its name."""
     # Two bridges may copy in one session at the same time.
     name = f"aiokafka08_bridge_{part.run}_{part.producer}"
     attributes = {"part": part, "name": classmethod(lambda cls: name)}
