@@ -148,7 +148,7 @@ def _check(name: str, python: str, python_path: str, folder: str) -> None:
             check=False,  # the exit status is in the error
             timeout=_PROBE_LIMIT_S,
         )
-    # On a busy machine a late Python proves nothing.
+    # On a busy machine a timeout proves nothing about this Python.
     except subprocess.TimeoutExpired:
         return
     except OSError as error:

@@ -162,9 +162,9 @@ class PartitionLog:
             timestamps its last append, is longer ago than this. None keeps everything.
         segments_overflow: if True, a set may exceed the limit: it begins a new segment only if the
             last segment is already larger than `segment_bytes`.
-        segment_ms: how much time the timestamps of a segment may span, from its first set on; a set
-            with a later one begins a new segment. For a first set without timestamps, the time
-            since the segment's creation counts. None: any (brokers.md 8.17).
+        segment_ms: how far a set's timestamps may be after those of the segment's first set; beyond
+            that, the set begins a new segment. If the first set has no timestamps, the time since
+            the segment's creation counts. None: no limit (brokers.md 8.17).
     """
 
     __slots__ = (
@@ -294,7 +294,7 @@ class PartitionLog:
         )
 
     def is_behind_last_segment(self, offset: int, below: int) -> bool:
-        """Return whether an entry below `below` is in a later segment than the one of `offset`."""
+        """Return whether `offset` is less than `below`, and in an earlier segment than `below`."""
         if offset >= below:
             return False
         segment = next(self._segments_from(offset))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from aiokafka08.testing import EmbeddedCluster
     from aiokafka08.testing.simulation import World
 
-# The parameters of `simulate` that no marker has: `seeds` and `first` set the seed.
+# The parameters of `simulate` that a marker can't set; it gives seeds by `seeds` and `first`.
 _NOT_OF_A_MARKER: Final = ("seed", "options")
 
 

@@ -35,7 +35,7 @@ R = TypeVar("R", bound=Response)
 HIGH_WATER_BYTES: Final = 64 * 1024
 """How many bytes a socket may buffer before callers have to wait."""
 
-# How many times `request_timeout_ms` to wait before a check for silence. The check then comes a
+# The wait before a check for silence, as a multiple of `request_timeout_ms`: the check comes a
 # little after the callers' own deadlines.
 _SILENCE_CHECK_FACTOR: Final = 1.05
 
@@ -94,7 +94,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # doesn't
         self.session_lifetime_s = math.inf
         self._receiving = False  # a part of a response has come
-        self._drain_reason: str | None = None  # why it is closed when nothing is in flight
+        self._drain_reason: str | None = None  # reason to close once nothing is in flight
         self._config = config
         self._on_close = on_close
         self._name = address_text(address)
@@ -129,7 +129,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._pending:
             return 0.0
         oldest = next(iter(self._pending.values()))
-        # From the last data, if that is later, since a broker processes one request at a time.
+        # A broker processes one request of a connection at a time, so later data restart the wait.
         return self._loop.time() - max(oldest.sent_at, self.last_received)
 
     @property
@@ -239,7 +239,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def is_draining(self) -> bool:
-        """Whether no request may be sent, since `drain()` was called."""
+        """Whether `drain()` was called, so that no request may be sent any more."""
         return self._drain_reason is not None
 
     def drain(self, reason: str) -> None:
@@ -263,7 +263,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if self.close_reason is not None:  # a TLS transport delivers the rest of its data: drop it
             return memoryview(bytearray(65536))
-        # After a FIN, TLS reads only once, and drops what doesn't fit. Its hint is how much it has.
+        # After a FIN, asyncio's TLS reads only once, and drops what doesn't fit in the buffer.
+        # `sizehint` is how many bytes it has.
         return self._protocol.frames.get_buffer(sizehint if self._is_tls else 0)
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -395,7 +396,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         # A cancelled request, such as the long poll of a consumer that stops, has lost nothing.
         lost = sum(not waiter.done() for waiter in waiters)
         for waiter in waiters:
-            if not waiter.done():  # else an earlier waiter has ended it
+            if not waiter.done():  # else given up, or ended by an earlier waiter
                 waiter.set_exception(KafkaConnectionError(f"{self._name}: {reason}"))
         self._on_close(self, reason, lost)
 

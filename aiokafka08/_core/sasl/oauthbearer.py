@@ -37,7 +37,7 @@ class OAuthBearer(Mechanism):
         try:
             token = await self._provider.token()
             extensions: Mapping[str, str] = getattr(self._provider, "extensions", dict)()
-        except Exception as error:  # a program's own code, so its text may hold the token
+        except Exception as error:  # raised by the program's code; its text may hold the token
             raise AuthenticationFailedError(
                 f"sasl_oauth_token_provider raised {type(error).__name__}"
             ) from None

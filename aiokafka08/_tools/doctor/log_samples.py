@@ -1,4 +1,4 @@
-"""Read samples of messages from the logs for the rules: formats, searches, keys.
+"""Read samples of the logs for the doctor's rules: formats, lines of 0.8, searches, keys, damage.
 
 Invariant: the sampler reads little: heads of messages, whole fetches only where searches are slow,
 and one fetch from each of a few partitions of a compacted topic. Partitions that can't be read are
@@ -170,8 +170,8 @@ class LogSampler:
     async def _search_cost(
         self, leader: int, tp: TopicPartition, offsets: Collection[int]
     ) -> SearchCost | None:
-        """Return the cost of fetches at these offsets; None if the search is short, or one
-        fails.
+        """Return the cost of fetches at these offsets; None unless the search is long and takes
+        most of a fetch of 1 MiB.
         """
         # Count the shortest time of each fetch: without waits for the disk or other processes.
         empty_s = min([await self._time(leader, {}) for _ in range(_EMPTY_REPEATS)])
@@ -328,7 +328,7 @@ class LogSampler:
 
 
 def _hides_message(fetched: FetchedPartition) -> bool:
-    """Return whether damaged bytes are in place of a message, for the broker or for the client."""
+    """Return whether the broker or this client finds damaged bytes in place of a message."""
     if fetched.error_code:
         return fetched.error_code == UnknownError.errno
     head = summarize_set(fetched.message_set)

@@ -18,13 +18,13 @@ PRIMITIVES: Final[Mapping[str, str]] = {
     "bool": "b", "int8": "b", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
     "int64": "q", "float64": "8s", "uuid": "16s", "string": "", "bytes": "", "records": "",
 }  # fmt: skip
-"""The types of fields, and how `struct` reads them; "": a length stands before the value."""
+"""The types of fields and their `struct` formats; "" for a type with a length prefix."""
 
 NO_VERSION: Final = 0x7FFF
 
 
 class TakesLongError(Exception):
-    """Something takes too long for the event loop; nothing has changed."""
+    """Some work would block the event loop for too long; it has changed nothing."""
 
 
 @dataclass(frozen=True, slots=True)

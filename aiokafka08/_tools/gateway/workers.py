@@ -5,9 +5,9 @@ the process with `Workers`, serves no clients: it has the table of ports and the
 and writes to ZooKeeper. A pipe connects it to each worker. The worker sends a `Report` every
 second, and the ids of new brokers, for which it gets indices of the table.
 
-Invariants: a worker that ends is started again, after a pause that grows. A worker that stops
-reporting is killed. A worker that is told to stop, or has lost its keeper, answers the requests in
-flight, reports its counts, and ends.
+Invariants: a worker that has listened and then ends is started again, after a pause that grows. A
+worker that stops reporting is killed. A worker that is told to stop, or has lost its keeper,
+answers the requests in flight, reports its counts, and ends.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from aiokafka08.errors import KafkaConnectionError, KafkaError
 _log: Final = logging.getLogger("aiokafka08.gateway")
 
 SILENT_S: Final = 15.0
-"""A worker that doesn't report within two such times in a row is killed. Once isn't enough: the
-keeper itself may have been stopped meanwhile, and reads late reports next."""
+"""A worker is killed if two waits of this length in a row bring no report. One isn't enough: if the
+keeper itself was suspended during it, the reports are late, and the next wait finds them."""
 _REPORT_S: Final = 1.0
 _NO_ANSWER: Final = "the process that has the table of ports doesn't answer"
 _RESTART_S: Final = 1.0
 _MAX_RESTART_S: Final = 30.0
 _STABLE_S: Final = 60.0
-"""After a worker has run for this long, the pause before its next start is the first one again."""
+"""After a worker has run for this long, the pause before its next start is `_RESTART_S` again."""
 
 
 NewProcess = Callable[[int, Connection], BaseProcess]
-"""From the number of a worker and its end of the pipe to its process, which isn't started yet."""
+"""Makes a worker's process, not started yet, from its number and its end of the pipe."""
 
 
 class Report(NamedTuple):
@@ -77,7 +77,7 @@ class Workers:
     """See the module.
 
     Args:
-        count: how many.
+        count: the number of workers.
         new_process: makes the process of a worker, which calls `work`.
         options: the options of the first listener, for ZooKeeper.
         table: the listeners' indices.
@@ -108,7 +108,7 @@ class Workers:
         """Start the workers, and wait until they listen.
 
         Raises:
-            KafkaConnectionError: one has ended; it has logged why.
+            KafkaConnectionError: a worker ended before it listened, or couldn't be started.
         """
         ready = [asyncio.get_running_loop().create_future() for _ in range(self._count)]
         self._tasks = [asyncio.create_task(self._keep(*one)) for one in enumerate(ready, 1)]
@@ -158,7 +158,7 @@ class Workers:
             return self._table.indices
 
     async def _keep(self, number: int, ready: asyncio.Future[None]) -> None:
-        """Run a worker, and start it again each time that it ends."""
+        """Run a worker; once it has listened, start it again each time that it ends."""
         loop, delay_s = asyncio.get_running_loop(), 0.0
         listens = partial(loop.call_soon_threadsafe, _set_done, ready)
         while not self._stopping.is_set():
@@ -214,7 +214,7 @@ class Workers:
         return f"worker {number} (process {process.pid}) has {end} with code {process.exitcode}"
 
     def _answer(self, node_ids: list[int]) -> Mapping[int, int] | KafkaError:
-        """Return the answer to `add` of a worker's `WorkerTable`."""
+        """Return the answer to `learn` of a worker's `WorkerTable`."""
         try:
             return self._add(node_ids)
         except KafkaError as error:
@@ -240,13 +240,13 @@ class WorkerTable(PortTable):
         super().__init__()
         self.stopped = asyncio.Event()
         self._pipe = pipe
-        # A thread of its own: look-ups of names may take all others for longer than `SILENT_S`.
+        # Not the default executor: DNS lookups may occupy all its threads for over `SILENT_S`.
         self._sender = DaemonThread()
         self._tasks = TaskSet()
-        # What the keeper was asked and hasn't answered, the oldest first
+        # The questions to the keeper that it hasn't answered yet, the oldest first
         self._asked: dict[frozenset[int], asyncio.Future[None]] = {}
         self._problem: KafkaError = KafkaConnectionError(_NO_ANSWER)
-        # Not a reader of the event loop: uvloop would make the pipe non-blocking.
+        # A thread, not `loop.add_reader()`, because uvloop would make the pipe non-blocking.
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._receive, args=(loop,), daemon=True).start()
 
@@ -268,7 +268,7 @@ class WorkerTable(PortTable):
             raise self._problem.with_traceback(None)
 
     async def send(self, message: Report | list[int]) -> None:
-        """Send a report, or new brokers."""
+        """Send a report, or the ids of new brokers."""
         with contextlib.suppress(OSError):  # `_receive` notices it
             await self._sender.run(partial(self._pipe.send, message))
 

@@ -84,8 +84,8 @@ class VerifyState:
             "equal": is_complete and all(verdict.is_equal for verdict in self.verdicts.values()),
             "partitions": [asdict(self.verdicts[tp]) for tp in sorted(self.verdicts)],
         }
-        # In the same folder, so that the replacement is one step; two processes don't share the
-        # name.
+        # In the same folder, so that the replacement is atomic; with the process id, so that two
+        # processes don't write the same file.
         fresh = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         try:
             fresh.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
@@ -102,7 +102,7 @@ class VerifyState:
 
 @dataclass(frozen=True, slots=True)
 class LastVerification:
-    """When a verification last ended, in seconds since the epoch, and its result."""
+    """When a verification last wrote its file, in seconds since the epoch, and its result."""
 
     at: float
     is_equal: bool

@@ -26,8 +26,8 @@ class Heartbeat:
     Args:
         activity: `Assignee.activity`.
         on_response: called with the generation, the next step and the error code of a response.
-        on_unsupported: called with the generation and the error if the coordinator's release has
-            no groups any more.
+        on_unsupported: called with the generation and the error if the brokers no longer support
+            groups, because they were downgraded to 0.8.
         on_poll_timeout: called when the user hasn't called for records for
             `max_poll_interval_ms`.
     """

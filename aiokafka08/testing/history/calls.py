@@ -75,7 +75,7 @@ def left_behind(history: History) -> Iterator[Anomaly]:
 
 
 def wrong_ready(history: History) -> Iterator[Anomaly]:
-    """`ready()` is True before the start or after the stop, or contradicts the facts while it runs.
+    """`ready()` is True before start or after stop, or contradicts the facts of a running client.
 
     The fact `expected` is the result that the observer requires. A producer without an open
     connection (the fact `connections`) isn't ready.
@@ -128,10 +128,9 @@ class _Counts:
 
 
 def wrong_metrics(history: History) -> Iterator[Anomaly]:
-    """A counter in `metrics()` contradicts the calls until then; or memory is left.
+    """A counter in `metrics()` contradicts the calls before the report, or memory is left.
 
-    `memory-leaked`: buffers aren't empty while no message waits for its end, and no request is in
-    flight.
+    `memory-leaked`: buffers aren't empty while no message is pending and no request is in flight.
     """
     for operations in history.by_process.values():
         reports = [operation for operation in operations if operation.call == "metrics"]
@@ -150,7 +149,7 @@ def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Ite
     called = _Counts.of([(send.invoked, len(send.sent)) for send in sends])
     done = _Counts.of([(send.order, len(send.sent)) for send in ended])
     stored = _Counts.of([(o.order, len(o.sent)) for o in ended if o.status == "ok"])
-    # Of several messages that have one error, some may be stored.
+    # If a call with several messages ended with an error, some of them may be stored.
     single = [send for send in ended if len(send.sent) == 1 or send.status == "fail"]
     failed = _Counts.of([(o.order, len(o.sent)) for o in single if o.error])
     refused = _Counts.of([(o.order, len(o.sent)) for o in ended if o.status == "fail"])

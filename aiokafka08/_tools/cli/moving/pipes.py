@@ -1,7 +1,7 @@
 """Read stdin and write stdout in an event loop, without a thread and without a non-blocking mode.
 
-Invariants: a task that waits here can be cancelled. A descriptor keeps its mode: the non-blocking
-mode would be shared with other processes (the shell, the other commands of a pipeline). A pipe,
+Invariants: a task that waits here can be cancelled. A descriptor keeps its mode, because it shares
+the mode with other processes (the shell, the other commands of a pipeline). A pipe,
 terminal or socket is read and written only while it is ready, so that no call blocks; regular files
 never block for long.
 """
