@@ -1,8 +1,8 @@
 """Map the options `kafka.*` of Spark's Kafka source to the settings of this client. Pure.
 
-Invariant: each property in the tables below and in `aiokafka08._core.properties` is mapped, or
-reported as one without effect, or refused with the reason; any other property is an error. An
-option that Spark's own source refuses is refused here too.
+Invariant: no property is dropped silently. Each is mapped, or reported as one without effect, or
+refused with the reason, or refused as an unknown option. An option that Spark's own source refuses
+is refused here too.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ up: the broker's principal has the host name that the client connects to, or
 
 Invariant: when 80 % of the life of credentials is over, they are renewed, with a ticket for each
 broker, so that later connections need no KDC. While a renewal lasts, or when it fails, connections
-use the old credentials. They wait for the KDC only when these have expired.
+use the old credentials. A connection waits for the KDC only if it is the first one to its broker,
+or the credentials have expired.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ _log: Final = logging.getLogger("aiokafka08.net")
 
 _cache_numbers = itertools.count(1)
 
-# Codes of MIT Kerberos (krb5.h) for what may pass, with the reason for the error
+# Codes of MIT Kerberos (krb5.h) for transient failures, with the reason for the error
 _TRANSIENT: Final = {
     -1765328228: "no KDC of the realm responds",
     -1765328164: "the address of the realm's KDC can't be resolved",
@@ -228,7 +229,7 @@ class _Credentials:
         return _failed(text, minor, error.gen_message())
 
     def _acquire(self) -> Any:
-        """Get and return credentials, with tickets for all brokers that were authenticated with.
+        """Get and return credentials; in a renewal, also tickets for the brokers used so far.
 
         With a keytab, each call fills a new cache in memory. So connections use the old cache until
         the new one is complete. MIT Kerberos also needs an empty cache to say why the KDC gave no
@@ -372,7 +373,7 @@ class Gssapi(Mechanism):
         return name if "@" in name else f"{name}@"
 
     async def begin(self, host: str) -> Steps:
-        """Begin: usually two tokens, the broker's offer of layers, and the choice of none."""
+        """Begin: usually two tokens, the broker's offer of security layers, the choice of none."""
         return self._steps(self.broker_principal(host))
 
     async def renew(self) -> float:

@@ -30,7 +30,7 @@ class Need(enum.Enum):
 
     # Nothing, but other connections may work first.
     PAUSE = "a turn for others"
-    # To be the only large request in work, since it needs much memory.
+    # To be the only large request in progress, since it needs much memory.
     ALONE = "no other large request at the same time"
 
 
@@ -42,7 +42,7 @@ ALONE: Final = Need.ALONE
 class OffloadedCall:
     """A pure function to run in the worker thread; the steps continue with its result."""
 
-    # It makes the request a large one, too.
+    # A request that offloads a call counts as a large one.
 
     function: Callable[[], Any]
 
@@ -63,7 +63,7 @@ def in_steps(function: Callable[[A], B], items: Sequence[A]) -> Work[list[B]]:
 
 
 def finish(result: T | Work[T]) -> Work[T]:
-    """Return a result that is there already, or the one at the end of these steps."""
+    """Return `result`, or if it is a generator of steps, run them and return their result."""
     if isinstance(result, Generator):
         result = yield from result
     return result

@@ -81,7 +81,7 @@ class ZookeeperMirror:
         self._tasks.start(self._run())
 
     async def stop(self) -> None:
-        """End it, and remove the brokers' nodes."""
+        """End the mirroring, and remove the brokers' nodes."""
         await self._tasks.cancel()
         await environment.run_in_thread(self._writer.close)
 
@@ -157,7 +157,7 @@ def new_writer(options: GatewayOptions, wake: Callable[[], object] = lambda: Non
 
 
 async def why_unusable(options: GatewayOptions) -> str | None:
-    """Return why nothing can be written into ZooKeeper now; None: it can, or there is none.
+    """Return why ZooKeeper can't be written now; None if it can, or the gateway uses none.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
@@ -183,7 +183,7 @@ async def ask_metadata(options: GatewayOptions, others: Iterable[Address] = ()) 
     async def ask(client: TargetClient) -> Values:
         # Version 0 doesn't say which topics are internal.
         answer = await client.metadata(least=1)
-        # A broker that has just started names none: it doesn't know the topics either.
+        # A broker that has just started names no brokers or controller, and knows no topics.
         if not answer["Brokers"] or answer["ControllerId"] < 0:
             raise KafkaProtocolError("knows no controller")
         return answer
@@ -201,7 +201,7 @@ def written_cluster(
     """
     found = {node: address_of(node, *where) for node, where in brokers_of(metadata).items()}
     brokers = {node: address for node, address in found.items() if address[1]}
-    brokers = {**peers(), **brokers}  # behind `address_of`, which makes brokers known
+    brokers = {**peers(), **brokers}  # after `address_of`, which adds ids that `peers` avoids
     topics = {
         one["Name"]: {part["PartitionIndex"]: _partition(part) for part in one["Partitions"]}
         for one in metadata["Topics"]

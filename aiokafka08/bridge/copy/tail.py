@@ -4,7 +4,7 @@ The last resort if neither the bridge's group nor the offsets topic has the posi
 partition of the source once, from its beginning.
 
 Invariant: a position is returned only if the last records of the target's partition, in order, are
-in the source's log exactly once. Pure, except `find_by_tail`.
+in the source's log exactly once. Pure, except `read_tail` and `find_by_tail`.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class TailSearch:
 
     def feed(self, offset: int, record: TailRecord) -> None:
         """Add the next record; note in `found` the offset after each match of the tail."""
-        # This record has the offset of the match's last record (docs/brokers.md 6.7), and may not
-        # be copied yet: the position is this offset, not the next one.
+        # This record has the offset of the match's last record (docs/brokers.md 6.7), and perhaps
+        # isn't copied yet, so the position is this offset, not the next one.
         if self.found and self.found[-1] > offset:
             self.found[-1] = offset
         self._window.append(record)

@@ -53,7 +53,7 @@ class Assignee(Protocol):
         """
 
     def activity(self) -> int | None:
-        """Return a number that changes with each read call and record; None while one waits."""
+        """Return a number that changes with each read call and record; None while a call waits."""
 
     def membership_failed(self, error: BaseException) -> None:
         """Let each call from now on raise the error that has ended the membership."""
@@ -89,7 +89,7 @@ class Membership(Protocol):
 
 
 def end_wait(waiting: asyncio.Future[None] | None, error: BaseException | None) -> bool:
-    """End a wait, by an error if there is one; return whether it hadn't ended before."""
+    """End a wait, by an error if there is one; return whether it was still pending."""
     if waiting is None or waiting.done():
         return False
     if error is None:
