@@ -71,7 +71,7 @@ def partition_name(place: InPartition) -> str:
 
 
 def newer_protocol(what: str = "message format 2", release: str = "0.11") -> str:
-    """Return what a feature needs that this client lacks, for a text like "headers need …"."""
+    """Return the protocol that a feature needs and this client lacks, as in "headers need …"."""
     return f"{what} (brokers from {release} on), which this client doesn't speak"
 
 

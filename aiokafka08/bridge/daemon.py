@@ -3,7 +3,7 @@
 An outage begins with the first failed session. It ends when a session commits something, or has had
 nothing to copy for a minute; a session that merely begins doesn't end it.
 
-Invariant: a process that a newer start has fenced ends: `BridgeFencedError` is never retried.
+Invariant: a process ends once a newer start has fenced it: `BridgeFencedError` is never retried.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _FINAL: Final = (
     KafkaConfigurationError,
     UnsupportedVersionError,
 )
-# How long a cluster may be away from a run that isn't a daemon.
+# How long an outage may last in a run that isn't a daemon (`until_caught_up`).
 _OUTAGE_OF_ONE_RUN_S: Final = 60.0
 # A session that had nothing to copy counts as a success once it has lasted for this time.
 _STEADY_S: Final = 60.0
@@ -86,7 +86,8 @@ async def run_bridge(
         BridgeFencedError: a newer start has taken over.
         BridgeError: the bridge or a cluster needs a change by hand.
         UnsupportedVersionError: the target is below 0.11.
-        KafkaError: a cluster has been away for `copy.outage_s`, or has refused the start for good.
+        KafkaError: an outage has lasted for `copy.outage_s` (with `until_caught_up` at most a
+            minute), or a cluster has refused the start for good.
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
     """
     import_confluent()  # its objects are left out too
@@ -150,7 +151,7 @@ async def _run_sessions(
             has_begun = status.problem is None
             lasted_s = now - began_at
             was_steady = has_begun and lasted_s >= min(_STEADY_S, outage_s) and not status.lag()
-            if status.transactions > transactions or was_steady:  # the outage begins now
+            if status.transactions > transactions or was_steady:  # an outage begins only now
                 last_progress, transactions = now, status.transactions
                 failed = RepeatedError()
                 backoff.reset()

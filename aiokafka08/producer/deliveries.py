@@ -4,7 +4,7 @@
 object per message. `Acknowledged` makes a message's `RecordMetadata` when the caller reads it.
 
 Invariant: awaiting a `Deliveries` checks after every 64 groups whether to yield to the event loop.
-Reading an item of `Acknowledged` looks at no group that comes later in the list than the item's.
+Reading an item of `Acknowledged` visits no group after the item's own.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Deliveries:
         """
         for number in range(first, len(self._groups)):
             for part in self._groups[number].delivery.parts():
-                if not part.done:  # look again then: the part may have been split
+                if not part.done:  # check again when it is done: it may be split
                     again = functools.partial(self._call_when_done, fn, number)
                     DeliveryFuture(part, 0, -1).add_done_callback(again)
                     return

@@ -42,7 +42,7 @@ class HeaderPolicy:
         values: Sequence[bytes | None],
         headers: Iterable[Headers | None] | None,
     ) -> Generator[None, None, Sequence[bytes | None]]:
-        """Return the values to send, in steps: with the headers embedded if that is the mode.
+        """Return, in steps, the values to send, with headers embedded if that is the mode.
 
         Args:
             topic: the topic of the messages.

@@ -64,7 +64,8 @@ class Metadata:
         self._refreshing: asyncio.Task[None] | None = None
         # The timeouts of the callers that wait for a refresh
         self._caller_timeouts: set[asyncio.Timeout] = set()
-        self._stagger = Stagger()  # the stagger of the running refresh
+        # How long the running refresh waits for one broker before it also asks the next one
+        self._stagger = Stagger()
         self._started_refreshes = 0
         self._calls = 0  # number of the last call: a refresh, or `fetch_all()`
         self._order = MergeOrder()
@@ -120,7 +121,7 @@ class Metadata:
     async def refresh(self, timeout_s: float | None = None) -> ClusterSnapshot:
         """Refresh now and return the new snapshot.
 
-        The refresh begins after the call; callers that wait for an earlier one share the next one.
+        The refresh begins after the call; all callers that come while one runs share the next one.
         After `timeout_s` the refresh goes on for other callers.
 
         Raises:
@@ -180,7 +181,7 @@ class Metadata:
                 one such partition is enough.
             leaders_s: how much of `timeout_s` to wait for leaders, if the topic exists.
             until_unknown: end the wait when brokers have said for long enough that the topic
-                doesn't exist. Without it, report it with similar names (`warn_missing`).
+                doesn't exist. If False, report the topic with similar names (`warn_missing`).
 
         Raises:
             InvalidTopicError: the name is invalid.
@@ -208,7 +209,7 @@ class Metadata:
     async def wait_for_partitions(
         self, topic: str, partitions: Collection[int], *, timeout_s: float
     ) -> None:
-        """Refresh until the snapshot has these partitions, which may be new, of a known topic.
+        """Refresh until the snapshot has these partitions of a known topic; they may be new.
 
         `timeout_s` limits the wait for responses. The wait for partitions that the responses lack
         is `NetLimits.partition_unknown_s`, if that is shorter.

@@ -3,8 +3,8 @@
 `OffsetStore` is the interface; each kind of store has a module, and `choose` picks one when the
 router has started.
 
-Invariant: brokers have several codes for "no offset is committed"; the result of `fetch` then has
-None for the partition, or lacks it. A partition that is missing from a broker's response is an
+Invariant: brokers have several codes for "no offset is committed"; for each of them `fetch` returns
+None for the partition, or leaves it out. A partition that is missing from a broker's response is an
 error, never a success (docs/brokers.md 8.3).
 """
 

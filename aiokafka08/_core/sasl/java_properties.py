@@ -85,7 +85,7 @@ def sasl_options(properties: Mapping[str, str], prefix: str = "") -> dict[str, A
     if not is_sasl(properties):
         return {}
     found: dict[str, Any] = {}
-    default = "GSSAPI"  # Java's and librdkafka's, other than aiokafka's
+    default = "GSSAPI"  # as in Java and librdkafka, unlike aiokafka
     if (text := properties.get("sasl.jaas.config")) is not None:
         found, default = _jaas(f"{prefix}sasl.jaas.config", text)
     for name, argument in ARGUMENTS.items():

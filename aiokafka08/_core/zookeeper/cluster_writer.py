@@ -4,7 +4,8 @@ A gateway calls `ClusterWriter` in threads, because it blocks. It writes these n
 
 - `/controller` and `/brokers/ids/<broker>`, for as long as its session lasts;
 - `/brokers/topics/<topic>`, and `…/partitions/<partition>/state` below it;
-- `/cluster/id`: clients compare it with the cluster id of the brokers, through any gateway.
+- `/cluster/id`: clients compare it with the cluster id that they get from any gateway, since each
+  gateway shows them other addresses.
 
 Invariants: nothing is written while a broker is registered. Of several gateways, the one that holds
 `/controller` writes; the others only remove their own registrations. If a gateway overwrites a node
@@ -44,7 +45,8 @@ In other nodes it is an object: if a broker had written the node, `before` has t
 else the object is empty."""
 
 SESSION_S: Final = 6.0
-"""After this time without a gateway its brokers are removed; the default of brokers up to 2.4."""
+"""The session timeout, after which the brokers of a lost gateway are removed; the default of
+brokers up to 2.4."""
 
 _CONTROLLER: Final = "/controller"
 _IDS: Final = "/brokers/ids"
@@ -429,7 +431,7 @@ def _in_parts(items: Iterable[T]) -> Iterator[list[T]]:
 
 
 def _in_levels(changes: Iterable[NodeChange]) -> Iterator[list[NodeChange]]:
-    """Yield the changes in parts that don't depend on each other."""
+    """Yield the changes level by level; those of one list don't depend on each other."""
     in_order = sorted(changes, key=lambda one: one.path.count("/"))
     for _, level in itertools.groupby(in_order, key=lambda one: one.path.count("/")):
         yield from _in_parts(level)

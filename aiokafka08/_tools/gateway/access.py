@@ -1,7 +1,7 @@
 """`Access`: which requests, topics and groups clients may use, and what they get instead.
 
 A request that names something that isn't allowed goes on without it, and the client's response gets
-the error that a broker gives for it. A request of which nothing is left to ask is answered here.
+the error that a broker gives for it. A request that is refused as a whole is answered here.
 `Access` is shared by all connections; `ConnectionAccess` remembers what one of them was refused in
 its fetch session.
 
@@ -9,8 +9,8 @@ Invariants:
 
 - The name of a topic or group that isn't allowed never reaches the target, but in the data that a
   group's members send each other.
-- While topics are limited, a request is passed on only if it is known where it names topics, by
-  name: an API that isn't in `_BY_TOPIC` or `_WITHOUT_TOPICS` is refused, and so are versions that
+- While topics are limited, a request is passed on only if the gateway can find all names of topics
+  in it: an API that isn't in `_BY_TOPIC` or `_WITHOUT_TOPICS` is refused, and so are versions that
   name topics by their ids.
 - All is pure, from bytes to bytes; one thread at a time calls the methods of a connection.
 """
@@ -73,7 +73,7 @@ _WRITES: Final[Mapping[str, int]] = {
     "EndTxn": _NO_TRANSACTION, "DeleteGroups": _NO_GROUP, "OffsetDelete": _NO_GROUP,
     "AlterShareGroupOffsets": _NO_GROUP, "DeleteShareGroupOffsets": _NO_GROUP,
 }  # fmt: skip
-"""What read-only clients can't do, and the code that they get. Members of groups commit offsets."""
+"""What read-only clients can't do, and the code that they get. Group members may commit."""
 
 _CODES: Final = {"topic": _NO_TOPIC, "group": _NO_GROUP, "coordinator key": _NO_GROUP}
 
@@ -125,7 +125,7 @@ class Access:
 
     @property
     def roles(self) -> frozenset[str]:
-        """The roles of names that aren't all allowed."""
+        """The roles whose names are limited."""
         topics = _NO_ROLES if self.topics is None else _TOPIC_ROLES
         return topics if self.groups is None else topics | _GROUP_ROLES
 
@@ -183,7 +183,7 @@ class ConnectionAccess:
         self._session: dict[str, set[int]] = {}  # refused partitions of the fetch session
 
     def passes(self, api: Api, head: RequestHead, frame: Buffer) -> bool:
-        """Return whether `check` would find nothing; False if only a long look could tell."""
+        """Return whether `check` would find nothing; False if only a slow check could tell."""
         limits = self._access
         is_free = not (limits.roles or limits.is_read_only or api.is_between_brokers)
         is_free = is_free and (self._is_observing or api.name not in CHANGES)
@@ -279,9 +279,9 @@ class ConnectionAccess:
         return not self._access.accepts(field.role, value)
 
     def _in_session(self, request: Values, refused: Values) -> Values:
-        """Return what is refused of a fetch, that of the session included.
+        """Return the refused names of a fetch, with those of earlier fetches in its session.
 
-        The target's session hasn't these topics; as a broker does, each response names them.
+        The target's session lacks these topics. Each response has their errors, as with a broker.
         """
         if request.get("SessionEpoch", -1) <= 0:
             self._session = {}
@@ -326,8 +326,9 @@ class ConnectionAccess:
         kept_header = frame[4 : changed.body_at(frame, head.body_at)]
         request = [struct.pack(">hh", head.key, version), kept_header, *changed.write(kept)]
 
-        # Made now: `refused` may have views of the whole frame, which isn't counted any more while
-        # the target works, and a small answer is changed on the event loop.
+        # Made now, not in `respond`. `refused` may have views of the whole frame, whose memory
+        # isn't counted any more while the target works. And `respond` runs on the event loop if
+        # the target's response is small.
         failed = (_NO_TOPIC, "the gateway doesn't allow it", _CODES)
         made = answers.error_answer(api, head.version, refused, *failed) if refused else None
         del refused
@@ -369,7 +370,7 @@ def _answered(
     """Answer a request without the target; `refused` is for the log (default: `text`)."""
     values = answers.error_answer(api, head.version, request, code, text)
     if api.key == ApiKey.FETCH:
-        values["ErrorCode"] = 0  # the session has no error, but each partition
+        values["ErrorCode"] = 0  # each partition has the error, not the session
     is_silent = api.key == ApiKey.PRODUCE and request["Acks"] == 0
     made = messages.response_frame(api, head, values)
     return Limited(None, lambda answer: made, not is_silent, refused or text)

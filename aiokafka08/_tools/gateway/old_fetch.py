@@ -71,7 +71,7 @@ class _FetchResponse10:
 
 
 class FetchPositions:
-    """Offsets of a client that no messages follow up to a later offset.
+    """The gaps without messages that begin at a client's fetch offsets, by partition.
 
     An entry stays true for one log, since offsets in such a gap never get messages. After an error,
     or a while without a fetch, the log may be a new one: a topic may have been deleted and created
@@ -84,7 +84,7 @@ class FetchPositions:
 
     @property
     def held_bytes(self) -> int:
-        """About the memory that they take."""
+        """The approximate memory of the entries."""
         return len(self._next) * _POSITION_BYTES
 
     def next_offset(self, topic: str, partition: int, offset: int) -> int:
@@ -237,11 +237,11 @@ class _Converter:
                     # that reads up to the end stops now.
                     high_watermark = offset
         self.budget.errors += bool(code)
-        # No copy, which holds the GIL.
+        # A view, since a copy would hold the GIL.
         return FetchedPartition(partition, code, high_watermark, memoryview(data))
 
     def _room(self, wanted: FetchPartition) -> tuple[int, int]:
-        """Return how many bytes a set may have, and how many messages whatever their size."""
+        """Return how many bytes a set may have, and how many messages it must get, of any size."""
         if self.head.version < _MAX_BYTES_SINCE:
             return min(wanted.max_bytes, max(self.left_bytes, 0)), 1
         return min(wanted.max_bytes, self.left_bytes), int(self.must_have_message)
@@ -256,13 +256,13 @@ class _SetBuilder:
         magic: the format of the messages.
         first_offset: the offset that the client has asked for.
         max_bytes: how many bytes the set may have.
-        at_least: how many messages it has whatever their size.
+        at_least: how many messages the set must get, of any size.
         next_offset: the offset after all that was converted or skipped.
         budget: limits what is decompressed.
         data: the set.
         is_full: whether the size of the set has ended it.
-        aborted: aborted transactions that begin after what was read, the first one last.
-        aborted_producers: the producers that have an aborted transaction at the present place.
+        aborted: aborted transactions that begin after the batches read so far, the first one last.
+        aborted_producers: the producers that have an aborted transaction at the current batch.
     """
 
     partition: TopicPartition
@@ -364,7 +364,7 @@ class _SetBuilder:
     def _downgraded(self, messages: memoryview, room: int) -> tuple[memoryview, bool]:
         """Return messages of format 1 in format 0, without wrappers, and whether these are all.
 
-        There are more than `room` bytes if there are more messages.
+        If they aren't all, they take more than `room` bytes.
         """
         self.budget.require_thread()
         reader = MessageSetReader(

@@ -35,8 +35,8 @@ class RefreshStatus:
 
     Attributes:
         interval_s: Seconds between two refreshes.
-        ended_at: When the last refresh ended; the start of the refresher before the first one.
-        ready: The metrics of the last sample; None before the first one, and if none are made.
+        ended_at: When the last refresh ended; before the first one, when the refresher started.
+        ready: The metrics of the last sample; None at first, or if the refresher makes none.
         is_up: Whether the last refresh succeeded, and all known brokers responded.
         brokers: The known brokers, and whether they responded to the last refresh.
         refreshes: The number of refreshes that ended.
@@ -65,7 +65,7 @@ class RefreshStatus:
 
     @property
     def kept_s(self) -> float:
-        """The seconds for which a sample's metrics are served, and that a refresh may take."""
+        """How long a sample's metrics are served; also the longest time that a refresh may take."""
         return max(self.interval_s * KEPT_INTERVALS, self.min_kept_s)
 
     def served(self, now: float) -> ReadyMetrics | None:

@@ -68,8 +68,8 @@ async def refuse_old_target(config: BridgeConfig) -> None:
     try:
         network = _network(config.target, config.client_id)
     except KafkaError as error:
-        # Only a warning: librdkafka may read the file all the same. It begins no transaction on
-        # 0.10, but commands that only read or commit there would work.
+        # Only a warning, since librdkafka may accept the property or its file all the same. On
+        # 0.10 it then refuses to begin a transaction, but commands that only read or commit work.
         _log.warning(
             "%s: the target's release isn't checked; expected 0.11 or later, since the bridge "
             "writes in transactions: %s", config.client_id, error.text,
@@ -132,8 +132,8 @@ async def _find_old(bootstrap: str, network: NetConfig) -> _OldBroker | None:
                 if isinstance(answer, _OldBroker):
                     return answer
                 if answer is None:
-                    # A new broker has responded, so the target isn't away: the others get a short
-                    # time.
+                    # A broker that isn't known to be old has responded, so the target can be
+                    # reached. Wait only a short time for the others.
                     has_answer, deadline = True, deadline or loop.time() + _OTHERS_S
     finally:
         for task in asked:
@@ -148,7 +148,7 @@ async def _find_old(bootstrap: str, network: NetConfig) -> _OldBroker | None:
 
 
 async def _ask(address: Address, network: NetConfig) -> _OldBroker | KafkaError | None:
-    """Return an old broker, None for another response, or the error without a response."""
+    """Return the broker if it is below 0.11, the error if nothing has responded, else None."""
     responses: list[float] = []
     try:
         version = await probe_version(address, network, responded=responses.append, exact=True)

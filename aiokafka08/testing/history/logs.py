@@ -1,7 +1,8 @@
 """The logs that a history proves: the values at the offsets of each partition. Pure.
 
 As in Jepsen's Kafka checker, the offsets of every poll are facts, even if the poll failed. The
-offsets of a send are facts if it was acknowledged, or if a poll returned one of its messages.
+offsets of a send are facts if it was acknowledged, or if a successful poll returned one of its
+messages.
 
 Invariant: indexes count only offsets at which a value was observed, so gaps of compaction and of
 transactions aren't taken for lost messages.
@@ -129,7 +130,7 @@ class History:
         operations: All, in order; open ones by the time of their invocation.
         logs: The logs, by partition.
         end: The last time in the history.
-        last_read: When the last successful poll of a partition ended.
+        last_read: When the last successful call that returned messages of a partition ended.
     """
 
     def __init__(self, operations: Iterable[Operation]) -> None:
@@ -141,7 +142,7 @@ class History:
         """
         self.operations = sorted(map(validated, operations), key=lambda operation: operation.order)
         self.end = max((operation.order for operation in self.operations), default=0.0)
-        # (when, first offset that was kept or lost), by partition
+        # By partition: (when, first offset that a deletion kept, or that a truncation lost)
         self._deletions: dict[str, list[tuple[float, int]]] = defaultdict(list)
         self._truncations: dict[str, list[tuple[float, int]]] = defaultdict(list)
         # (when, end of the log before; infinity if it isn't known)
@@ -176,7 +177,7 @@ class History:
         return self._readers.get((partition, value))
 
     def source(self, partition: str, value: Value, offset: int) -> Operation | None:
-        """Return an operation that shows a value at an offset, with only this message; or None."""
+        """Return an operation that shows a value at an offset, reduced to this message; or None."""
         writer = self.writer(partition, value)
         if writer is None or not any(
             message.value == value and message.offset == offset for message in writer.sent
@@ -190,7 +191,7 @@ class History:
 
     @property
     def read_values(self) -> dict[str, set[Value]]:
-        """The values that successful polls returned, by partition."""
+        """The values that successful polls and reads of the whole log returned, by partition."""
         return self._read_ok
 
     def took_effect(self, operation: Operation) -> bool:
@@ -238,7 +239,7 @@ class History:
         return known is not None and known.lowest_before(when) < below
 
     def may_be_unseen(self, message: Message, writer: Operation) -> bool:
-        """Whether consumers may never get an acknowledged message: see `is_excused`."""
+        """Whether it is excused if consumers never get an acknowledged message (`is_excused`)."""
         return self._is_refilled(message.partition, message.offset) or self.in_doubt(
             message.partition, message, writer, math.inf
         )

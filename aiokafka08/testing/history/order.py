@@ -1,4 +1,4 @@
-"""Whether logs and consumers keep the order: sends, polls, within one call and between calls. Pure.
+"""Check that logs and polls keep the order of messages, within one call and between calls. Pure.
 
 The names are those of Jepsen's Kafka checker. A poll "skips" if it passes over a message that is
 known to be in the log; it is "nonmonotonic" if it returns a message again, or an earlier one.
@@ -37,7 +37,7 @@ def _skipped(history: History, partition: str, first: int, last: int, when: floa
 
 
 def within_polls(history: History) -> Iterator[Anomaly]:
-    """`int-poll-skip` and `int-nonmonotonic-poll`: two messages that one call returned."""
+    """`int-poll-skip`, `int-nonmonotonic-poll`: one call skips a message, or goes back."""
     for operation in history.operations:
         if len(operation.polled) < 2:
             continue
@@ -65,7 +65,7 @@ def within_polls(history: History) -> Iterator[Anomaly]:
 
 
 def within_sends(history: History) -> Iterator[Anomaly]:
-    """`int-send-skip` and `int-nonmonotonic-send`: two messages that one call sent."""
+    """`int-send-skip`, `int-nonmonotonic-send`: the log parts or reverses a call's messages."""
     for operation in history.operations:
         if len(operation.sent) < 2:
             continue

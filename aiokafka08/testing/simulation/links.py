@@ -49,7 +49,7 @@ class Links:
         self._reading: dict[str, float] = {}
 
     def set_link(self, source: str, target: str, network: Network | None) -> None:
-        """Change the direction from one party to another, for data sent from now on.
+        """Change how data travels from one party to another, for data sent from now on.
 
         Args:
             source: the party that sends.
@@ -88,7 +88,7 @@ class Links:
             wire.retry()
 
     def read_slowly(self, party: str, bytes_per_s: float | None) -> None:
-        """Let a party read each of its connections slowly, and no faster than this.
+        """Limit how fast a party reads from each of its connections.
 
         Unread data fills the window, and then the sender has to wait.
 

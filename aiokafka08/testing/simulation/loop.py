@@ -4,7 +4,7 @@ When no callback is ready, the clock jumps to the next timer. Each callback belo
 simulated process, named by its context. The callbacks of a paused party wait until it resumes, in
 their order.
 
-Invariant: the loop uses nothing of its process: no time, no file descriptor, no thread. A call that
+Invariant: the loop uses nothing of the real process: no time, no descriptor, no thread. A call that
 needs one raises `SimulationError`, which names it.
 """
 
@@ -84,7 +84,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         """See asyncio."""
-        # asyncio's method does the same after more calls.
+        # As asyncio's method, with fewer function calls.
         self._check_closed()  # type: ignore[attr-defined]
         handle = asyncio.Handle(callback, args, self, context)
         self._ready.append(handle)  # type: ignore[attr-defined]

@@ -45,7 +45,7 @@ def _rename(context: click.Context, option: click.Parameter, texts: Sequence[str
 
     rules = []
     for text in texts:
-        pattern, _, name = text.rpartition("=")  # a pattern may have one, a name can't
+        pattern, _, name = text.rpartition("=")  # a pattern may have "=", a name can't
         if not pattern or not name:
             raise IllegalArgumentError(
                 f"--rename={text!r}: expected FROM=TO, such as '(.*)=old.\\1': a pattern for the "

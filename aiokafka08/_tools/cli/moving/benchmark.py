@@ -48,7 +48,7 @@ async def measure_produce(
     bytes_per_s: float | None,
     compression: str | None,
 ) -> dict[str, Any]:
-    """Send random messages of `size` bytes, and return the row."""
+    """Send random messages of `size` bytes; return the row of the output."""
     source = random.Random(0)
     values = [source.randbytes(size) for _ in range(_DISTINCT_VALUES)]
     call = [values[index % _DISTINCT_VALUES] for index in range(_CALL_MESSAGES)]
@@ -100,7 +100,7 @@ async def measure_consume(
 async def measure_latency(
     settings: Settings, topic: str, *, messages: int, size: int, partition: int
 ) -> list[dict[str, Any]]:
-    """Send one message at a time and read it; return the rows of both latencies.
+    """Send one message at a time and read it; return the rows "acknowledged" and "end to end".
 
     Raises:
         KafkaTimeoutError: a message didn't come back in time.
