@@ -50,7 +50,8 @@ _HELD_S: Final = 1.0
 class ClientMetric(NamedTuple):
     """Describes a value of `metrics()`.
 
-    `kind` is "gauge" if it may fall, else "counter"; or "histogram" for the values of one.
+    `kind` is "histogram" for the values of a histogram, "gauge" for another value that may fall,
+    else "counter".
     """
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -130,7 +131,10 @@ CLIENT_METRICS: Final = {
     ),
     "partition_lag": ClientMetric("gauge", "messages", "as `lag`, for one partition"),
 }
-"""By the name in `metrics()`: the values that no event counts, and the lag of each partition."""
+"""The metrics by their name in `metrics()`, without the counters that are named by an event.
+
+`partition_lag` stands for the lag of each partition.
+"""
 
 _EVENT_METRICS: Final = {
     event.name: ClientMetric(
@@ -148,7 +152,8 @@ def collector(*clients: Client) -> Collector:
     """Return a collector of what the `metrics()` of these clients return, for any registry.
 
     The names are `aiokafka08_producer_…` and `aiokafka08_consumer_…` with the label `client_id`;
-    counters end with `_total`. Times are histograms in seconds. The consumer's lag per partition is
+    counters end with `_total`. Times are histograms in seconds, except the gauge
+    `aiokafka08_producer_oldest_batch_ms`. The consumer's lag per partition is
     `aiokafka08_consumer_partition_lag` with the labels `client_id`, `topic` and `partition`, for
     the assigned partitions only.
 
@@ -227,7 +232,7 @@ def _client_id(client: Client) -> str:
 
 
 def metric_name(key: str) -> str:
-    """Return a metric's name for a key of `metrics()`: the histogram of a part, else the key."""
+    """Return the metric's name for a key of `metrics()`; a histogram's parts share its name."""
     part = _HISTOGRAM_PART.fullmatch(key)
     return key if part is None else part["name"]
 

@@ -39,7 +39,7 @@ class MemberDescription(NamedTuple):
 
 
 def member_row(member: MemberDescription) -> dict[str, Any]:
-    """Return a member as the row of commands and pages."""
+    """Return a member as a row for the commands' tables and the console's pages."""
     assigned = sorted(assigned_partitions(member.member_assignment))
     return {
         "member": member.member_id,

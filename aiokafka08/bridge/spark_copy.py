@@ -2,8 +2,8 @@
 
 Each round reads a limited number of offsets from the positions on, with one Spark job per producer
 of the bridge. A job's only task writes rows and positions in the same transactions (`spark_task`),
-so a round needs no checkpoint, and `bridge run` of the same file continues where the last job
-ended.
+so a round needs no checkpoint, and `bridge run` with the same configuration file continues where
+the last job ended.
 
 Invariant: a partition of the source is always written with the transactional id that
 `claims.producer_of` gives it. So a task that Spark took for dead is fenced before another one reads
@@ -105,7 +105,7 @@ def copy_with_spark(
 def plan_round(
     positions: Positions, ends: Positions, most: int
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the offsets that a round reads, from the first to before the end; {} at the end.
+    """Return each partition's range [start, end) of a round; {} if everything has been read.
 
     Args:
         positions: the next offset of each partition.

@@ -1,6 +1,6 @@
 """Run the sending side of a producer: decide when to send, expire batches, watch for leaders.
 
-Invariant: an unexpected exception in a pass or a sink is passed to `on_crash`, which ends the
+Invariant: a pass (`passes`) or a sink hands an unexpected exception to `on_crash`, which ends the
 producer. It is never only logged while callers wait for messages that can't be sent any more.
 """
 

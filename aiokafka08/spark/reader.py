@@ -2,9 +2,12 @@
 
 Invariant: a task reads its own ranges and nothing else, each partition in the order of its offsets,
 and needs only the options, the ranges and their leaders, all small and picklable. Whatever the
-number and size of its ranges, it holds at most `TASK_FETCH_BYTES` of fetched sets (or three
-responses of `kafka.max.partition.fetch.bytes`, if these are larger) or one larger message, the
-uncompressed content of one message set, and one Arrow batch.
+number and size of its ranges, it holds at most:
+
+- fetched sets of `TASK_FETCH_BYTES`, or of three responses of `kafka.max.partition.fetch.bytes`, or
+  of one message, whichever is larger;
+- the uncompressed content of one message set;
+- one Arrow batch.
 """
 
 from __future__ import annotations
@@ -70,7 +73,7 @@ from aiokafka08.structs import TopicPartition
 _log: Final = logging.getLogger("aiokafka08.spark")
 
 # Size of keys and values at which an Arrow batch ends. It is checked after each message (in pure
-# Python: after up to a thousand), so these may exceed it.
+# Python: after up to a thousand), so a batch may exceed it.
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH_ROWS: Final = 65536
 # The most bytes that a task with several partitions requests by all its Fetch requests in flight.
@@ -420,7 +423,7 @@ def _to_spark_batch(
     """Return messages with the columns of Spark's own source.
 
     Raises:
-        EmbeddedHeadersError: an envelope is damaged.
+        EmbeddedHeadersError: the envelope of a value's embedded headers is damaged.
     """
     batch = record_batch(runs, columns)
     if options.embedded_headers:

@@ -1,8 +1,9 @@
 """How brokers that store format 1 (0.10) validate a produced message set, and serve format 0. Pure.
 
 Invariant: a compressed set whose codec and messages need no change is stored as it is; only its
-first entry gets a new offset and timestamp. Other sets with a wrapper are encoded again, and plain
-messages of format 0 are converted (docs/brokers.md 5, 6).
+first entry gets a new offset and timestamp. Other sets that have a wrapper, or get one from the
+topic's `compression.type`, are encoded again. In the remaining sets, plain messages of format 0 are
+converted (docs/brokers.md 5, 6).
 """
 
 from __future__ import annotations
@@ -202,7 +203,7 @@ def _restamped_wrapper(
     base_offset: int,
     append_time_ms: int,
 ) -> bytearray:
-    """Return a set whose first entry has the last offset, and the largest or the append time."""
+    """Return a set whose first entry has the last offset, and the append or largest timestamp."""
     for inner in messages:
         if crc32(inner.data[4:]) != int.from_bytes(inner.data[:4], "big"):
             raise MessageSetRejected(CorruptRecordException.errno, "wrong CRC in a wrapper")

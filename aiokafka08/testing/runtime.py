@@ -1,10 +1,11 @@
 """`ClusterRuntime`: the faults, the history and the delayed operations of a running cluster.
 
-It lives in one event loop and is used from there only; each start makes a new one.
+A runtime belongs to one event loop, and is used only there. Each start of the cluster creates a new
+runtime.
 
-Invariant: after each change of the state `complete_delayed()` runs before the event loop continues.
-Nothing polls: a delayed operation is checked when one of its keys is in `state.changed`, and at its
-timeout.
+Invariant: after each change of the state, except by retention, `complete_delayed()` runs before the
+event loop continues. Nothing polls: a delayed operation is checked when one of its keys is in
+`state.changed`, and at its timeout.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class HistoryLimits:
     """The limits of the history of requests."""
 
     requests: int = 10_000
-    # The bytes of its requests as they were received, and `item_bytes` for each item of an array.
+    # The size of the history: the bytes of each request as it was received, and `item_bytes` for
+    # each item of its arrays.
     total_bytes: int = 32 << 20
     item_bytes: int = 200
 
@@ -92,8 +94,8 @@ class DelayedOperation:
         self._respond = respond
         self._expired = False
         self._checking = False
-        # The running check. Neither it nor the timer is kept after its end: in a reference cycle,
-        # each request that has waited would remain until the next garbage collection.
+        # The running check; None after its end, like a timer that has fired. Otherwise a reference
+        # cycle would keep each request that has waited until the next garbage collection.
         self._job: Job | None = None
         self.wait = wait
         self._timer: asyncio.TimerHandle | None = None
@@ -110,7 +112,7 @@ class DelayedOperation:
 
     def check(self) -> None:
         """Respond if the changed state allows it, now or when it is the connection's turn."""
-        if not self._checking:  # else it will see the changed state too
+        if not self._checking:  # else a check is pending, and sees the change if it hasn't begun
             self._checking = True
             job = self._exchange.run(self._steps(), self._checked)
             if self._checking and self._job is None:  # else it has ended
@@ -243,7 +245,8 @@ class ClusterRuntime:
             while self.state.changed:
                 changed, self.state.changed = self.state.changed, set()
                 regroup |= any(map(_may_change_groups, changed))
-                # Sorted, since a set's order differs between processes: simulations are repeatable.
+                # Sorted, because a set's order differs between processes, and simulations have to
+                # be repeatable.
                 for key in sorted(changed, key=repr) if len(changed) > 1 else changed:
                     for operation in list(self._delayed_operations.get(key, ())):
                         operation.check()
@@ -288,7 +291,7 @@ class ClusterRuntime:
 
     def _apply_retention(self) -> None:
         self._retention_timer = None
-        # A timer only while there are messages that it may delete.
+        # If no messages are left to delete, the timer stays off until the next change of the state.
         if self.state.apply_retention(self.now_ms()):
             self._arm_retention_timer()
 

@@ -61,8 +61,8 @@ class Offload:
         except RuntimeError:
             if self._stopped:
                 raise
-            # The process has reached its limit of threads. The executor has queued the call all the
-            # same, so a thread that lives takes the work, unless this is faster.
+            # The process has reached its limit of threads. The executor has queued `do` all the
+            # same. If an existing thread has run it already, this call does nothing.
             do()
         running = asyncio.wrap_future(result)
         self._running.add(running)

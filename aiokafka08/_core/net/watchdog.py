@@ -23,9 +23,8 @@ class ResponseWatchdog:
 
     Args:
         metadata: refreshed each time that the watchdog fires.
-        overdue_s: seconds beyond `expected_s` after which the response is overdue. Then the
-            watchdog fires, and again each time that as many seconds have passed
-            (`NetLimits.overdue_s`).
+        overdue_s: seconds beyond `expected_s` after which the response is overdue. The watchdog
+            fires then, and every `overdue_s` seconds from then on (`NetLimits.overdue_s`).
         expected_s: seconds that the response may take on a healthy broker.
         on_overdue: called each time that the watchdog fires.
         timeout_s: seconds after which the watchdog calls `on_timeout`, and stops watching.
@@ -84,7 +83,8 @@ class ResponseWatchdog:
             self._on_timeout()
 
     def _set_timer(self, due: float) -> None:
-        # `_fire` goes by this time, not by the clock: uvloop may run a timer up to a millisecond
-        # early. Nor can it ask the timer: uvloop's handle of a time in the past has no `when()`.
+        # `_fire` reads `_due`, not the clock, because uvloop may run a timer up to a millisecond
+        # early. It can't read the timer's `when()`: if the time is in the past, uvloop's `call_at`
+        # returns a Handle without it.
         self._due = min(due, self._deadline)
         self._timer = self._loop.call_at(self._due, self._fire)

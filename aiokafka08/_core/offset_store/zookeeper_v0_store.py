@@ -58,8 +58,8 @@ class ZookeeperV0OffsetStore:
 
     async def look_at_each(self, partitions: Collection[TopicPartition]) -> FetchedOffsets:
         """As `fetch_each`, but give up soon on a partition whose node holds no valid offset."""
-        # Brokers respond with UnknownError then. A consumer goes on asking, because it can't start
-        # without the offset.
+        # Brokers respond with UnknownError for such a partition. `fetch_each` retries it until the
+        # deadline, because a consumer can't start without the offset.
         return await requests.fetch_each(
             self._router, self._group, self._target, partitions, None, gives_up=True
         )

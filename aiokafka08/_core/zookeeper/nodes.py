@@ -1,8 +1,8 @@
 """Read and decode nodes that any program may have written, and report those that can't be read.
 
 Invariant: a node that holds something else than expected, or whose ACL refuses this client, becomes
-an error that names the node and a remedy. If its data was read, the error also has that, and the
-data that is expected. Such a node never keeps other nodes from being read.
+an error that names the node and a remedy. If the node's data was read, the error also shows the
+data, and says what was expected. Such a node never keeps other nodes from being read.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ V = TypeVar("V")
 NUMBER: Final = re.compile("0|[1-9][0-9]{0,8}|1[0-9]{9}|2(?:0[0-9]|1[0-3])[0-9]{7}")
 """The name of a node of a partition or a broker: a number below 2,140,000,000, so of 32 bits."""
 _PARTITION_STATE: Final = "/brokers/topics/[^/]+/partitions/[^/]+/state"
-# The remedy for an unreadable node, by the first pattern that matches its path. Ephemeral nodes
-# belong to running brokers and consumers, and the other nodes have no copy. So no remedy harms a
-# running cluster, or makes an offset look as if it had never existed.
+# The remedy for an unreadable node, by the first pattern that matches its path. Invariant: no
+# remedy harms a running cluster, or makes an offset look as if it had never existed. Brokers and
+# consumers that run own the ephemeral nodes, and the other nodes have no copy.
 _REMEDIES: Final = (
     (
         f"/consumers/[^/]+/offsets/[^/]+/(?:{NUMBER.pattern})",

@@ -67,7 +67,7 @@ class PageFrame:
     Args:
         watch: takes the samples.
         title: the cluster's name on the pages.
-        reword: replaces the names of options in errors by those under which they were given.
+        reword: rewords the text of an error, such as with the names of command-line options.
         allowed: which kinds of changes may be made.
 
     Attributes:
@@ -116,7 +116,7 @@ class PageFrame:
         )
 
     def view(self) -> ClusterView:
-        """Return the view of the last sample; without one, raise: the page says what is read."""
+        """Return the view of the last sample, or raise `_NoViewError`, shown as a waiting page."""
         if self.watch.view is None:
             raise _NoViewError
         return self.watch.view
@@ -132,7 +132,10 @@ class PageFrame:
         return row
 
     def group_row(self, query: Mapping[str, str]) -> GroupRow:
-        """Return the group of a query, in its store or else the first; raises as `topic_row`."""
+        """Return the group that a query names; raises as `topic_row`.
+
+        Without a store in the query, it is the group in the first store that has it.
+        """
         view, name = self.view(), query.get("name", "")
         stores = self.stores_of(name)
         store = query.get("store", stores[0] if stores else "kafka")
@@ -210,7 +213,7 @@ class PageFrame:
             status, text = error.status_code, error.detail
         elif isinstance(error, KafkaError):
             status = next(code for kind, code in _STATUS if isinstance(error, kind))
-            # The positions of messages are parsed as those of `consume --from`.
+            # Positions are parsed as by `consume`, so an error about one begins with `--from`.
             text = error.text.removeprefix("--")
         title = {404: "Not found", 503: "Not now"}.get(status, "Error")
         data = {"error": self.reword(text)}

@@ -1,7 +1,7 @@
 """`PrometheusMetrics`: what the gateway measures of its own work, for Prometheus.
 
-`clients` counts the requests of clients; here are times, bytes and failures. A worker measures on
-its own, and reports what its values have grown by.
+The module `clients` counts client requests; this one measures times, bytes and failures. Each
+worker has its own values, and reports their increase since its last report (`take`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class PrometheusMetrics(Measurements, Collector):
     """See the module.
 
     Args:
-        totals: what workers have reported, all together; None: nothing but its own values counts.
+        totals: the sums of what the workers have reported; None: export this object's own values.
     """
 
     def __init__(self, totals: Mapping[Series, float] | None = None) -> None:
@@ -65,7 +65,9 @@ class PrometheusMetrics(Measurements, Collector):
         try:
             yield
             self._counters["conversion_bytes"].labels(api).inc(size_bytes)
-        finally:  # what takes too long is done again, elsewhere
+        finally:
+            # The time counts even if the block raises TakesLongError. A thread then repeats the
+            # translation, and counts the bytes.
             seconds = environment.monotonic() - began
             self._counters["conversion_seconds"].labels(api).inc(seconds)
 

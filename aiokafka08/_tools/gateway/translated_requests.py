@@ -39,7 +39,7 @@ from aiokafka08.protocol.types import Buffer
 T = TypeVar("T")
 
 _ITEM_BYTES: Final = 400
-"""The memory for a topic or partition of a request: fetches of one partition a topic take most."""
+"""Memory for each topic or partition of a request. Fetches of one partition per topic need most."""
 _ACKS_0: Final = b"\0\0"
 _MAX_OTHERS: Final = 16
 """How many connections to other brokers a client may have; the oldest one ends."""
@@ -75,7 +75,7 @@ class ClientHandler(Protocol):
     def count(self, head: RequestHead, fate: None, *, messages: int, errors: int) -> None:
         """Count the messages that a request stores or returns, and its partitions with an error.
 
-        `fate` is None: the request itself was counted when it came.
+        `fate`, how the request was handled, is None, because it was counted when the request came.
         """
 
 

@@ -29,7 +29,7 @@ def checkpoints_topic(alias: str) -> str:
 
 
 class RunsKey(NamedTuple):
-    """The key of a record of runs; `source` is the first run's source offset."""
+    """The key of a record of runs (`OffsetRun`); `source` is the first run's source offset."""
 
     topic: str
     partition: int
@@ -49,7 +49,7 @@ class Checkpoint(NamedTuple):
     """MirrorMaker 2's checkpoint: a group at `upstream` continues at `downstream`."""
 
     group: str
-    # The target's name; in the other records it is the source's.
+    # The topic's name at the target; the other records have its name at the source.
     topic: str
     partition: int
     upstream: int

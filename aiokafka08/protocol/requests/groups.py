@@ -1,4 +1,7 @@
-"""GroupCoordinator (10) and the requests to a group's coordinator (11 – 16, DeleteGroups 42)."""
+"""GroupCoordinator (10), and the requests that coordinators handle (11 – 16, DeleteGroups 42).
+
+ListGroups (16) goes to each broker; the others go to the coordinator of their group.
+"""
 
 from __future__ import annotations
 

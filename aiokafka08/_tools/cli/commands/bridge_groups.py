@@ -33,7 +33,7 @@ FIELDS: Final = {
     "reason": "why it isn't moved",
 }
 
-# A group may have its offsets in two stores.
+# Rows are grouped by group, not by store, because a group may have offsets in two stores.
 GROUPING: Final = (("group",),)
 MOVED: Final = 0
 NOT_MOVED: Final = 1

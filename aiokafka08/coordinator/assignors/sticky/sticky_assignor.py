@@ -167,7 +167,8 @@ def _claimants(
 ) -> dict[TopicPartition, list[str]]:
     """Return the members that claim each partition, the latest generation first.
 
-    Of two claims of one generation the first member's counts. Undecodable user data claims nothing.
+    If two members claim a partition with the same generation, the first member wins. Undecodable
+    user data claims nothing.
     """
     claims: dict[TopicPartition, dict[int, str]] = {}
     for name, topics in wanted.items():
