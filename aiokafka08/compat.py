@@ -52,7 +52,7 @@ class AliasFinder:
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return a spec of aiokafka, or of its module if this package has it; else None."""
+        """Return the spec of aiokafka or a module of it that this package has; else None."""
         if not _is_alias(name) or find_spec(_own_name(name)) is None:
             return None
         return ModuleSpec(name, cls(), origin=_own_name(name))  # type: ignore[arg-type]
@@ -68,7 +68,7 @@ class AliasFinder:
     def find_distributions(
         context: DistributionFinder.Context | None = None,
     ) -> Iterator[Distribution]:
-        """Return the distribution aiokafka if it is the one looked for, before one on disk."""
+        """Yield the distribution aiokafka if that name is looked for; it precedes one on disk."""
         if context is not None and context.name is not None and context.name.lower() == _REAL:
             # Programs ask for aiokafka's version (FastStream, OpenTelemetry's instrumentor). It may
             # not be installed.
@@ -190,5 +190,5 @@ def _script_problem(path: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    # Not `main` of this module object, `__main__`: clients read `_defaults` of `aiokafka08.compat`.
+    # Clients read `_defaults` of `aiokafka08.compat`; this module object, `__main__`, has its own.
     importlib.import_module("aiokafka08.compat").main(sys.argv[1:])

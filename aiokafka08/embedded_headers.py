@@ -168,8 +168,8 @@ def _refuse_constant(name: str) -> None:
 def _json_decoder() -> Callable[[str], Any]:
     import json
 
-    # Don't convert numbers, since for long ones that takes quadratic time: `_decode` returns the
-    # text of a number, whatever it was parsed to.
+    # `bool` replaces the conversion of numbers, which takes quadratic time for long ones. `_decode`
+    # returns the text of a number, so the result doesn't matter.
     return json.JSONDecoder(
         parse_float=bool, parse_int=bool, parse_constant=_refuse_constant
     ).decode

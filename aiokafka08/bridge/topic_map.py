@@ -24,7 +24,7 @@ _OWN_PREFIX: Final = "aiokafka08-bridge."
 
 @dataclass(frozen=True, slots=True)
 class RenameRule:
-    """Rename topics whose whole name matches `pattern` to `to`, such as `old.\\1`."""
+    """Rename topics whose whole name matches `pattern`; `to` is the new name, such as `old.\\1`."""
 
     pattern: re.Pattern[str]
     to: str
@@ -56,13 +56,13 @@ class TopicMap:
         return NamePatterns(self.include, self.exclude).includes(topic)
 
     def appends(self, topic: str) -> bool:
-        """Return whether a topic's copy may be appended to messages of another writer."""
+        """Return whether a topic's copy may have messages of another writer before its own."""
         return any(pattern.fullmatch(topic) for pattern in self.append)
 
     def mismatch(self, topics: Iterable[str]) -> str | None:
         """Return which patterns match no topic of the source, or that all topics are excluded.
 
-        The text has the topics that were found; None if nothing is wrong.
+        In the first case the text lists the topics that were found. None if nothing is wrong.
         """
         names = [topic for topic in topics if not _is_internal(topic)]
         if patterns := unmatched(self.include, names):

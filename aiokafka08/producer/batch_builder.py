@@ -2,8 +2,8 @@
 
 Names and signatures are aiokafka's.
 
-Invariant: a closed batch accepts no more messages. `close()`, `take()`, and an `append()` for which
-the batch has no room close it. `take()` succeeds once, even if the batch was closed before.
+Invariant: a closed batch accepts no more messages. `close()` and `take()` close it, and so does an
+`append()` that finds no room. `take()` succeeds once, even if the batch was closed before.
 """
 
 from __future__ import annotations

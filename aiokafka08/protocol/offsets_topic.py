@@ -7,7 +7,7 @@ group with its members. A record without a value removes its key. The last value
 | | key versions | value versions | releases |
 |---|---|---|---|
 | offset | 0, 1 (same layout) | 0 | 0.8.2 |
-| | | 1: with the time of expiry | 0.9 – 2.0, and later with a retention time of the client's |
+| | | 1: with the time of expiry | 0.9 – 2.0; later if the client set a retention time |
 | | | 2: without | 2.1 |
 | | | 3: with the leader epoch | 2.1.1 and later |
 | group | 2 | 0 | 0.9, 0.10.0 |

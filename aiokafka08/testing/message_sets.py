@@ -26,8 +26,8 @@ T = TypeVar("T")
 HEADER_BYTES: Final = 12
 MIN_MESSAGE_BYTES: Final = 14
 _MIN_STAMPED_BYTES: Final = 14  # CRC, magic, attributes, timestamp
-# The largest array that Java allocates. From 0.9 on brokers allocate one of the stated size for
-# each message in a wrapper, before they see that the wrapper has fewer bytes.
+# The largest array that Java allocates. From 0.9 on brokers allocate an array for each message in a
+# wrapper, as large as its size field says, before they see that the wrapper has fewer bytes.
 LARGEST_ARRAY: Final = 2**31 - 3
 # How many bytes the wrappers of a set may decompress to, all together (brokers.md 13.3).
 MAX_DECOMPRESSED_BYTES: Final = 128 << 20
@@ -161,8 +161,7 @@ def walk_entries(message_set: Buffer, largest: int = 2**31 - 1) -> Iterator[tupl
     """Iterate over `(offset, message from its CRC on)` of each whole entry.
 
     Raises:
-        MessageSetRejected: an entry says that its message is too small for one, or larger than
-            `largest`.
+        MessageSetRejected: an entry's size is too small for a message, or larger than `largest`.
     """
     view, pos, end = memoryview(message_set), 0, len(message_set)
     while end - pos >= HEADER_BYTES:
@@ -206,7 +205,7 @@ def parse_message(message: memoryview, *, stamped: bool | None = None) -> Messag
     `stamped` says whether it is read as one with a timestamp; None: its magic decides.
 
     Raises:
-        MessageSetRejected: the key or the value is longer than the message.
+        MessageSetRejected: the message is too short for its key and value.
     """
     timestamp_ms, pos = None, 6
     if stamped is None:
@@ -295,8 +294,9 @@ def unwrap(message: memoryview, line: LineRules, budget: DecompressionBudget) ->
 def _accepts_lz4_header(frame: bytes, magic: int, line: LineRules) -> bool:
     """Return whether brokers read an lz4 frame with this header (brokers.md 6.2).
 
-    Up to 0.9 they need the legacy checksum, which covers the magic number too, and no content size.
-    0.10 ignores the checksum in format 0, and needs the standard one in format 1.
+    Up to 0.9 the header must have the legacy checksum, which covers the magic number too, and must
+    not have a content size. 0.10 ignores the checksum in format 0, and needs the standard one in
+    format 1.
     """
     if len(frame) < 7:
         return True  # decompress() then raises a better error

@@ -73,9 +73,8 @@ _log: Final = logging.getLogger("aiokafka08.testing.server")
 
 # `socket.request.max.bytes`, which is the same on all lines.
 MAX_REQUEST_BYTES: Final = 100 << 20
-# The items of all arrays of a request: topics, partitions, groups and so on. A request with more
-# counts as one that can't be read. Real brokers have no limit but their heap (docs/brokers.md
-# 13.2).
+# The most items in all arrays of a request (topics, partitions, groups and so on). A request with
+# more is treated as unreadable. Real brokers have no limit but their heap (docs/brokers.md 13.2).
 MAX_REQUEST_ITEMS: Final = 100_000
 
 
@@ -223,7 +222,7 @@ class BrokerHandler(ConnectionHandler):
     def _read(self, frame: memoryview) -> Work[ReceivedRequest | BadRequestPolicy]:
         """Decode a request; one with many items in the worker thread, up to the limit."""
         try:
-            # Few items are decoded at once, because most requests aren't worth a switch of threads.
+            # Few items are decoded on the event loop: most requests aren't worth a thread switch.
             return read_request(self._line, frame, FEW_ITEMS)
         except TooManyItems:
             pass
@@ -298,7 +297,7 @@ class BrokerHandler(ConnectionHandler):
         reply: Reply,
         exchange: Exchange,
     ) -> Work[None]:
-        """Send a response; the exchange stays open if it has still to come."""
+        """Send a response; the exchange stays open after `Delay` and `Hang`."""
         connection = exchange.connection
         if connection.is_closing:
             exchange.end()

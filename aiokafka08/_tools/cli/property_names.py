@@ -1,8 +1,7 @@
 """The property names that configuration files of other clients may have.
 
-`ALIASES` are names of librdkafka and of Scala's clients for properties that
-`aiokafka08._core.properties` maps. `WITHOUT_EFFECT` are accepted names that do nothing here, each
-with the reason.
+`ALIASES` are names of librdkafka and of Scala's clients for properties that the command line has.
+`WITHOUT_EFFECT` are accepted names that do nothing here, each with the reason.
 
 Invariant: a name is in one table only. A property that would change the meaning of data, such as an
 interceptor, is in `REFUSED`. Pure.

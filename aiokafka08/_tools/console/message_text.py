@@ -30,7 +30,7 @@ bytes."""
 _HEX_ROW: Final = 16
 _MAX_JSON_DEPTH: Final = 40
 _MAX_GROWTH: Final = 4
-"""How many times longer than the limit JSON may be because it is indented."""
+"""How many times as long as the limit indented JSON may be."""
 _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 
@@ -63,8 +63,8 @@ def show_bytes(data: bytes | None, form: str, limit: int) -> ShownBytes:
 
     Args:
         data: the bytes; None for null.
-        form: one of `FORMS`, or another one for "auto"; bytes that it doesn't fit are shown as
-            text, or as hex.
+        form: one of `FORMS`; any other value means "auto". Bytes that it doesn't fit are shown as
+            text, or with "auto" as hex.
         limit: how many bytes to show.
     """
     if data is None:
@@ -151,10 +151,10 @@ def printable(text: str) -> str:
 
 
 def indent_json(text: str, limit: int) -> str | None:
-    """Return an object or array with a line for each field; None if it isn't one.
+    """Return an object or array with a line for each field; None for any other text.
 
-    It is also None if it is nested so deeply that the indentation would take most of the page, or
-    longer than the limit.
+    Also None for deeply nested JSON, whose indentation would take most of the page, and if the
+    result would be longer than the limit.
     """
     stripped = text.strip()
     if stripped[:1] not in ("{", "["):

@@ -21,7 +21,7 @@ _NUMBER: Final = re.compile(r"[0-9]{1,18}")
 _SIMPLE: Final = r"[+-]?[0-9]{1,18}|beginning|start|earliest|end|latest|"
 _RANGE: Final = re.compile(f"({_SIMPLE}):({_SIMPLE})")
 _FOR_PARTITION: Final = re.compile(r"([0-9]{1,9})=(.*)")
-# An offset from here on is more likely a time in milliseconds (from 1973 on).
+# An offset this large is more likely a time in milliseconds (this number is in March 1973).
 _LIKELY_TIME: Final = 10**11
 
 EXPECTED_POSITION: Final = (
@@ -97,7 +97,7 @@ def parse_bounds(
     """Parse the values of `--from` and `--to`.
 
     Args:
-        starts: the values of `--from`; one with a colon sets the end too.
+        starts: the values of `--from`; `N:M` and `:M` set the end, too.
         ends: the values of `--to`.
         now_ms: the current time, for times before now.
 
@@ -147,7 +147,7 @@ def _check_order(start: Bounds, end: Bounds) -> None:
 
 
 class _Collected:
-    """The values of one option, each for another partition."""
+    """The values of one option, at most one for each partition."""
 
     def __init__(self, option: str) -> None:
         self._option = option
@@ -216,7 +216,7 @@ def resolve(
     """
     number = position.number
     match position.kind:
-        # The group decides about its stored position; this is where it begins without one.
+        # `STORED`: where a group without a stored position begins. With one the group decides.
         case PositionKind.BEGINNING | PositionKind.STORED:
             return log.first
         case PositionKind.END:

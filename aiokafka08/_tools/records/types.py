@@ -55,7 +55,7 @@ class RecordDecoder(Protocol):
         """Return the messages that a block completes, up to the first wrong one.
 
         Raises:
-            RecordFormatError: a message before this block is too long.
+            RecordFormatError: a message that earlier blocks began is too long.
         """
 
     def finish(self) -> InputMessages:
@@ -75,7 +75,7 @@ class InputMessages:
     timestamps_ms: Sequence[int | None] | None = None
     # None if no message has any.
     headers: Sequence[Headers | None] | None = None
-    # The error of the message after these, which is named in the text; None: there is none.
+    # The error of the message after these; its text names that message. None: there is no error.
     error: RecordFormatError | None = None
 
     def __len__(self) -> int:

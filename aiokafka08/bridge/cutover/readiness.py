@@ -57,7 +57,7 @@ class Step:
     step: str
     is_ready: bool
     detail: str
-    # Topics are only not ready because 'bridge run' hasn't created them at the target yet.
+    # 'bridge run' still has to create topics at the target; nothing else is wrong.
     is_missing: bool = False
     # Consumers aren't ready because [groups] needs a change.
     is_wrong: bool = False
@@ -140,7 +140,7 @@ class Readiness:
         self._positions: Mapping[TopicPartition, int | None] = {}
 
     async def close(self) -> None:
-        """Leave the target."""
+        """Close the connection to the target."""
         await self.transfer.close()
 
     async def guarantee(self) -> Step:
@@ -188,7 +188,7 @@ class Readiness:
         )
         if own.refused:
             return Step("topics", False, f"'bridge run' ends: {some_of(own.refused)}")
-        # With a new run, which judges as the first start of a bridge does.
+        # A new `BridgeRun`, so that topics are judged as at the first start of a bridge.
         if names := await when_available(
             lambda: filled_topics(
                 self._config, self.transfer.target, counts, target_counts, BridgeRun()
@@ -340,7 +340,7 @@ class Readiness:
             if some
         }
         moves = await self.transfer.plan() if at_target else []
-        # At the target only members of groups that aren't carried over yet hinder it.
+        # Members at the target hinder the cut-over only if their group isn't carried over yet.
         waiting = {move.group for move in moves if not move.has_gone_on}
         live += [text for group, text in at_target.items() if group in waiting]
         if live:

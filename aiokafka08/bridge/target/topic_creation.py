@@ -49,7 +49,7 @@ class TargetTopics:
         self._status, self._run = status, run
 
     async def batch_limit(self, target_topics: Collection[str]) -> int:
-        """Return the smallest `max.message.bytes` of the target topics that are copied into.
+        """Return the smallest `max.message.bytes` of existing and new copies, at most the default.
 
         Raises:
             KafkaError: one of the clusters doesn't respond.

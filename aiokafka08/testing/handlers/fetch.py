@@ -51,7 +51,8 @@ class _ResponseLimit:
     """The space left in the response for the next partitions (`FetchRequest.max_bytes`)."""
 
     left: int
-    # Whether the next set has its first message, however long that is.
+    # True in version 3 until a set has data: the next set then has its first message, even if that
+    # is longer than `left`.
     at_least_one: bool
 
 
@@ -79,8 +80,8 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
     - A set is cut at `max_bytes`, also in the middle of a message. It begins at the start of the
       wrapper that holds the offset, so it may have messages below the offset.
     - Data above the high watermark isn't returned. An error comes with high watermark -1.
-    - Clients have the replica id -1, or -2 to read from followers too. With an id >= 0 that is no
-      replica of a partition the whole fetch fails, or is served (0.8.0).
+    - Clients have the replica id -1, or -2 to read from followers too. If an id >= 0 is no replica
+      of one of the partitions, the whole fetch fails; 0.8.0 serves it.
     - What counts for `min_bytes` while a fetch waits: before 0.8.2 all that is produced, stored or
       not; on 0.8.2 all that could be read without `max_bytes`; later what could be read.
     - A fetch returns data of one segment per partition. On 0.10, v0 and v1 return format 0.

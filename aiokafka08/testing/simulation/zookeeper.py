@@ -66,7 +66,7 @@ class Session:
 
     Attributes:
         number: kazoo's session id.
-        party: the party of its client.
+        party: the party (simulated process, `simulation.party`) of its client.
         timeout_s: seconds without a ping or a request, after which the session ends.
         last_heard: the time of the last ping or request.
         expiry: checks whether the session has ended.

@@ -81,7 +81,7 @@ _SECURITY: Final = ("security_", "sasl_")
 
 
 def gateway_settings(function: Function) -> Function:
-    """Add the options of `OPTIONS`; pass those that are given, by their keys, as `given`."""
+    """Add the options of `OPTIONS`; pass the values of all, by their keys, as `given`."""
 
     @functools.wraps(function)
     def with_given(*arguments: Any, **values: Any) -> Any:
@@ -462,7 +462,7 @@ async def _findings(settings: GatewaySettings, *, is_quick: bool) -> list[CodedF
 
     table = _port_table(settings)
     found: dict[CodedFinding, None] = {}  # each once: listeners share most findings
-    # `gateway run` has the lock itself.
+    # `gateway run` holds the lock by now, so only `gateway check` tries it.
     if not is_quick and (why := table.why_unusable()) is not None:
         found[state_unusable(why, settings.options.names)] = None
     for one in settings.listeners:
@@ -584,9 +584,9 @@ async def _serve(settings: GatewaySettings) -> int:
 
 
 async def _stop(gateways: Gateways | Workers, mirror: ZookeeperMirror | None) -> None:
-    """Stop both at the same time; log an error of one, which doesn't keep the other from its end.
+    """Stop both at the same time; log an error of one, and still stop the other.
 
-    The process doesn't wait for a ZooKeeper that is silent: the session then ends after its death.
+    A silent ZooKeeper is given up after `STOP_S`; its session then expires later.
     """
     import asyncio
     import logging

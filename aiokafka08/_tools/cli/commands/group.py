@@ -76,7 +76,7 @@ LAG_FIELDS: Final = {
 
 
 def _has_lag(row: Mapping[str, Any]) -> bool:
-    """Return whether the lag of a row is known, or unknown although the log may have messages."""
+    """Return False for an empty partition with unknown lag; such a row doesn't count in sums."""
     return row["lag"] is not None or row["end"] != 0
 
 
