@@ -306,7 +306,7 @@ class Cursor:
         return (
             self.start is None
             and self.in_flight is None
-            and not self.has_new_error
+            and (self.error is None or not self.is_new(self.error))
             and not self.paused
             and not self.revoked
         )
@@ -315,10 +315,8 @@ class Cursor:
         """Return the size of the next fetch: the share, or more for a large message."""
         return max(self.next_fetch.size_bytes, share_bytes)
 
-    def can_fetch(self, room_bytes: int, share_bytes: int) -> bool:
-        """Whether to fetch now: at most `room_bytes` are buffered."""
-        if not self.wants_fetch:
-            return False
+    def has_room(self, share_bytes: int, room_bytes: int) -> bool:
+        """Return whether the buffer has room for the next fetch: `room_bytes` or less is in it."""
         # These need an empty buffer: a superseded fetch may still bring a share, and a fetch larger
         # than the share also borrows memory.
         if self.superseded_bytes or self.next_fetch.size_bytes > share_bytes:

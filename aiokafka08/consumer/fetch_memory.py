@@ -12,7 +12,7 @@ the order of the requests. A slow or paused partition never takes the share of a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 from aiokafka08.consumer.cursor import Cursor
@@ -43,7 +43,7 @@ class FetchMemory:
         # The largest message (or compressed set) that can be fetched
         self.limit_bytes = min(max(fetch_max_bytes, self._per_partition), _MAX_FETCH_BYTES)
         self._borrowers: dict[Cursor, int] = {}
-        self._waiters: dict[Cursor, None] = {}  # the first one is served first
+        self.waiters: dict[Cursor, None] = {}  # they wait to borrow; the first is served first
         self._removed: set[Cursor] = set()  # not assigned any more, with fetches in flight
         # What a partition fetches at once, unless the fetch has grown
         self.share_bytes = self._largest_share_bytes = self.part_bytes = 0
@@ -76,10 +76,10 @@ class FetchMemory:
         """Return what this partition fetches at once without borrowing."""
         return min(self.share_bytes * cursor.growth, self._largest_share_bytes)
 
-    def room_of(self, cursor: Cursor) -> int:
-        """Return what this partition may have buffered when it fetches more."""
+    def room_of(self, share_bytes: int) -> int:
+        """Return what a partition with this share may have buffered when it fetches more."""
         # A response that was cut at its limit takes a whole share, plus its overhead.
-        return self.share_of(cursor) + SET_OVERHEAD_BYTES if self._has_room else 0
+        return share_bytes + SET_OVERHEAD_BYTES if self._has_room else 0
 
     def borrow(self, cursor: Cursor, *, failing: bool = False) -> bool:
         """Grant what the cursor's next fetch needs beyond its share; False if it has to wait."""
@@ -91,13 +91,13 @@ class FetchMemory:
             extra = self._extra_bytes(cursor)
         if extra <= 0:
             self.release(cursor)  # what is buffered fits into its part, else it couldn't fetch
-            self._waiters.pop(cursor, None)
+            self.waiters.pop(cursor, None)
             return True
-        first = next(iter(self._waiters), cursor)
+        first = next(iter(self.waiters), cursor)
         if first is not cursor or not self._fits(cursor):
-            self._waiters.setdefault(cursor)
+            self.waiters.setdefault(cursor)
             return False
-        self._waiters.pop(cursor, None)
+        self.waiters.pop(cursor, None)
         self._borrowers[cursor] = cursor.borrowed_bytes = extra
         return True
 
@@ -127,15 +127,11 @@ class FetchMemory:
         return bool(self._removed) and self._borrowed_bytes > self.limit_bytes
 
     def stop_waiting(self, cursor: Cursor) -> None:
-        self._waiters.pop(cursor, None)
-
-    @property
-    def waiters(self) -> Collection[Cursor]:
-        return self._waiters.keys()
+        self.waiters.pop(cursor, None)
 
     def next_waiter(self) -> Cursor | None:
         """Return the first waiter if there are enough free bytes for it now; else None."""
-        first = next(iter(self._waiters), None)
+        first = next(iter(self.waiters), None)
         return first if first is not None and self._fits(first) else None
 
     def idle_borrowers(self, wanted: set[Cursor] | None) -> list[Cursor]:

@@ -107,7 +107,7 @@ class FetchQueue:
                 self._number += 1
                 heapq.heappush(self._backing_off, (cursor.not_before, self._number, cursor))
                 return True
-        elif cursor.can_fetch(self._memory.room_of(cursor), self._memory.share_of(cursor)):
+        elif cursor.has_room(share := self._memory.share_of(cursor), self._memory.room_of(share)):
             known = len(self._ready) + len(self._urgent)
             self._full.discard(cursor)
             self._ready[cursor] = None

@@ -271,15 +271,12 @@ class Fetcher:
 
     def _queue_changed(self, broker: _Broker) -> None:
         broker.changed.notify()
-        self._start_urgent(broker)
+        if broker.hangs_from is not None:
+            self._start_urgent(broker)
 
     def _start_urgent(self, broker: _Broker) -> None:
-        """Start the urgent requests if the long poll would delay a partition."""
-        if (
-            broker.hangs_from is not None
-            and not broker.is_urgent
-            and (broker.queue.has_urgent or broker.queue.has_backoffs)
-        ):
+        """Start the urgent requests if the hanging long poll would delay a partition."""
+        if not broker.is_urgent and (broker.queue.has_urgent or broker.queue.has_backoffs):
             broker.is_urgent = True
             name = f"aiokafka08 urgent fetch from node {broker.queue.node_id}"
             self._start(broker, self._fetch_urgent(broker), name)

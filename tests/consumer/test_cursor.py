@@ -62,6 +62,10 @@ def respond(
     )
 
 
+def can_fetch(cursor: Cursor, room_bytes: int) -> bool:
+    return cursor.wants_fetch and cursor.has_room(SHARE, room_bytes)
+
+
 def whole(fetch: PartitionFetch) -> bytes:
     """Return a message that takes all bytes that were requested."""
     return encode_entry(fetch.offset, None, bytes(fetch.max_bytes - 26))
@@ -70,17 +74,17 @@ def whole(fetch: PartitionFetch) -> bytes:
 def test_new_cursor_fetches_only_with_a_position() -> None:
     cursor = Cursor(TP, Decoding(), (0.1, 1.0))
     assert (cursor.start, cursor.position, cursor.lag) == (StartPosition.STORED, None, None)
-    assert not cursor.can_fetch(SHARE, SHARE)
+    assert not can_fetch(cursor, SHARE)
     cursor.seek(7)
     assert (cursor.position, cursor.lag) == (7, None)
-    assert cursor.can_fetch(SHARE, SHARE)
+    assert can_fetch(cursor, SHARE)
 
 
 def test_response_is_buffered_and_next_fetch_follows_it() -> None:
     cursor = make()
     fetch = cursor.begin_fetch(SHARE)
     assert (fetch.offset, fetch.max_bytes, fetch.alone) == (5, SHARE, False)
-    assert not cursor.can_fetch(SHARE, SHARE)
+    assert not can_fetch(cursor, SHARE)
     assert respond(cursor, fetch, data(5, 6, 9)) is FetchResult.DATA
     assert (cursor.position, cursor.high_watermark, cursor.polled_at_ms) == (5, 100, 1234)
     assert cursor.lag == 95
@@ -111,9 +115,9 @@ def test_fetch_needs_room_in_the_buffer() -> None:
     cursor = make()
     respond(cursor, cursor.begin_fetch(SHARE), data(5))
     buffered = cursor.buffer.buffered_bytes
-    assert cursor.can_fetch(buffered, SHARE)
-    assert not cursor.can_fetch(buffered - 1, SHARE)
-    assert not cursor.can_fetch(0, SHARE)
+    assert can_fetch(cursor, buffered)
+    assert not can_fetch(cursor, buffered - 1)
+    assert not can_fetch(cursor, 0)
 
 
 def test_fetch_above_the_share_needs_an_empty_buffer() -> None:
@@ -122,9 +126,9 @@ def test_fetch_above_the_share_needs_an_empty_buffer() -> None:
     large = encode_entry(6, None, bytes(5000))
     assert respond(cursor, cursor.begin_fetch(SHARE), large[:SHARE]) is FetchResult.EMPTY
     assert cursor.fetch_bytes(SHARE) == len(large)
-    assert not cursor.can_fetch(1 << 20, SHARE)
+    assert not can_fetch(cursor, 1 << 20)
     cursor.buffer.decode(10)
-    assert cursor.can_fetch(0, SHARE)
+    assert can_fetch(cursor, 0)
 
 
 def test_paused_cursor_keeps_its_buffer_without_fetching() -> None:
@@ -133,7 +137,7 @@ def test_paused_cursor_keeps_its_buffer_without_fetching() -> None:
     cursor.paused = True
     assert respond(cursor, fetch, data(5)) is FetchResult.DATA
     assert cursor.buffer.pending
-    assert not cursor.can_fetch(1 << 20, SHARE)
+    assert not can_fetch(cursor, 1 << 20)
 
 
 def test_hole_needs_proof_from_one_leader() -> None:
@@ -187,12 +191,12 @@ def test_other_codes_raise_after_max_tries(code: int) -> None:
     for _ in range(CONSUMER_LIMITS.max_tries - 1):
         assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.RETRY
     assert respond(cursor, cursor.begin_fetch(SHARE), code=code) is FetchResult.ERROR
-    assert not cursor.can_fetch(SHARE, SHARE)
+    assert not can_fetch(cursor, SHARE)
     with pytest.raises(BrokerResponseError, match=r"t/3|'t', partition 3") as caught:
         cursor.raise_error()
     assert caught.value.errno == (CorruptRecordException.errno if code == -1 else code)
     cursor.raise_error()  # once
-    assert cursor.can_fetch(SHARE, SHARE)
+    assert can_fetch(cursor, SHARE)
     assert cursor.not_before > 50.0
     assert cursor.position == 5
 
@@ -287,7 +291,7 @@ def test_bytes_that_are_no_message_raise_from_second_fetch_on() -> None:
             cursor.raise_error()
         assert (caught.value.partition, caught.value.offset) == (TP, 5)
     cursor.seek(6)
-    assert cursor.can_fetch(SHARE, SHARE)
+    assert can_fetch(cursor, SHARE)
     cursor.seek(5)
     assert respond(cursor, cursor.begin_fetch(SHARE), broken) is FetchResult.DAMAGED
 
@@ -372,7 +376,7 @@ def test_refused_offset_keeps_buffer_and_is_verified() -> None:
     assert respond(cursor, cursor.begin_fetch(SHARE), code=1) is FetchResult.OFFSET_REFUSED
     assert (cursor.start, cursor.position) == (StartPosition.REFUSED, 5)
     assert cursor.buffer.pending
-    assert not cursor.can_fetch(1 << 20, SHARE)
+    assert not can_fetch(cursor, 1 << 20)
     cursor.confirm_position()
     assert cursor.begin_fetch(SHARE).offset == 7
 

@@ -25,14 +25,18 @@ from tests.consumer.fetching import (
 pytestmark = pytest.mark.twins
 
 
+def can_fetch(cursor: Cursor, memory: FetchMemory) -> bool:
+    share_bytes = memory.share_of(cursor)
+    return cursor.wants_fetch and cursor.has_room(share_bytes, memory.room_of(share_bytes))
+
+
 def test_shares_of_few_and_many_partitions() -> None:
     memory = FetchMemory(50 * MIB, MIB)
-    (cursor,) = make_cursors(1)
     found = {}
     for count in (1, 25, 26, 1000, 1600, 1601, 100_000):
         memory.divide(count)
-        found[count] = (memory.share_bytes, memory.room_of(cursor) > 0)
-        both = 2 if memory.room_of(cursor) else 1
+        found[count] = (memory.share_bytes, memory.room_of(memory.share_bytes) > 0)
+        both = 2 if memory.room_of(memory.share_bytes) else 1
         assert count * memory.share_bytes * both <= max(50 * MIB, count * MIN_SHARE_BYTES)
     assert found[1] == found[25] == (MIB, True)
     assert found[1000] == (50 * MIB // 2000, True)
@@ -241,15 +245,15 @@ def test_superseded_fetch_counts_until_its_response() -> None:
     old = one.begin_fetch(memory.share_bytes)
     one.seek(7)
     assert one.requested_bytes == MIB
-    assert one.can_fetch(memory.room_of(one), memory.share_of(one))
+    assert can_fetch(one, memory)
     assert memory.borrow(one)
     new = one.begin_fetch(memory.share_bytes)
     assert respond(new, filling(new)) is FetchResult.DATA
     assert one.requested_bytes == MIB
-    assert not one.can_fetch(memory.room_of(one), memory.share_of(one))  # a share is still to come
+    assert not can_fetch(one, memory)  # a share is still to come
     assert respond(old, filling(old)) is FetchResult.STALE
     assert one.requested_bytes == 0
-    assert one.can_fetch(memory.room_of(one), memory.share_of(one))
+    assert can_fetch(one, memory)
 
 
 def test_superseded_large_fetch_leaves_no_room_for_another() -> None:
@@ -280,7 +284,7 @@ def test_busy_partition_returns_what_it_borrowed_for_a_seek() -> None:
     assert one.borrowed_bytes
     assert respond(old, filling(old)) is FetchResult.STALE
     assert respond(new, encode_entry(7, None, b"v")) is FetchResult.DATA
-    assert one.can_fetch(memory.room_of(one), memory.share_of(one))
+    assert can_fetch(one, memory)
     assert memory.borrow(one)
     assert not one.borrowed_bytes
 
