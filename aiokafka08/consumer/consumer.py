@@ -641,7 +641,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         taken = {tp: TakenRecords(position) for tp, position in collected.positions.items()}
         # Until these messages are returned, a commit has the position before them.
         for tp, cursor in cursors.items():
-            cursor.unreturned.append(taken[tp])
+            cursor.unreturned += (taken[tp],)
 
         def rewind(tp: TopicPartition, offset: int, error: Exception | None = None) -> None:
             cursor = cursors[tp]
@@ -661,8 +661,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             raise
         finally:
             for tp, cursor in cursors.items():
-                if taken[tp] in cursor.unreturned:
-                    cursor.unreturned.remove(taken[tp])
+                cursor.unreturned = tuple(one for one in cursor.unreturned if one is not taken[tp])
 
     async def _extract_headers(
         self,

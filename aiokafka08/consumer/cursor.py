@@ -165,7 +165,7 @@ class Cursor:
         self.start: StartPosition | None = StartPosition.STORED
         self.paused = False  # the user has paused the partition; what is buffered stays
         # Messages that calls have taken and not returned yet; empty after the position was moved
-        self.unreturned: list[TakenRecords] = []
+        self.unreturned: tuple[TakenRecords, ...] = ()
         # The partition is being revoked; its messages aren't returned any more
         self.revoked = False
         # Raised by the next call if it is new (`is_new`), else by the next call without messages
@@ -187,7 +187,7 @@ class Cursor:
         self.borrowed_bytes = 0
         # The partition's part of the memory when its last fetch began (`fetch_memory`)
         self.part_bytes = 0
-        self._damaged_offsets = set[int]()  # offsets at which a fetch was damaged
+        self._damaged_offsets = frozenset[int]()  # offsets at which a fetch was damaged
         # The type of the last raised error, and `_place` then. The position alone doesn't show that
         # messages were returned since: those that share the damage's offset don't move it.
         self._raised: tuple[type[Exception], int, int] | None = None
@@ -258,7 +258,7 @@ class Cursor:
         """Continue at `offset` without the buffer, the error and the back-off."""
         self.rewind(offset)
         self.next_fetch = NextFetch(offset)
-        self._damaged_offsets = set()
+        self._damaged_offsets = frozenset()
         # An error that comes again is new.
         self._raised = None
         self._reset_backoff()
@@ -448,10 +448,8 @@ class Cursor:
         if offset in self._damaged_offsets:
             return self.fail(error, now)
         position = self.buffer.position
-        self._damaged_offsets = {
-            damaged for damaged in self._damaged_offsets if damaged >= position
-        }
-        self._damaged_offsets.add(offset)
+        later = (damaged for damaged in self._damaged_offsets if damaged >= position)
+        self._damaged_offsets = frozenset((offset, *later))
         self.back_off(now)
         return FetchResult.DAMAGED
 

@@ -326,7 +326,7 @@ class ConsumerEngine:
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Continue at `offset`, for the user."""
         # Messages that calls have taken don't count any more.
-        cursor.unreturned.clear()
+        cursor.unreturned = ()
         cursor.seek(offset)
         self.rewind(cursor, offset)
 
@@ -334,7 +334,7 @@ class ConsumerEngine:
         """Continue at `offset`, which a call has taken and doesn't return."""
         self.collector.remove(cursor)
         # Messages that other calls have taken before `offset` and not returned still count.
-        cursor.unreturned = [taken for taken in cursor.unreturned if taken.position < offset]
+        cursor.unreturned = tuple(one for one in cursor.unreturned if one.position < offset)
         cursor.put_back(offset)
         self._cursor_changed(cursor)
         self.collector.changed.notify()
@@ -350,7 +350,7 @@ class ConsumerEngine:
     def restart(self, cursor: Cursor, start: StartPosition) -> None:
         """Give up the position; `start` tells how to find the next one."""
         self.collector.remove(cursor)
-        cursor.unreturned.clear()
+        cursor.unreturned = ()
         cursor.restart(start)
         self._cursor_changed(cursor)
 

@@ -198,7 +198,8 @@ class RecordBuffer:
         self._sliced_count = 0  # records in `_slices`
         self._current: list[Record] = []  # the slice that `remaining` iterates over
         self._current_start = self._current_end = 0  # positions before and after that slice
-        self._undeserialized: list[Record] = []  # decoded, come after the slices; see `_read`
+        # Decoded, come after the slices; see `_read`
+        self._undeserialized: Sequence[Record] = ()
         self._failed = False  # a deserializer failed on the first undeserialized one
         self._end = 0
         self._added_sets = 0
@@ -287,7 +288,7 @@ class RecordBuffer:
         self._sliced_count = 0
         self._current.clear()  # ends iterators that a caller still holds
         self._current = []
-        self._undeserialized, self._failed = [], False
+        self._undeserialized, self._failed = (), False
         self.remaining = iter(self._current)
         self._current_start = self._current_end = self._end = position
         self.buffered_bytes = 0
@@ -405,8 +406,9 @@ class RecordBuffer:
         last_offset: int | None = None  # the last offset moved since a set was removed
         while self._undeserialized and count < max_records and not columns.is_full:
             # Read ahead, or left by getone() or getmany() after a damaged envelope or many headers.
-            records = self._undeserialized[: min(max_records - count, _STEP_COLUMN_RECORDS)]
-            del self._undeserialized[: len(records)]
+            step = min(max_records - count, _STEP_COLUMN_RECORDS)
+            records = list(self._undeserialized[:step])
+            self._undeserialized = self._undeserialized[step:]
             self._failed = False
             columns.extend(records)
             count += len(records)
@@ -467,7 +469,7 @@ class RecordBuffer:
         if self._decoding.changes_records:
             count, error = self._deserialize(records)
             if count < len(records):
-                self._undeserialized[:0] = records[count:]
+                self._undeserialized = [*records[count:], *self._undeserialized]
                 self._failed = error is not None
                 if error is not None and not count:
                     raise error
@@ -484,7 +486,7 @@ class RecordBuffer:
 
     def _read(self, max_records: int) -> list[Record]:
         """Decode up to `max_records` of the next set that has any."""
-        records, self._undeserialized = self._undeserialized, []
+        records, self._undeserialized = list(self._undeserialized), ()
         # One record more shows whether the set has more records, and whether they have the same
         # offset.
         missing = 0 if self._failed else max_records + 1 - len(records)
@@ -507,8 +509,9 @@ class RecordBuffer:
             self._move_decoded_end(fetched.next_offset if self._sets else self._end)
             if self.decompressed_bytes >= DECODE_STEP_BYTES:
                 break
-        self._undeserialized = records[max_records:]
-        del records[max_records:]
+        if len(records) > max_records:
+            self._undeserialized = records[max_records:]
+            del records[max_records:]
         return records
 
     def _end_after(self, last_offset: int) -> int:
