@@ -204,8 +204,9 @@ async def _serve(cluster: EmbeddedCluster) -> None:
         with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C raises instead
             loop.add_signal_handler(number, ended.set)
     async with cluster:
-        hint = " (for groups: --version 0.10)" if cluster.version.startswith("0.8") else ""
-        _log.info("Kafka %s in memory on %s%s", cluster.version, cluster.bootstrap_servers, hint)
+        _log.info("Kafka %s in memory on %s", cluster.version, cluster.bootstrap_servers)
+        if cluster.version.startswith("0.8"):
+            _log.info("for groups: --version 0.10")
         with _short_holds():
             await ended.wait()
         _log.info("stopping")

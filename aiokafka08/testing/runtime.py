@@ -75,6 +75,7 @@ class DelayedOperation:
         "_checking",
         "_exchange",
         "_expired",
+        "_is_outdated",
         "_job",
         "_respond",
         "_runtime",
@@ -94,6 +95,7 @@ class DelayedOperation:
         self._respond = respond
         self._expired = False
         self._checking = False
+        self._is_outdated = False  # whether the state has changed since a check began
         # The running check; None after its end, like a timer that has fired. Otherwise a reference
         # cycle would keep each request that has waited until the next garbage collection.
         self._job: Job | None = None
@@ -112,7 +114,8 @@ class DelayedOperation:
 
     def check(self) -> None:
         """Respond if the changed state allows it, now or when it is the connection's turn."""
-        if not self._checking:  # else a check is pending, and sees the change if it hasn't begun
+        self._is_outdated = True
+        if not self._checking:
             self._checking = True
             job = self._exchange.run(self._steps(), self._checked)
             if self._checking and self._job is None:  # else it has ended
@@ -124,12 +127,16 @@ class DelayedOperation:
         self.check()
 
     def _steps(self) -> Work[None]:
-        outcome = yield from finish(self.wait.check(self._expired))
-        if outcome is not None:
-            self._forget()
-            yield from self._respond(outcome)
-        elif self._expired:
-            raise AssertionError("check(expired=True) returned None: expected a reply")
+        # A check with many steps may have passed what has changed since, so it is repeated.
+        while self._is_outdated:
+            self._is_outdated, expired = False, self._expired
+            outcome = yield from finish(self.wait.check(expired))
+            if outcome is not None:
+                self._forget()
+                yield from self._respond(outcome)
+                return
+            if expired:
+                raise AssertionError("check(expired=True) returned None: expected a reply")
 
     def _checked(self) -> None:
         self._checking = False
@@ -161,6 +168,7 @@ class ClusterRuntime:
     Attributes:
         resources: Shared by the connections to all brokers.
         halt: Called with the id of a broker whose disk is full.
+        changes: How often delayed operations were checked after a change.
     """
 
     def __init__(
@@ -184,6 +192,7 @@ class ClusterRuntime:
         self._history_bytes = 0
         self._clock = clock
         self._context = copy_context()  # for timers, which belong to the cluster, not to a client
+        self.changes = 0
         self._delayed_operations: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._group_timer: asyncio.TimerHandle | None = None
         self._retention_timer: asyncio.TimerHandle | None = None
@@ -214,11 +223,17 @@ class ClusterRuntime:
         wait: Wait,
         exchange: Exchange,
         respond: Callable[[Reply | Disconnect], Work[None]],
+        since: int,
     ) -> DelayedOperation:
-        """Register a request that waits; this call itself doesn't respond."""
+        """Register a request that waits; check it soon if `changes` isn't `since` any more.
+
+        `since` is the value before the steps that decided to wait.
+        """
         operation = DelayedOperation(self, wait, exchange, respond)
         for key in wait.keys:
             self._delayed_operations.setdefault(key, {})[operation] = None
+        if self.changes != since:
+            operation.check()
         return operation
 
     def forget(self, operation: DelayedOperation) -> None:
@@ -244,6 +259,7 @@ class ClusterRuntime:
         try:
             while self.state.changed:
                 changed, self.state.changed = self.state.changed, set()
+                self.changes += 1
                 regroup |= any(map(_may_change_groups, changed))
                 # Sorted, because a set's order differs between processes, and simulations have to
                 # be repeatable.

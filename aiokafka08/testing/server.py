@@ -194,12 +194,13 @@ class BrokerHandler(ConnectionHandler):
             exchange.connection.reserve,
             session,
         )
+        since = self._runtime.changes
         try:
             outcome = yield from self._outcome(context, incoming, effect, exchange)
         except DiskFull:
             self._runtime.halt(node_id)
             outcome = Disconnect()
-        yield from self._perform(context, incoming, effect, outcome, exchange)
+        yield from self._perform(context, incoming, effect, outcome, exchange, since)
         if session is not None and session.refused is not None:
             self._log_close(f"unsupported SASL mechanism {shorten(session.refused)}")
             exchange.connection.close()
@@ -265,6 +266,7 @@ class BrokerHandler(ConnectionHandler):
         effect: Effect | None,
         outcome: HandlerResult,
         exchange: Exchange,
+        since: int,
     ) -> Work[None]:
         """Carry out a decision; the exchange stays open if the response has still to come."""
         connection = exchange.connection
@@ -276,9 +278,9 @@ class BrokerHandler(ConnectionHandler):
 
                 def respond(late: Reply | Disconnect) -> Work[None]:
                     self._delayed_operation = None
-                    yield from self._perform(context, incoming, effect, late, exchange)
+                    yield from self._perform(context, incoming, effect, late, exchange, since)
 
-                self._delayed_operation = self._runtime.delay(outcome, exchange, respond)
+                self._delayed_operation = self._runtime.delay(outcome, exchange, respond, since)
                 return
             case Disconnect():
                 connection.close()

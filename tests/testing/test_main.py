@@ -46,11 +46,13 @@ def test_folder_named_uvloop_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize(("version", "has_groups"), [("0.8.2", False), ("0.10", True)])
-def test_first_line_says_where_groups_are(version: str, has_groups: bool) -> None:
+def test_start_says_where_groups_are(version: str, has_groups: bool) -> None:
     with running("--port", "0", "--version", version) as process:
         line, ports = first_line(process)
         assert (f"Kafka {version} in memory on" in line, len(ports)) == (True, 1)
-        assert ("for groups: --version 0.10" in line) is not has_groups
+        process.terminate()
+        _, rest = process.communicate(timeout=10)
+        assert ("for groups: --version 0.10" in rest) is not has_groups
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
