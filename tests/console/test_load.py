@@ -52,7 +52,6 @@ async def test_viewers_cost_brokers_and_memory_nothing(seconds: float) -> None:
                 for_all = kinds_sent(cluster, begin)
                 after = process.memory_info().rss / MIB
     assert len(loads) >= VIEWERS
-    assert for_all.keys() <= for_one.keys()
     # Each sample begins with one request for the cluster's metadata.
     of_a_sample = for_one.total() / for_one[MetadataRequest]
     assert for_all.total() <= samples * of_a_sample * 1.5

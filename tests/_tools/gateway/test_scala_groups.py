@@ -185,6 +185,10 @@ class Members:
         some = self._processes if process is None else [process]
         return [int(line) for one in some for line in one.stdout().split()]
 
+    def logs(self) -> str:
+        """Return the end of each member's log, for an error message."""
+        return "\n".join(f"{one}: {one.log_tail()}" for one in self._processes)
+
     def wait_for(self, values: range) -> None:
         wanted = set(values)
         wait_for(lambda: wanted <= set(self.values()), WAIT_S, f"{values} are read")
@@ -221,11 +225,17 @@ def test_scala_group_goes_on_through_all_changes(
     def until_owned(count: int, by: int) -> None:
         owners = f"/consumers/{topic}/owners/{topic}"
 
-        def is_owned() -> bool:
-            found = [tree.data(f"{owners}/{one}") for one in tree.names(owners)]
-            return (len(found), len(set(found))) == (count, by)
+        def found() -> dict[str, bytes]:
+            return {one: tree.data(f"{owners}/{one}") for one in tree.names(owners)}
 
-        wait_for(is_owned, WAIT_S, f"{by} members own {count} partitions")
+        def is_owned() -> bool:
+            owned = found()
+            return (len(owned), len(set(owned.values()))) == (count, by)
+
+        def wanted() -> str:
+            return f"{by} members own {count} partitions: {found()}; {members.logs()}"
+
+        wait_for(is_owned, WAIT_S, wanted)
 
     tree.wait_for_topic(topic, 2)
     tree.wait_for_topic(other, 1)
