@@ -47,10 +47,14 @@ _HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
     ApiKey.FETCH: (_LINE_0_8, _LINE_0_9, _LINE_0_10_0, _LINE_0_10_1),
     ApiKey.LIST_OFFSETS: (_LINE_0_8,),
     ApiKey.METADATA: (_LINE_0_8,),
-    ApiKey.OFFSET_COMMIT: (_LINE_0_8, _LINE_0_9),
+    ApiKey.OFFSET_COMMIT: (_LINE_0_8, _LINE_0_8),
     ApiKey.OFFSET_FETCH: (_LINE_0_8,),
 }
-"""By API and version: the highest code of the oldest line that sends this version."""
+"""By API and version: the highest code of the oldest line that sends this version.
+
+GroupCoordinator 0 and OffsetFetch 1 have no row: the gateway changes no code of the target's there,
+its own are 29 and 30, and 0.8.2 treats these as any other error.
+"""
 
 
 def old_code(key: int, version: int, code: int) -> int:
