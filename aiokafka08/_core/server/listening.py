@@ -117,13 +117,14 @@ def keep_port(host: str, port: int) -> socket.socket | None:
         The socket; None if the event loop has a network of its own, or if another program was
         faster.
     """
-    # The kernel refuses connections to a bound port, and doesn't choose it as a free one. Only a
-    # program that names it, and sets SO_REUSEADDR, can take it.
+    # The kernel refuses connections to a bound port, and doesn't choose it as a free one.
     if isinstance(asyncio.get_running_loop(), NetworkLoop):
         return None
     kept = _new_socket(host)
     try:
         kept.bind((host, port))
+        # With it, Linux would let another socket that has it, as most servers do, listen there.
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     except OSError:
         kept.close()
         return None
