@@ -50,25 +50,35 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
     """Find topics whose own min.insync.replicas doesn't fit their replicas or their ISR."""
     for name, topic in sorted(cluster.topics.items()):
         text = _setting(topic, MIN_ISR)
-        if not text.isdecimal() or not topic.partitions:
+        if not text.isdecimal():
             continue
         least = int(text)
-        factor = min(len(partition.all_replicas) for partition in topic.partitions.values())
-        if (unfit := _unfit(least, factor)) is not None:
-            code, why, action = unfit
-            yield Finding(code, f"topic {name!r}", why, action)
-        if least > factor:
-            continue  # a partition of `factor` replicas is below it, whatever its ISR
+        known = {
+            TopicPartition(name, number): partition
+            for number, partition in sorted(topic.partitions.items())
+            if partition.all_replicas
+        }
+        factors = {tp: len(partition.all_replicas) for tp, partition in known.items()}
+        is_mixed = len(set(factors.values())) > 1
+        unfit = ((tp, one) for tp, factor in factors.items() if (one := _unfit(least, factor)))
+        for where, (code, why, action) in grouped(unfit):
+            if is_mixed:
+                action = (
+                    "Give all partitions of the topic the same number of replicas "
+                    f"(kafka-reassign-partitions.sh): {MIN_ISR} is one for all of them"
+                )
+            yield Finding(code, where if is_mixed else f"topic {name!r}", why, action)
+        # A partition with fewer replicas is below it, whatever its ISR.
         below = (
             (
-                TopicPartition(name, number),
+                tp,
                 (
                     len(partition.in_sync),
                     missing_brokers(cluster, set(partition.all_replicas) - set(partition.in_sync)),
                 ),
             )
-            for number, partition in sorted(topic.partitions.items())
-            if partition.leader is not None and len(partition.in_sync) < least
+            for tp, partition in known.items()
+            if partition.leader is not None and len(partition.in_sync) < least <= factors[tp]
         )
         for where, (in_sync, missing) in grouped(below):
             yield Finding(
@@ -86,15 +96,18 @@ def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -
     deleting = {node_id for node_id, release in releases.items() if _deletes_at_negative(release)}
     for name, topic in sorted(cluster.topics.items()):
         text = _setting(topic, RETENTION)
-        if not re.fullmatch(r"-\d+", text) or _setting(topic, "cleanup.policy") == "compact":
+        policy = own_policy(cluster, name)
+        if not re.fullmatch(r"-\d+", text) or policy == "compact":
             continue
+        unless = "" if policy else " (unless the brokers' cleanup.policy is compact)"
         hosts = {node for partition in topic.partitions.values() for node in partition.all_replicas}
         if affected := hosts & deleting:
             yield Finding(
                 FindingCode.RETENTION_DELETES_ALL,
                 f"topic {name!r}",
                 f"{RETENTION}={text} means for ever only from 0.9 on. On {node_list(affected)} (of "
-                "0.8.1 or 0.8.2) every message is too old: each check (5 minutes) deletes all",
+                "0.8.1 or 0.8.2) every message is too old: each check (5 minutes) deletes all"
+                + unless,
                 f"Set {RETENTION} of the topic to a large number, such as 3153600000000, a hundred "
                 "years",
             )

@@ -45,6 +45,19 @@ def test_min_isr_is_compared_with_the_replicas(
     assert [code for code, _ in told(min_isr(seen))] == codes
 
 
+def test_min_isr_of_few_replicas_concerns_their_partitions_only() -> None:
+    parts = [partition(assigned=range(3), stored_isr=range(isr)) for isr in (3, 1)]
+    parts += [partition(assigned=[0], stored_isr=[0])] * 2
+    found = list(min_isr(cluster(*parts, config={"min.insync.replicas": "2"})))
+    assert told(found) == [
+        ("min-isr-too-high", "topic 't', partitions 2-3"),
+        ("under-min-isr", "topic 't', partition 1"),
+    ]
+    assert "the same number of replicas" in found[0].action
+    too_low = told(min_isr(cluster(*parts, config={"min.insync.replicas": "1"})))
+    assert too_low == [("min-isr-too-low", "topic 't', partitions 0-1")]
+
+
 def test_partition_without_leader_is_not_under_min_isr() -> None:
     one = partition(assigned=[0, 1, 2], stored_isr=[], leader=None)
     assert not list(min_isr(cluster(one, config={"min.insync.replicas": "2"})))
