@@ -12,6 +12,7 @@ from typing import Final
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._core.net.versions import BrokerLine
+from aiokafka08._tools.doctor.compaction import own_policy
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import grouped, node_list, topic_list
 from aiokafka08._tools.doctor.replication import missing_brokers

@@ -95,3 +95,17 @@ def test_negative_retention_is_found_where_it_deletes(
     found = list(retention_deletes_all(cluster(partition(), config=config), releases))
     assert [code for code, _ in told(found)] == codes
     assert all("On broker" in one.why for one in found)
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_sure"),
+    [({}, False), ({"cleanup.policy": "delete"}, True), ({"cleanup.policy": "COMPACT "}, None)],
+)
+def test_negative_retention_may_be_of_a_compacted_topic(
+    policy: dict[str, str], is_sure: bool | None
+) -> None:
+    """Without an own cleanup.policy the topic has the brokers', which isn't known."""
+    seen = cluster(partition(), config={"retention.ms": "-1", **policy})
+    texts = [one.why for one in retention_deletes_all(seen, {0: "0.8.2"})]
+    unless = "unless the brokers' cleanup.policy is compact"
+    assert [unless not in text for text in texts] == ([] if is_sure is None else [is_sure])
