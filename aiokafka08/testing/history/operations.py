@@ -145,23 +145,36 @@ the observer knows it, and `connections` how many connections a producer has ope
         """Return the operation that `to_json()` returned as `data`.
 
         Raises:
-            ValueError: a field is unknown or missing, or a message isn't a list of three.
+            ValueError: the data isn't an object, a field is unknown or missing, a field that holds
+                several values isn't a list, or a message isn't a list of three.
         """
+        if not isinstance(data, Mapping):
+            raise ValueError(f"operation {data!r}: expected an object")
         known = {dataclass_field.name for dataclass_field in fields(cls)}
         if unknown := set(data) - known:
             raise ValueError(f"operation {dict(data)}: unknown fields {sorted(unknown)}")
         values = dict(data)
-        for name in ("sent", "polled"):
-            if name in values:
-                values[name] = tuple(
-                    Message(partition, value, offset) for partition, offset, value in values[name]
-                )
-        if "partitions" in values:
-            values["partitions"] = tuple(values["partitions"])
         try:
+            for name in ("sent", "polled"):
+                if name in values:
+                    values[name] = tuple(map(_message_of, _listed(values[name])))
+            if "partitions" in values:
+                values["partitions"] = _listed(values["partitions"])
             return cls(**values)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
             raise ValueError(f"operation {dict(data)}: {error}") from None
+
+
+def _listed(value: Any) -> tuple[Any, ...]:
+    """Return the items of a list. Raise ValueError if it is none, such as a text."""
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{value!r}: expected a list")
+    return tuple(value)
+
+
+def _message_of(value: Any) -> Message:
+    partition, offset, identity = _listed(value)
+    return Message(partition, identity, offset)
 
 
 def validated(operation: Operation) -> Operation:

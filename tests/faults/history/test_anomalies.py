@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -329,10 +329,17 @@ def test_commit_ahead_of_a_seek_is_shown_with_the_seek() -> None:
         {"process": "p", "call": "send", "invoked": 0, "color": 1},
         {"process": "p", "call": "send"},
         {"process": "p", "call": "send", "invoked": 0, "sent": [["t/0", 1]]},
+        {"process": "p", "call": "send", "invoked": 0, "sent": [5]},
+        {"process": "p", "call": "send", "invoked": 0, "sent": ["t/0"]},
+        {"process": "p", "call": "getmany", "invoked": 0, "polled": 5},
+        {"process": "p", "call": "assign", "invoked": 0, "partitions": 5},
+        {"process": "p", "call": "assign", "invoked": 0, "partitions": "t/0"},
+        5,
+        ["process", "call"],
     ],
 )
-def test_wrong_json_is_refused(data: Mapping[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"operation|unpack"):
+def test_wrong_json_is_refused(data: Any) -> None:
+    with pytest.raises(ValueError, match="operation"):
         Operation.from_json(data)
 
 
