@@ -130,6 +130,7 @@ class NextFetch:
         "_dropped",
         "_early_responses",
         "_empty_waits",
+        "_is_other_log",
         "_lowest_watermark",
         "_was_damaged",
         "_was_empty",
@@ -149,6 +150,7 @@ class NextFetch:
         # The first entries of the last response that were dropped, because a damaged offset is in
         # front of them or is their own
         self._dropped: list[_Identity] = []
+        self._is_other_log = False  # another broker leads since then
         self._was_empty = False  # the last response was empty, with the watermark above
         self._empty_waits = 0
         self._early_responses = 0  # how many in a row came before the wait was over
@@ -188,11 +190,11 @@ class NextFetch:
             return self._use(message_set, summary, [])
         if high_watermark <= self.offset:
             # At the end of the log, but entries came before that can't be used: damage.
-            if self._dropped or self.meets_damage:
+            if (self._dropped and not self._may_lack_dropped) or self.meets_damage:
                 next_offset = self.offset if self._dropped else None
                 return FetchFinding(FetchStep.CORRUPT, next_offset=next_offset)
             self.size_bytes = 0
-            self.reset_search()
+            self._end_search()
             return _END
         rest_bytes = len(message_set) - summary.whole_bytes
         if summary.tail_size is not None:
@@ -211,7 +213,7 @@ class NextFetch:
                 # 0.11 on end a set: the offset is empty (a transaction marker, or removed by
                 # compaction).
                 self.offset += 1
-            self.reset_search()
+            self._end_search()
             return _RETRY
         return self._search_empty(high_watermark, requested_bytes, limit_bytes, waited, hides_large)
 
@@ -266,8 +268,9 @@ class NextFetch:
         assert summary.next_offset is not None
         self.offset = summary.next_offset
         self._shrink(summary.whole_bytes)
-        self.reset_search()
+        self._end_search()
         self._dropped = dropped
+        self._is_other_log = False
         self.meets_damage = bool(dropped) or _has_damaged_rest(usable, summary)
         return FetchFinding(FetchStep.DATA, message_set=usable)
 
@@ -278,6 +281,8 @@ class NextFetch:
         dropped, *later = self._dropped
         if first == dropped:
             return True
+        if self._may_lack_dropped and _first_offset(usable, self.offset) == self.offset:
+            return True
         # The same entry with another offset: the broker has returned it undamaged this time.
         is_repaired = first[1] == dropped[1] and second == later
         return is_repaired and _first_offset(usable, self.offset) == self.offset
@@ -287,6 +292,15 @@ class NextFetch:
         """Whether the first dropped entry states an offset below the next one to fetch."""
         # A search for a later offset doesn't find that entry.
         return bool(self._dropped) and self._dropped[0][0] < self.offset
+
+    @property
+    def _may_lack_dropped(self) -> bool:
+        """Whether another leader's log may lack the dropped entries.
+
+        It may end before them, or go on without a gap. An entry that states an offset below the
+        next one to fetch is an exception: where the log has it, no fetch finds it.
+        """
+        return self._is_other_log and not self.lacks_dropped
 
     def _retry_damaged(self, next_offset: int | None) -> FetchFinding:
         """Fetch once more; if that is in vain too, the bytes are corrupt."""
@@ -350,7 +364,7 @@ class NextFetch:
         """Continue at the lowest watermark since the first empty response."""
         self.offset = self._lowest_watermark
         self.size_bytes = 0
-        self.reset_search()
+        self._end_search()
         return _RETRY
 
     def _shrink(self, used_bytes: int) -> None:
@@ -360,7 +374,14 @@ class NextFetch:
             self.size_bytes //= 2
 
     def reset_search(self) -> None:
-        """Forget what the last responses have shown: call this when another broker leads."""
+        """Forget what the last responses have shown: call this when another broker leads.
+
+        Only the dropped entries are kept, since its log may have the same damage.
+        """
+        self._end_search()
+        self._is_other_log = True
+
+    def _end_search(self) -> None:
         self.alone = self.meets_damage = self._was_empty = self._was_damaged = False
         self._empty_waits = self._early_responses = 0
 

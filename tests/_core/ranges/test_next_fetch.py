@@ -144,6 +144,29 @@ def test_falling_offset_at_the_end_of_the_log_is_corrupt(
     assert respond(NextFetch(used), new, used + 1).step is FetchStep.DATA  # after a seek()
 
 
+def test_log_of_another_leader_may_be_cut_before_the_damage() -> None:
+    """What was dropped isn't there; but a gap in its place is still damage."""
+    next_fetch = NextFetch(1)
+    respond(next_fetch, at(1, 99, 3), 4)
+    assert next_fetch.offset == 2
+    next_fetch.reset_search()
+    for _ in range(3):
+        assert respond(next_fetch, b"", 2).step is FetchStep.END
+    findings = [respond(next_fetch, at(3), 4) for _ in range(2)]
+    damage = FetchFinding(FetchStep.CORRUPT, next_offset=3)
+    assert findings == [FetchFinding(FetchStep.RETRY), damage]
+    assert respond(next_fetch, at(2), 3).step is FetchStep.DATA
+    assert respond(next_fetch, at(4), 5).step is FetchStep.DATA
+
+
+def test_damage_counts_again_after_another_leader_had_none() -> None:
+    next_fetch = NextFetch(1)
+    respond(next_fetch, at(1, 99, 3), 4)
+    next_fetch.reset_search()
+    assert respond(next_fetch, at(2, 99, 4), 5).step is FetchStep.DATA
+    assert respond(next_fetch, b"", 3) == FetchFinding(FetchStep.CORRUPT, next_offset=3)
+
+
 @pytest.mark.parametrize(
     ("offsets", "used", "behind"),
     [((5, 6, 6, 7), 1, 6), ((5, 6, 3, 7), 2, 7), ((5, 9, -7, 6, 7), 1, 6)],
