@@ -69,6 +69,7 @@ _GROUP: Final = "Spark assigns the partitions, no consumer group is joined"
 _POLL: Final = "a task prefetches its range and doesn't poll"
 _SOCKET: Final = "the event loop owns the sockets"
 _TICKETS: Final = "this client renews tickets by itself"
+_PEM_ONLY: Final = "of TLS only PEM files and the check of the host name can be set"
 _METRICS: Final = "the metrics of Java's client and their reporters need Java"
 WITHOUT_EFFECT: Final[Mapping[str, str]] = {
     "group.id": _GROUP,
@@ -214,6 +215,11 @@ def _map(
         elif name in (*TLS, *TLS_UNSUPPORTED) and not is_tls(properties):
             ignored.append(
                 f"{show_option(option, text)} has no effect: kafka.security.protocol is PLAINTEXT"
+            )
+        elif name in TLS_UNSUPPORTED:
+            raise IllegalArgumentError(
+                f"{show_option(option, text)} is not supported: {_PEM_ONLY}. Leave it out, or set "
+                f"one of {', '.join(map(PREFIX.__add__, TLS))}"
             )
         elif name in SASL and not is_sasl(properties):
             ignored.append(

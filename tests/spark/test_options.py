@@ -468,6 +468,20 @@ def test_sasl_options_become_arguments_of_the_client() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["ssl.cipher.suites", "ssl.protocol", "ssl.truststore.password"])
+def test_property_of_tls_that_is_not_supported_is_named_so(name: str) -> None:
+    given = {"kafka.security.protocol": "SSL", f"kafka.{name}": "x1y2"}
+    with pytest.raises(IllegalArgumentError) as raised:
+        read(given)
+    assert raised.value.text == (
+        f"kafka.{name}={'…' if 'password' in name else repr('x1y2')} is not supported: of TLS only "
+        "PEM files and the check of the host name can be set. Leave it out, or set one of "
+        "kafka.ssl.truststore.location, kafka.ssl.truststore.type, kafka.ssl.keystore.location, "
+        "kafka.ssl.keystore.type, kafka.ssl.key.password, "
+        "kafka.ssl.endpoint.identification.algorithm"
+    )
+
+
 @pytest.mark.parametrize(
     "name",
     [
