@@ -27,6 +27,7 @@ from aiokafka08.bridge.verify.verification import (
     verify,
 )
 from aiokafka08.bridge.verify.verify_state import VerifyState, last_verification, state_path
+from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
 from tests.bridge.clusters import bridge_text, config_without_zookeeper
@@ -513,6 +514,26 @@ def test_progress_keeps_the_maps_of_a_verification(tmp_path: Path) -> None:
     for one in again.verdicts.values():
         assert (one.first_map, one.last_map) == (None, None)
         assert (one.progress.first_pair, one.progress.last_pair) == (None, None)
+
+
+HEAD = {"version": 1, "bridge": "b", "timestamps": False}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "5", "null", '"partitions"', "[" * 100_000),
+        json.dumps(HEAD),
+        *(json.dumps({**HEAD, "partitions": one}) for one in (5, [5], [[]], [{"progress": []}])),
+    ],
+    ids=lambda text: text[:60],
+)
+def test_state_of_another_form_is_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "state.json"
+    path.write_text(text)
+    with pytest.raises(IllegalArgumentError, match="Start without --resume"):
+        VerifyState(path, "b", timestamps=False).load()
+    assert last_verification(path) is None
 
 
 @pytest.mark.real

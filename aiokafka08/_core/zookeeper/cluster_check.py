@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from aiokafka08 import environment
+from aiokafka08._core.json_objects import json_object
 from aiokafka08._core.net.config import Address, address_text
 from aiokafka08._core.net.router import Router
-from aiokafka08._core.zookeeper.nodes import NUMBER, decode_node, json_object
+from aiokafka08._core.zookeeper.nodes import NUMBER, decode_node
 from aiokafka08._core.zookeeper.results import results_of
 from aiokafka08._core.zookeeper.security import OPEN, ZookeeperSecurity
 from aiokafka08._wording import some_of

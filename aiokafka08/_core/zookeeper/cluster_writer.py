@@ -22,9 +22,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from aiokafka08 import environment
+from aiokafka08._core.json_objects import json_object
 from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address
-from aiokafka08._core.zookeeper.nodes import json_object, unreadable
+from aiokafka08._core.zookeeper.nodes import unreadable
 from aiokafka08._core.zookeeper.results import result_of, results_of
 from aiokafka08._core.zookeeper.session import (
     ZookeeperServers,
@@ -406,7 +407,7 @@ def _fields(data: bytes) -> dict[str, Any]:
     """Return the fields of a node; none if it holds something else."""
     try:
         return json_object(data)
-    except (ValueError, RecursionError):
+    except ValueError:
         return {}
 
 

@@ -17,12 +17,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._core.json_objects import json_object
 from aiokafka08._core.topic_names import is_topic_name
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
 from aiokafka08._core.zookeeper.nodes import (
     NUMBER,
     NodeReader,
-    json_object,
     refused,
     unreadable,
     wrongly_named,

@@ -7,7 +7,6 @@ data, and says what was expected. Such a node never keeps other nodes from being
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -160,14 +159,6 @@ def _error(connect: str, path: str, text: str) -> KafkaError:
 def shown_path(path: str) -> str:
     """Return a path as an error shows it: escaped if it wouldn't be readable."""
     return path if path.isprintable() and "  " not in path else repr(path)
-
-
-def json_object(data: bytes) -> dict[str, Any]:
-    """Return the JSON object in a node's data, or raise ValueError."""
-    fields = json.loads(data)
-    if not isinstance(fields, dict):
-        raise ValueError("no JSON object")
-    return fields
 
 
 class NodeReader:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from aiokafka08 import environment
+from aiokafka08._core.json_objects import json_object
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._wording import shorten
 
@@ -80,11 +81,9 @@ class MemberRegistration:
 def decode_registration(member: str, data: bytes) -> MemberRegistration:
     """Return the registration in a member's node; ValueError has the reason."""
     try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        raise ValueError(f"{shorten(data)} is no JSON") from None
-    if not isinstance(fields, dict):
-        raise ValueError(f"{shorten(data)} is no JSON object")
+        fields = json_object(data)
+    except ValueError:
+        raise ValueError(f"{shorten(data)} is no JSON object") from None
     subscription, pattern = fields.get("subscription"), fields.get("pattern", "static")
     if not isinstance(subscription, dict) or not all(
         type(count) is int and count > 0 for count in subscription.values()
@@ -104,8 +103,8 @@ def decode_registration(member: str, data: bytes) -> MemberRegistration:
 def decode_partitions(data: bytes) -> list[int]:
     """Return the partition numbers in the brokers' node of a topic, or raise ValueError."""
     try:
-        numbers = sorted(int(number) for number in json.loads(data)["partitions"])
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        numbers = sorted(int(number) for number in json_object(data)["partitions"])
+    except (ValueError, TypeError, KeyError, OverflowError):
         numbers = [-1]
     if numbers and not 0 <= numbers[0] <= numbers[-1] <= 0x7FFFFFFF:
         raise ValueError(f"{shorten(data)} names no partitions")

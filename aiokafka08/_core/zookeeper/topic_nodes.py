@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from aiokafka08._core.json_objects import json_object
 from aiokafka08._core.zookeeper.cluster_check import ClusterZookeeper
-from aiokafka08._core.zookeeper.nodes import NUMBER, decode_node, json_object, unreadable
+from aiokafka08._core.zookeeper.nodes import NUMBER, decode_node, unreadable
 from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
 from aiokafka08._core.zookeeper.topic_states import (
     REPLICAS,

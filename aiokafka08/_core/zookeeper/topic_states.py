@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiokafka08 import environment
+from aiokafka08._core.json_objects import json_object
 from aiokafka08._core.zookeeper.cluster_check import (
     BROKER,
     ClusterZookeeper,
     parse_cluster_id,
     parse_endpoints,
 )
-from aiokafka08._core.zookeeper.nodes import NUMBER, NodeReader, json_object, wrongly_named
+from aiokafka08._core.zookeeper.nodes import NUMBER, NodeReader, wrongly_named
 from aiokafka08._core.zookeeper.results import result_of, results_of
 from aiokafka08._core.zookeeper.session import require_kazoo, temporary_session
 from aiokafka08.errors import KafkaError

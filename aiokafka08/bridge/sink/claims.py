@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from aiokafka08._core.json_objects import json_object
 from aiokafka08._wording import shorten
 from aiokafka08.bridge.config import MOST_PRODUCERS
 from aiokafka08.errors import KafkaProtocolError
@@ -47,12 +48,7 @@ def state_document(value: bytes) -> dict[str, Any]:
     Raises:
         ValueError: the value is something else.
     """
-    try:
-        document = json.loads(value)
-    except RecursionError:
-        raise ValueError("nested too deep") from None
-    if not isinstance(document, dict):
-        raise ValueError("no JSON object")
+    document = json_object(value)
     if (version := document.get("version")) != 0:
         raise ValueError(f"version {version}: expected 0")
     return document

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from aiokafka08._core.json_objects import json_object
 from aiokafka08.bridge.verify.sequence_check import CheckProgress, Difference
 from aiokafka08.bridge.verify.verification import OffsetPair, PartitionVerdict
 from aiokafka08.errors import IllegalArgumentError
@@ -42,7 +43,7 @@ class VerifyState:
             IllegalArgumentError: the file is of another bridge, of other options, or damaged.
         """
         try:
-            document = json.loads(self._path.read_text(encoding="utf-8"))
+            document = json_object(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return
         except (OSError, ValueError) as error:
@@ -53,13 +54,11 @@ class VerifyState:
             raise self._wrong(f"{header}; expected {wanted}")
         try:
             verdicts = [_from_document(fields) for fields in document["partitions"]]
+            self.verdicts = {TopicPartition(one.topic, one.partition): one for one in verdicts}
         except (AttributeError, KeyError, TypeError) as error:
             raise self._wrong(
                 f"a field is missing or wrong ({error}); an older release may have written it"
             ) from None
-        self.verdicts = {
-            TopicPartition(verdict.topic, verdict.partition): verdict for verdict in verdicts
-        }
 
     def note(self, verdict: PartitionVerdict) -> None:
         """Remember the verdict so far of a partition."""
@@ -116,7 +115,7 @@ class LastVerification:
 def last_verification(path: Path) -> LastVerification | None:
     """Return the content of a file of `VerifyState`; None if there is none, or it can't be read."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json_object(path.read_text(encoding="utf-8"))
         verdicts = [_from_document(fields) for fields in document["partitions"]]
         count = sum(verdict.progress.source_count for verdict in verdicts)
         is_equal = bool(verdicts) and document["equal"]

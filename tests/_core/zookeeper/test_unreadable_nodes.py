@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aiokafka08._core.json_objects import json_object
 from aiokafka08._core.net.config import ZookeeperCheck
 from aiokafka08._core.zookeeper.group_nodes import owner_of
-from aiokafka08._core.zookeeper.nodes import decode_node, json_object, remedy_of, shown_path
+from aiokafka08._core.zookeeper.nodes import decode_node, remedy_of, shown_path
 from aiokafka08._tools.doctor.examination import Examination, examine
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample
 from aiokafka08._tools.monitoring.sampler import ClusterSampler
