@@ -125,8 +125,9 @@ class ZookeeperMirror:
         try:
             plan = await asyncio.shield(writing)
         except asyncio.CancelledError:
-            with contextlib.suppress(KafkaError):
-                await writing
+            await asyncio.wait([writing])  # an error of it mustn't replace this one
+            if (error := writing.exception()) and not isinstance(error, KafkaError):
+                _log.error("ZooKeeper: internal error: %r", error, exc_info=error)
             raise
         text = _summary(self._options, state, plan)
         if text != self._said or self._errors:
