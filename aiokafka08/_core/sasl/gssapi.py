@@ -199,7 +199,6 @@ class _Credentials:
             if not self.due_s():  # else another client has done it
                 try:
                     self._acquire()
-                    self._is_overdue = False
                 except KafkaError as error:
                     now = environment.monotonic()
                     left = max(self._expires - now, 0.0)
@@ -261,7 +260,7 @@ class _Credentials:
             if self._keytab is not None and _code(error) in _KDC_CODES:
                 self._keep_refusal(self._keytab, failure)
             raise failure from None
-        self._refusal = None
+        self._refusal, self._is_overdue = None, False
         self._current, self._expires = found, expires
         now = environment.monotonic()
         self._life_s = 0.0 if math.isinf(expires) else expires - now
