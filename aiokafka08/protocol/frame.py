@@ -165,6 +165,11 @@ class FrameReader:
         return self._frame is not None
 
     @property
+    def is_in_frame(self) -> bool:
+        """Whether the next bytes belong to a frame that has begun, or to its size."""
+        return self._filled > 0 or self._frame is not None
+
+    @property
     def memory_bytes(self) -> int:
         """How much memory the reader itself holds: views of frames that callers keep aren't in it.
 

@@ -88,12 +88,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self.last_used = self._loop.time()  # loop time of the last request or response
         # `last_received`: loop time when the last data came, or when the connection was opened.
-        # `response_began`: loop time when the first bytes of the last response came.
+        # `response_began`: loop time when the first bytes of the last complete response came.
         self.last_received = self.response_began = self.last_used
         # Seconds after the opening at which the broker ends the SASL session; infinity if it
         # doesn't
         self.session_lifetime_s = math.inf
-        self._receiving = False  # a part of a response has come
+        # Loop time when the first bytes of an incomplete response came
+        self._incomplete_began: float | None = None
         self._drain_reason: str | None = None  # reason to close once nothing is in flight
         self._config = config
         self._on_close = on_close
@@ -271,14 +272,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if self.close_reason is not None:
             return
         self.last_used = self.last_received = self._loop.time()
-        if not self._receiving:
-            self._receiving, self.response_began = True, self.last_used
+        began = self.last_used if self._incomplete_began is None else self._incomplete_began
         try:
             for correlation_id, response in self._protocol.received(nbytes):
-                self.has_responded, self._receiving = True, False
+                self.has_responded = True
+                self.response_began, began = began, self.last_used
                 waiter = self._pending.pop(correlation_id).waiter
                 if not waiter.done():  # else it timed out or was cancelled
                     waiter.set_result(response)
+            self._incomplete_began = began if self._protocol.frames.is_in_frame else None
         except KafkaProtocolError as error:
             self.close(self._unreadable_reason(error))
         finally:  # also if memory is short, since the waiters may have left work for `on_received`

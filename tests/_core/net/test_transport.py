@@ -647,6 +647,67 @@ def play_silence(
         world.run(play)
 
 
+class NoTransport(asyncio.Transport):
+    """Drops what is written."""
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Any limits."""
+
+    def write(self, data: object) -> None:
+        """Any data."""
+
+    def abort(self) -> None:
+        """There is nothing to end."""
+
+
+@pytest.mark.parametrize(
+    ("ends", "began"),
+    [
+        ((0.5, 1.0, 2.0), (0, 2)),
+        ((0.5, 1.1, 2.0), (0, 1)),  # the second one begins in the read that ends the first
+        ((1.1, 2.0), (0, 0)),
+        ((1.0, 1.03, 2.0), (0, 1)),  # a part of the size
+        ((2.0,), (0, 0)),
+    ],
+    ids=str,
+)
+def test_response_begins_with_its_first_bytes(
+    make_config: MakeConfig, ends: tuple[float, ...], began: tuple[int, int]
+) -> None:
+    """Reads come a second after each other; `ends` are in sizes of a response."""
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        connection = BrokerConnection(
+            ("kafka1", 9092), make_config(), BrokerVersion.of(BrokerLine.V0_8_2), Closed()
+        )
+        connection.connection_made(NoTransport())
+        waiters: list[asyncio.Future[Any]] = [loop.create_future() for _ in range(2)]
+        for number, waiter in enumerate(waiters, 1):
+            connection.send(requesting(number), waiter, version=0)
+        frames = [
+            b"".join(encode_response(responding(requesting(number)), 0, number))
+            for number in (1, 2)
+        ]
+        data, first_at, taken = b"".join(frames), loop.time(), 0
+        found: list[float] = []
+        for end in ends:
+            size = round(end * len(frames[0])) - taken
+            taken += size
+            connection.get_buffer(-1)[:size], data = data[:size], data[size:]
+            connection.buffer_updated(size)
+            found += [connection.response_began - first_at] * (
+                sum(waiter.done() for waiter in waiters) - len(found)
+            )
+            await asyncio.sleep(1)
+        assert not data
+        assert tuple(map(round, found)) == began
+        connection.close("end of the test")
+
+    with simulate(1, brokers=1) as world:
+        world.run(play)
+
+
 async def give_up(connection: BrokerConnection) -> None:
     """Send a request whose caller gives up at once."""
     with pytest.raises(KafkaTimeoutError):
