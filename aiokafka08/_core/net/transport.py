@@ -212,8 +212,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
         When the connection breaks, the waiter gets a `KafkaConnectionError`. If the request has no
         response (Produce with required_acks=0), the waiter gets nothing.
 
+        Args:
+            request: the request.
+            waiter: gets the response.
+            version: the API version; by default the highest one that both sides support.
+            timeout_s: how long the broker may be silent; at least `request_timeout_ms` count.
+
         Raises:
             KafkaConnectionError: the connection is closed.
+            UnsupportedVersionError: the broker line doesn't have this API (without `version`).
             ValueError: the request can't be encoded.
         """
         if self.close_reason is not None:
