@@ -48,5 +48,8 @@ class AbstractTokenProvider(abc.ABC):
         """Return an unexpired token."""
 
     def extensions(self) -> dict[str, str]:
-        """Return the extensions that are sent with the token."""
+        """Return the extensions that are sent with the token, by name.
+
+        Names are ASCII letters, but not "auth"; values are printable ASCII. Default: none.
+        """
         return {}

@@ -41,19 +41,14 @@ class OAuthBearer(Mechanism):
             raise AuthenticationFailedError(
                 f"sasl_oauth_token_provider raised {type(error).__name__}"
             ) from None
-        pairs = {"auth": f"Bearer {token}", **extensions}
-        if (
-            not isinstance(token, str)
-            or not token
-            or not all(
-                _NAME.fullmatch(name) and _VALUE.fullmatch(value) for name, value in pairs.items()
-            )
-        ):
+        if not isinstance(token, str) or not _VALUE.fullmatch(token):
             raise AuthenticationFailedError(
-                "sasl_oauth_token_provider: the token or an extension has characters that "
-                "RFC 7628 doesn't allow"
+                "sasl_oauth_token_provider: the token isn't a text of printable ASCII, which RFC "
+                "7628 expects"
             )
-        return self._steps(pairs)
+        if problem := _problem(extensions):
+            raise AuthenticationFailedError(f"sasl_oauth_token_provider: {problem}")
+        return self._steps({"auth": f"Bearer {token}", **extensions})
 
     def _steps(self, pairs: Mapping[str, str]) -> Steps:
         shown = "".join(f"\x01{name}={value}" for name, value in pairs.items())
@@ -63,3 +58,17 @@ class OAuthBearer(Mechanism):
             yield b"\x01"
             raise AuthenticationFailedError(f"the broker refuses the token: {reason}")
         return None
+
+
+def _problem(extensions: Any) -> str | None:
+    """Return what is wrong with extensions, without their values; None: nothing."""
+    if not isinstance(extensions, Mapping):
+        return f"extensions: expected a mapping of texts, got {type(extensions).__name__}"
+    for name, value in extensions.items():
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            return f"extension {name!r}: expected a name of ASCII letters"
+        if name == "auth":  # KIP-342
+            return "extension 'auth': the name is reserved for the token"
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+            return f"extension {name!r}: expected a text of printable ASCII"
+    return None

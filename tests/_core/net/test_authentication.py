@@ -434,6 +434,39 @@ async def test_wrong_token_of_a_provider_is_an_error_without_it(wrong: Any) -> N
     assert "secret-text" not in str(error)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        ({"auth": "Bearer other-secret"}, "'auth': the name is reserved"),
+        ({"two words": "v"}, "'two words': expected a name of ASCII letters"),
+        ({5: "v"}, "5: expected a name of ASCII letters"),
+        ({"size": 5}, "'size': expected a text of printable ASCII"),
+        ({"size": "secret\x01auth=Bearer x"}, "'size': expected a text of printable ASCII"),
+        (None, "expected a mapping of texts, got NoneType"),
+        (["secret"], "expected a mapping of texts, got list"),
+    ],
+    ids=str,
+)
+async def test_wrong_extension_of_a_provider_is_named_without_its_value(
+    wrong: Any, text: str
+) -> None:
+    """KIP-342: an extension can't be named auth, which is the token."""
+
+    class Provider(AbstractTokenProvider):
+        async def token(self) -> str:
+            return "abc"
+
+        def extensions(self) -> dict[str, str]:
+            found: dict[str, str] = wrong
+            return found
+
+    error = await failure(handshake, "OAUTHBEARER", sasl_oauth_token_provider=Provider())
+    assert isinstance(error, AuthenticationFailedError)
+    assert "sasl_oauth_token_provider: extension" in str(error)
+    assert text in str(error)
+    assert "secret" not in str(error)
+
+
 # --- sessions that end ----------------------------------------------------------------------------
 
 
