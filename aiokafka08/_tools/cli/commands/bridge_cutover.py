@@ -125,8 +125,9 @@ def cutover(
     Without --execute and --rollback it is `bridge plan`. --execute checks that the producers are
     stopped, the copy has reached the end, both sides are equal and the consumers are stopped; then
     it commits the groups' offsets at the target. It stops at the first step that isn't ready, with
-    exit code 1. With --rollback the exit code is 1 if a pattern of [groups] matches no group of the
-    source; the offsets of groups in a file are only shown, with --dry-run.
+    exit code 1. With --rollback the exit code is 1 if an outcome isn't "move" or "same", or a
+    pattern of [groups] matches no group; the offsets of groups in a file are only shown, with
+    --dry-run.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08.bridge.config import read_config

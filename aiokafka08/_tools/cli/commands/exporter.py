@@ -76,7 +76,7 @@ def _filters(name: str, noun: str) -> Callable[[F], F]:
     "--listen",
     default=f":{DEFAULT_PORT}",
     metavar="[HOST]:PORT",
-    help=f"Where to listen (default: all addresses, port {DEFAULT_PORT}).",
+    help=f"Where to listen (default: all of IPv4, port {DEFAULT_PORT}).",
 )
 @click.option(
     "--interval",
