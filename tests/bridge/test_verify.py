@@ -517,6 +517,7 @@ def test_progress_keeps_the_maps_of_a_verification(tmp_path: Path) -> None:
 
 
 HEAD = {"version": 1, "bridge": "b", "timestamps": False}
+PARTITIONS: list[Any] = [5, [5], [[]], [{"progress": []}]]
 
 
 @pytest.mark.parametrize(
@@ -524,7 +525,7 @@ HEAD = {"version": 1, "bridge": "b", "timestamps": False}
     [
         *("", "[]", "5", "null", '"partitions"', "[" * 100_000),
         json.dumps(HEAD),
-        *(json.dumps({**HEAD, "partitions": one}) for one in (5, [5], [[]], [{"progress": []}])),
+        *(json.dumps({**HEAD, "partitions": one}) for one in PARTITIONS),
     ],
     ids=lambda text: text[:60],
 )

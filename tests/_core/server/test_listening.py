@@ -36,6 +36,6 @@ async def test_kept_port_is_free_for_its_server_afterwards() -> None:
         kept = keep_port(*address)
         assert kept is not None
         kept.close()
-        listening = listen(asyncio.Protocol, *address, "a server")
+        listening = listen(asyncio.Protocol, HOST, address[1], "a server")
         listening.close()
         await listening.wait_closed()
