@@ -269,8 +269,8 @@ class NextFetch:
         self.offset = summary.next_offset
         self._shrink(summary.whole_bytes)
         self._end_search()
-        self._dropped = dropped
         self._is_other_log = False
+        self._dropped = dropped
         self.meets_damage = bool(dropped) or _has_damaged_rest(usable, summary)
         return FetchFinding(FetchStep.DATA, message_set=usable)
 
