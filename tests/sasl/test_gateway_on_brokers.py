@@ -163,8 +163,8 @@ async def test_requests_of_brokers_get_what_a_broker_answers(sasl_cluster: Start
     network = network_of(cluster, "PLAIN", tls=False, **user)
     async with (
         running(cluster.bootstrap_servers) as gateway,
-        await TargetClient.connect((HOST, first_port(gateway)), target_network("unused:1")) as ours,
-        await TargetClient.connect(network.bootstrap[0], network) as theirs,
+        TargetClient.connected((HOST, first_port(gateway)), target_network("unused:1")) as ours,
+        TargetClient.connected(network.bootstrap[0], network) as theirs,
     ):
         for (name, version), values in OF_BROKERS.items():
             answer, wanted = [

@@ -15,8 +15,14 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address, NetConfig, address_text
-from aiokafka08._core.net.connect import PendingStep, joined_details
-from aiokafka08._core.net.raw_stream import RawStream
+from aiokafka08._core.net.connect import (
+    PendingStep,
+    connect_to_any_ip,
+    ip_addresses,
+    joined_details,
+    timeout_text,
+)
+from aiokafka08._core.net.raw_stream import RawStream, connect_raw
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion, alive_request
 from aiokafka08._core.sasl.failure import FailureKind, SaslFailure
 from aiokafka08._core.sasl.mechanism import Mechanism, Steps
@@ -26,6 +32,7 @@ from aiokafka08.errors import (
     IllegalSaslStateError,
     KafkaConnectionError,
     KafkaProtocolError,
+    KafkaTimeoutError,
     UnsupportedSaslMechanismError,
     for_code,
 )
@@ -135,6 +142,40 @@ async def open_authenticated(
     raise AuthenticationFailedError(
         f"{address_text(address)}: {mechanism.description}: {text}", failure
     )
+
+
+async def open_session(
+    address: Address, config: NetConfig, version: BrokerVersion | None, within_s: float
+) -> AuthenticatedStream:
+    """Connect to any IP address of a host; authenticate if the options have a mechanism.
+
+    Args:
+        address: host and port.
+        config: the options of the network layer.
+        version: what is known of the broker's version.
+        within_s: how long it may take, in seconds.
+
+    Raises:
+        KafkaError: as `open_authenticated`; or it takes too long.
+    """
+    waits: list[PendingStep] = []
+
+    async def connect(ip: str) -> AuthenticatedStream:
+        new_stream = partial(connect_raw, ip, address, config)
+        if (sasl := config.sasl) is None:
+            return AuthenticatedStream(await new_stream(), math.inf)
+        return await open_authenticated(new_stream, address, config, sasl, version, waits.append)
+
+    def abort(session: AuthenticatedStream) -> None:
+        session.stream.abort()
+
+    try:
+        async with asyncio.timeout(within_s):
+            ips = await ip_addresses(address, config, within_s)
+            return await connect_to_any_ip(address, config, ips, connect, within_s, abort)
+    except TimeoutError:
+        text = timeout_text(address, config, within_s)
+        raise (waits[-1].timeout_error(f"{text}: ") if waits else KafkaTimeoutError(text)) from None
 
 
 async def authenticate_again(

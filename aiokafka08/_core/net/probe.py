@@ -1,4 +1,6 @@
-"""Probe the version of a broker on throw-away connections: the I/O around `detect_version()`.
+"""Probe the version of a broker: the I/O around `detect_version()` on throw-away connections.
+
+`find_line` finds less, on any connection.
 
 Invariant: `probe_version()` ends within `request_timeout_ms` and leaves no socket open. If a
 response doesn't begin with the size of a Kafka frame, the error says what its first bytes look
@@ -9,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
+from aiokafka08 import environment
 from aiokafka08._core.net.config import Address, NetConfig, address_text
 from aiokafka08._core.net.connect import (
     PendingStep,
@@ -19,9 +23,27 @@ from aiokafka08._core.net.connect import (
     timeout_text,
 )
 from aiokafka08._core.net.raw_stream import RawStream, WrongPortError, connect_raw
-from aiokafka08._core.net.versions import BrokerVersion, Probe, alive_request, detect_version
-from aiokafka08.errors import KafkaError, KafkaProtocolError, KafkaTimeoutError
+from aiokafka08._core.net.versions import (
+    FETCH_PROBE,
+    METADATA_PROBE,
+    BrokerLine,
+    BrokerVersion,
+    Probe,
+    alive_request,
+    detect_version,
+    is_before_0_10,
+    is_of_0_8,
+)
+from aiokafka08.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    KafkaProtocolError,
+    KafkaTimeoutError,
+)
 from aiokafka08.protocol.api import decode_correlation_id, encode_request
+
+if TYPE_CHECKING:
+    from aiokafka08._core.net.authentication import FrameStream
 
 _CORRELATION_ID: Final = 1
 
@@ -96,6 +118,47 @@ async def probe_version(
     ip, version = await connect_to_any_ip(address, config, ips, probe, limit_s)
     found_at(ip)
     return version
+
+
+async def find_line(
+    stream: FrameStream, address: Address, config: NetConfig, within_s: float
+) -> BrokerLine:
+    """Return the line of the broker at the other end of a connection, by one or two requests.
+
+    V0_8 stands for all of 0.8, and V0_10 for all from 0.10 on, 4.x too. No release closes the
+    connection on these requests, and none of them harms another one (docs/brokers.md 2.2).
+
+    Args:
+        stream: the connection, which is authenticated.
+        address: the broker's address, for errors.
+        config: the options of the network layer.
+        within_s: how long the broker may take, in seconds.
+
+    Raises:
+        KafkaConnectionError: the peer has closed the connection.
+        KafkaTimeoutError: it doesn't respond.
+    """
+
+    async def is_one(probe: Probe, fits: Callable[[memoryview], bool]) -> bool:
+        request = encode_request(probe.request, probe.version, _CORRELATION_ID, config.client_id)
+        stream.write(b"".join(request))
+        frame = await stream.read_frame(4, config.max_frame_bytes)
+        if frame is None:
+            raise KafkaConnectionError(
+                f"{address_text(address)}: it has closed the connection without an answer. The "
+                "port may be one for SASL"
+            )
+        # In a thread: brokers up to 0.9 list all topics.
+        return await environment.run_in_thread(partial(fits, memoryview(frame)))
+
+    try:
+        async with asyncio.timeout(within_s):
+            if not await is_one(METADATA_PROBE, is_before_0_10):
+                return BrokerLine.V0_10
+            return BrokerLine.V0_8 if await is_one(FETCH_PROBE, is_of_0_8) else BrokerLine.V0_9
+    except TimeoutError:
+        wait = PendingStep.for_response("Metadata")
+        raise wait.timeout_error(f"{address_text(address)}: ") from None
 
 
 async def _detect(probing: _ProbeConnection, exact: bool) -> BrokerVersion:

@@ -204,6 +204,13 @@ def alive_request() -> ListOffsetsRequest:
     return ListOffsetsRequest(-1, [])
 
 
+METADATA_PROBE: Final = Probe(MetadataRequest([]), 1)
+"""Brokers of 0.8 and 0.9 ignore the version, and respond in layout 0 with all topics."""
+
+FETCH_PROBE: Final = Probe(FetchRequest(-1, 0, 0, []), 1)
+"""0.8 ignores the version. Layout 1, of 0.9 to 3.9, begins with the throttle time."""
+
+
 # A group that never commits
 _PROBE_GROUP: Final = "aiokafka08-version-probe"
 
@@ -235,32 +242,27 @@ def detect_version(exact: bool = False) -> Steps[BrokerVersion]:
             return (yield from _detect_from_api_versions())
     decode_response(ListOffsetsRequest, 0, frame)
 
-    # 0.8 ignores the version and responds in layout 0. Layout 1 begins with the throttle time, and
-    # decoding must use every byte, so no response fits both.
-    frame = yield from _probe_twice(FetchRequest(-1, 0, 0, []), 1)
+    frame = yield from _probe_twice(FETCH_PROBE)
     if frame is None:
         raise UnrecognizedBrokerVersion(
             "the broker supports ListOffsets, but closes the connection on Fetch 1"
         )
-    if _fits(FetchRequest, 0, frame):
+    if is_of_0_8(frame):
         line = (yield from _detect_0_8_line()) if exact else BrokerLine.V0_8
         return BrokerVersion.of(line)
     decode_response(FetchRequest, 1, frame)
 
-    frame = yield from _probe_twice(MetadataRequest([]), 1)
+    frame = yield from _probe_twice(METADATA_PROBE)
     if frame is None:
         raise UnrecognizedBrokerVersion(
             "the broker supports Fetch 1, but closes the connection on Metadata 1"
         )
-    # 0.9 ignores the version and responds in layout 0. Layout 1 has more fields (racks, the
-    # controller id), and decoding must use every byte, so such a response doesn't fit layout 0. The
-    # reverse is possible for some topics: try layout 0 first.
-    if _fits(MetadataRequest, 0, frame):
+    if is_before_0_10(frame):
         return BrokerVersion.of(BrokerLine.V0_9)
     if not _fits(MetadataRequest, 1, frame):
         raise UnrecognizedBrokerVersion("the broker's Metadata response fits no known layout")
 
-    frame = yield from _probe_twice(ApiVersionsRequest(), 0)
+    frame = yield from _probe_twice(Probe(ApiVersionsRequest(), 0))
     if frame is None:
         raise UnrecognizedBrokerVersion(
             "the broker supports Metadata 1, but closes the connection on ApiVersions"
@@ -274,7 +276,7 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
     from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 
     for _ in range(2):
-        frame = yield from _probe_twice(MetadataRequest([]), 0)
+        frame = yield from _probe_twice(Probe(MetadataRequest([]), 0))
         if frame is None:
             raise UnrecognizedBrokerVersion("the broker closes the connection on Metadata 0")
         # 0.8.2 responds as 0.8.1 for a topic that was deleted after the Metadata response. So ask
@@ -285,7 +287,7 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
             for topic in decode_response(MetadataRequest, 0, frame).topics
             if topic.partitions
         ][:_PROBE_TOPICS]
-        frame = yield from _probe_twice(OffsetFetchRequest(_PROBE_GROUP, existing), 1)
+        frame = yield from _probe_twice(Probe(OffsetFetchRequest(_PROBE_GROUP, existing), 1))
         if frame is None:
             # It doesn't know the request.
             return BrokerLine.V0_8_0
@@ -303,9 +305,9 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
     return BrokerLine.V0_8_1
 
 
-def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None]:
+def _probe_twice(probe: Probe) -> Steps[memoryview | None]:
     """Return the response; None if the broker closes the connection on this request twice."""
-    frame = yield Probe(request, version)
+    frame = yield probe
     if frame is not None:
         return frame
     # A single close proves nothing, since a dying broker and a proxy close connections too. If a
@@ -314,7 +316,7 @@ def _probe_twice(request: Request[Any], version: int) -> Steps[memoryview | None
     if frame is None:
         raise KafkaConnectionError("it closes its connections while its version is probed")
     decode_response(ListOffsetsRequest, 0, frame)
-    return (yield Probe(request, version))
+    return (yield probe)
 
 
 def _detect_from_api_versions() -> Steps[BrokerVersion]:
@@ -338,6 +340,18 @@ def _detect_from_api_versions() -> Steps[BrokerVersion]:
             "security.protocol=SASL_PLAINTEXT), or a broker that is stopping"
         )
     return version
+
+
+def is_of_0_8(frame: memoryview) -> bool:
+    """Return whether a response to `FETCH_PROBE` is of 0.8."""
+    return _fits(FetchRequest, 0, frame)
+
+
+def is_before_0_10(frame: memoryview) -> bool:
+    """Return whether a response to `METADATA_PROBE` is of 0.8 or 0.9."""
+    # Layout 1 has more fields (racks, the controller id), and decoding must use every byte, so such
+    # a response doesn't fit layout 0. The reverse is possible for some topics.
+    return _fits(MetadataRequest, 0, frame)
 
 
 def _fits(request: type[Request[Any]], version: int, frame: memoryview) -> bool:

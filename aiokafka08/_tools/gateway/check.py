@@ -61,6 +61,7 @@ class CheckCode(Code):
 
 
 _RELEASES: Final = {
+    0: "0.8", 1: "0.9", 2: "0.10.0", 3: "0.10.1 or 0.10.2", 5: "0.11", 6: "1.0", 7: "1.1", 8: "2.0",
     10: "2.1 or 2.2", 11: "2.3 to 2.6", 12: "2.7 to 3.0", 13: "3.1 to 3.4", 15: "3.5 or 3.6",
     16: "3.7 or 3.8", 17: "3.9 or 4.0", 18: "4.1",
 }  # fmt: skip
@@ -169,8 +170,7 @@ def _about_versions(sample: TargetSample, options: GatewayOptions, names: Option
         why = f"the target takes {first} to {last}, so clients for 0.9 to 0.10.2 can't join groups"
         yield CodedFinding(code, "JoinGroup 0", why, "Use a target of Kafka 4.0.1 or later")
     first, last = sample.ranges.get(ApiKey.FETCH, (0, -1))
-    other = "older than 2.1" if last < min(_RELEASES) else f"later than {_RELEASES[max(_RELEASES)]}"
-    release = _RELEASES.get(last, other)
+    release = _RELEASES.get(last, f"later than {_RELEASES[max(_RELEASES)]}")
     topics = "" if sample.topics is None else f", {counted(len(sample.topics), 'topic')}"
     brokers = f"{counted(len(sample.brokers), 'broker')}{topics}"
     why = f"Kafka {release} by its versions of Fetch ({first} to {last}), {brokers}"

@@ -62,7 +62,6 @@ _LOOK_S: Final = 0.1
 _SWITCH_S: Final = 0.00005
 """How long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
-_METADATA_VERSION: Final = 1
 
 
 class ListenerState(NamedTuple):
@@ -405,6 +404,7 @@ class _BrokerListener(_GatewayListener):
         return self.route
 
     async def _why_unreachable(self) -> str | None:
+        self.route.line = None  # the broker may be of another release now
         return await why_unreachable(self.route.address, self._gateway.shared.options.network)
 
 
@@ -416,9 +416,8 @@ async def find_brokers(network: NetConfig) -> dict[int, Address]:
     """
 
     async def ask(client: TargetClient) -> dict[int, Address]:
-        if brokers := brokers_of(await client.call("Metadata", _METADATA_VERSION, Topics=[])):
+        if brokers := brokers_of(await client.metadata(of_topics=False)):
             return brokers
-        raise KafkaProtocolError("names no brokers")
+        raise KafkaProtocolError("names no brokers; one of 0.8 names none before there is a topic")
 
-    failure = "the target can't be reached"
-    return await ask_first(network.bootstrap, network, failure, ask, TargetClient.open)
+    return await ask_first(network.bootstrap, network, "the target can't be reached", ask)

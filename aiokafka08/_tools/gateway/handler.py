@@ -8,7 +8,10 @@ Invariants:
 
 - Frames go to the broker in the order in which the client sent them.
 - A refused request without an answer ends the connection once the requests before it are answered.
-  Brokers handle requests that they don't know in the same way.
+  In front of a broker of 0.9 the connection stays open. Brokers handle requests that they don't
+  know in the same way.
+- A broker of 0.8 or 0.9 never gets a request of an API that came later: 0.9 then loses responses of
+  other connections (docs/brokers.md 2.2).
 - At the entry for clients of other gateways (`peers`) no group, log or transaction is listed: it
   isn't a broker of its own, and a client that asks all brokers would count these twice.
 - Requests of replicas, those that only brokers send, those that change the cluster, and what
@@ -29,6 +32,8 @@ from aiokafka08 import environment
 from aiokafka08._core.concurrency.remembered import Remembered
 from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address
+from aiokafka08._core.net.probe import find_line
+from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
 from aiokafka08._core.server.sasl import MAX_TOKEN_BYTES, AuthenticationFailed
 from aiokafka08._core.server.work import Work, finish, offload
@@ -43,6 +48,7 @@ from aiokafka08._tools.gateway.layouts import Api, TakesLongError, apis
 from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
 from aiokafka08._tools.gateway.peers import has_no_own
 from aiokafka08._tools.gateway.shared_state import SharedState
+from aiokafka08._tools.gateway.target_connection import CONNECT_TIMEOUT_S
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import request_end
 from aiokafka08._tools.gateway.upstream import Answer, Upstream, connect, respond
@@ -87,6 +93,7 @@ class BrokerRoute:
         node_id: the broker's id.
         address: the broker's present address.
         unreachable: called when a connection to the broker couldn't be opened.
+        line: the broker's line; None: it isn't known.
         versions: the broker's responses to ApiVersions, by version and without correlation ids, for
             clients that haven't authenticated.
     """
@@ -94,6 +101,7 @@ class BrokerRoute:
     node_id: int
     address: Address
     unreachable: Callable[[], None]
+    line: BrokerLine | None = None
     versions: Remembered[int, bytes] = field(default_factory=lambda: Remembered(_VERSIONS_S))
 
 
@@ -124,6 +132,7 @@ class GatewayHandler(ConnectionHandler):
         self._options = options = shared.options
         self._route = route
         self._is_entry = is_entry
+        self._line = BrokerLine.V0_10  # the broker's, where it matters: if the gateway observes
         self._access = ConnectionAccess(options.access, is_observing=options.is_observing)
         self._holding: set[str] = set()  # why no requests are begun
         self.upstream = self.new_upstream(f"node {route.node_id}", self._upstream_lost)
@@ -140,21 +149,27 @@ class GatewayHandler(ConnectionHandler):
 
     # --- the connection to the broker -------------------------------------------------------------
 
-    def _begin_connecting(self) -> None:
+    def _begin_connecting(self) -> asyncio.Task[None]:
         if self._connecting is None:
             self.hold("connecting", True)
             self._connecting = self.shared.tasks.start(self._connect())
+        return self._connecting
 
     async def _connect(self) -> None:
+        route, target = self._route, (self._route.address, self._options.network)
         try:
-            await connect(self.upstream, self._route.address, self._options.network)
+            await connect(self.upstream, *target)
+            if self._options.is_observing:
+                if (line := route.line) is None:
+                    line = await find_line(self.upstream, *target, CONNECT_TIMEOUT_S)
+                self._line = route.line = line
         except KafkaError as error:
-            self.warn(f"no connection to node {self._route.node_id} at {error.text}")
-            self.shared.measurements.upstream_failed(self._route.node_id, "connect")
+            self.warn(f"no connection to node {route.node_id} at {error.text}")
+            self.shared.measurements.upstream_failed(route.node_id, "connect")
             self.connection.abort()
             cause = error.__cause__
             if not (isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES):
-                self._route.unreachable()
+                route.unreachable()
             return
         self.hold("connecting", False)
 
@@ -205,7 +220,8 @@ class GatewayHandler(ConnectionHandler):
         except (RefusedError, KafkaProtocolError, AuthenticationFailed) as error:
             if not self._login.is_complete and not (head and _is_known(head)):
                 head = None  # it may be a token, and its client id a password
-            self.refuse(head, error.text if isinstance(error, KafkaError) else str(error))
+            text, closes = str(error), self._line is not BrokerLine.V0_9  # which is silent then
+            self.refuse(head, error.text if isinstance(error, KafkaError) else text, closes=closes)
             exchange.end()
 
     def pause_writing(self) -> None:
@@ -279,6 +295,10 @@ class GatewayHandler(ConnectionHandler):
         if api is None:
             raise RefusedError("the API isn't known")
         exchange.answered = self._answered(api, environment.monotonic())
+        if self._options.is_observing and not self._login.is_complete:
+            yield self._begin_connecting()
+        if self._line < BrokerLine.V0_10 and head.key > ApiKey.LIST_GROUPS:
+            raise RefusedError("brokers of 0.8 and 0.9 don't know this API")
         if head.key == API_VERSIONS:
             self._send_api_versions(api, head, frame, exchange)
         elif self._is_entry and has_no_own(api, head.version):
@@ -391,7 +411,9 @@ class GatewayHandler(ConnectionHandler):
         expects_response = (
             head.key != ApiKey.PRODUCE or read_request(api, head, frame, wanted=_ACKS)["Acks"] != 0
         )
-        answer = self._replaced(api, head.version) if has_addresses(api, head.version) else None
+        # Brokers of 0.8 and 0.9 respond in layout 0, whatever version is asked for.
+        version = head.version if self._line is BrokerLine.V0_10 else 0
+        answer = self._replaced(api, version) if has_addresses(api, version) else None
         self.upstream.send(
             head.correlation_id, [frame], exchange, answer, expects_response=expects_response
         )

@@ -92,7 +92,7 @@ OPTIONS: Final = (
         "Let clients write nothing but the offsets of their groups."),
     Option("observe", bool, False, "",
         "Pass all requests as they are, and list which ones Kafka 4 would refuse: for a target of "
-        "0.10 to 3.9, before its upgrade."),
+        "0.8 to 3.9, before its upgrade."),
     Option("peers", list, (), "HOST:PORT,...",
         "All gateways to the same cluster, as clients reach their --listen: clients go on at the "
         "others when one ends. The brokers have the ports behind --listen then. May be repeated."),

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final, Self, TypeVar
 
 from aiokafka08 import environment
 from aiokafka08._core.net.config import Address, NetConfig, address_text
+from aiokafka08._core.net.probe import find_line
 from aiokafka08._core.net.raw_stream import RawStream
+from aiokafka08._core.net.versions import LINE_APIS, BrokerLine
 from aiokafka08._tools.gateway.headers import CORRELATION_BYTES
 from aiokafka08._tools.gateway.layouts import Api, apis
 from aiokafka08._tools.gateway.messages import Values, message_of
-from aiokafka08._tools.gateway.target_connection import CLIENT_ID, open_target
+from aiokafka08._tools.gateway.target_connection import CLIENT_ID, CONNECT_TIMEOUT_S, open_target
 from aiokafka08.errors import KafkaConnectionError, KafkaError, KafkaProtocolError
 
 T = TypeVar("T")
@@ -26,13 +28,12 @@ T = TypeVar("T")
 TIMEOUT_S: Final = 15.0
 """How long `ask_first` waits for a broker: to connect, and to respond."""
 
-_TOO_OLD: Final = "of 0.8 or 0.9: a gateway needs 2.1 or later, with observe 0.10 or later"
 _MAX_BYTES: Final = 128 << 20
 _BY_NAME: Final = 9  # the last version of Metadata in which topics have no ids
 
 
 class TargetClient:
-    """See the module; `async with` closes it.
+    """See the module.
 
     Attributes:
         address: the broker's address.
@@ -45,34 +46,25 @@ class TargetClient:
         self._stream = stream
 
     @classmethod
-    async def open(cls, address: Address, network: NetConfig) -> Self:
-        """Connect.
+    @asynccontextmanager
+    async def connected(cls, address: Address, network: NetConfig) -> AsyncIterator[Self]:
+        """Connect, and find the versions; ApiVersions isn't sent to brokers before 0.10.
 
         Raises:
             KafkaError: the broker can't be reached, or refuses the gateway.
         """
-        return cls(address, (await open_target(address, network)).stream)
-
-    @classmethod
-    async def connect(cls, address: Address, network: NetConfig) -> Self:
-        """Connect, and ask for the versions.
-
-        Raises:
-            KafkaError: the broker can't be reached, refuses the gateway, or is older than 0.10.
-        """
-        client = await cls.open(address, network)
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(client)
-            ranges = (await client.call("ApiVersions", 0))["ApiKeys"]
-            stack.pop_all()
-        client.ranges = {one["ApiKey"]: (one["MinVersion"], one["MaxVersion"]) for one in ranges}
-        return client
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        await self._stream.close()
+        stream = (await open_target(address, network)).stream
+        try:
+            client = cls(address, stream)
+            line = await find_line(stream, address, network, CONNECT_TIMEOUT_S)
+            client.ranges = {key: (one[0], one[-1]) for key, one in LINE_APIS[line].items()}
+            if line is BrokerLine.V0_10:
+                found = (await client.call("ApiVersions", 0))["ApiKeys"]
+                ranges = ((one["ApiKey"], one["MinVersion"], one["MaxVersion"]) for one in found)
+                client.ranges = {key: (first, last) for key, first, last in ranges}
+            yield client
+        finally:
+            await stream.close()
 
     def version_of(self, name: str, most: int = 0x7FFF) -> int | None:
         """Return the highest version of an API that both know; None: there is none.
@@ -99,8 +91,7 @@ class TargetClient:
         self._stream.write(len(frame).to_bytes(4, "big") + frame)
         answer = await self._stream.read_frame(CORRELATION_BYTES, _MAX_BYTES)
         if answer is None:
-            text = "it has closed the connection without an answer. The port may be one for SASL, "
-            raise KafkaConnectionError(f"{text}or the broker {_TOO_OLD}")
+            raise KafkaConnectionError("it has closed the connection without an answer")
         response = message_of(api, "response", version)
         # In a thread: reading the list of many topics would hold the event loop.
         return await environment.run_in_thread(partial(response.read, answer))
@@ -120,7 +111,7 @@ class TargetClient:
         """
         version = self.version_of("Metadata", _BY_NAME)
         if version is None or version < least:
-            raise KafkaProtocolError("it knows no version of Metadata that the gateway knows")
+            raise KafkaProtocolError(f"it takes no version of Metadata from {least} on")
         topics: list[str] | None = None if of_topics and version else []
         rights = {"IncludeTopicAuthorizedOperations": with_rights}
         return await self.call("Metadata", version, Topics=topics, **rights)
@@ -131,7 +122,6 @@ async def ask_first(
     network: NetConfig,
     failure: str,
     ask: Callable[[TargetClient], Awaitable[T]],
-    connect: Callable[[Address, NetConfig], Awaitable[TargetClient]] = TargetClient.connect,
 ) -> T:
     """Return the answer of the first broker that can be asked.
 
@@ -140,7 +130,6 @@ async def ask_first(
         network: how to connect to them.
         failure: the beginning of the error's text, before the reason of each broker.
         ask: asks a broker; after a `KafkaError` the next broker is asked.
-        connect: connects to a broker.
 
     Raises:
         KafkaConnectionError: no broker can be asked; the text has the reason of each. If all
@@ -149,7 +138,8 @@ async def ask_first(
     problems: dict[Address, Exception] = {}
     for address in addresses:
         try:
-            async with asyncio.timeout(TIMEOUT_S), await connect(address, network) as client:
+            connected = TargetClient.connected(address, network)
+            async with asyncio.timeout(TIMEOUT_S), connected as client:
                 return await ask(client)
         except (KafkaError, TimeoutError) as error:
             problems[address] = error
@@ -163,8 +153,8 @@ async def ask_first(
 def _failure_text(address: Address, error: Exception) -> str:
     """Return why a broker can't be asked, with its address."""
     where = f"{address_text(address)}: "
-    silent = f"no answer in time: it may be {_TOO_OLD}"
-    return where + (error.text if isinstance(error, KafkaError) else silent).removeprefix(where)
+    text = error.text if isinstance(error, KafkaError) else "no answer in time"
+    return where + text.removeprefix(where)
 
 
 def brokers_of(metadata: Mapping[str, Any]) -> dict[int, Address]:

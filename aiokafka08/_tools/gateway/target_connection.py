@@ -8,18 +8,13 @@ what is wrong, without secrets.
 
 from __future__ import annotations
 
-import asyncio
-import math
-from functools import partial
 from typing import Any, Final
 
 from aiokafka08._core.net import config
-from aiokafka08._core.net.authentication import AuthenticatedStream, open_authenticated
+from aiokafka08._core.net.authentication import AuthenticatedStream, open_session
 from aiokafka08._core.net.config import Address, BootstrapServers, NetConfig, address_text
-from aiokafka08._core.net.connect import PendingStep, connect_to_any_ip, ip_addresses, timeout_text
-from aiokafka08._core.net.raw_stream import connect_raw
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
-from aiokafka08.errors import KafkaError, KafkaTimeoutError
+from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.api import ApiKey
 
 CLIENT_ID: Final = "aiokafka08-gateway"
@@ -50,25 +45,7 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
     Raises:
         KafkaError: the broker can't be reached, or refuses the gateway.
     """
-    waits: list[PendingStep] = []
-
-    async def connect(ip: str) -> AuthenticatedStream:
-        new_stream = partial(connect_raw, ip, address, network)
-        if (sasl := network.sasl) is None:
-            return AuthenticatedStream(await new_stream(), math.inf)
-        return await open_authenticated(new_stream, address, network, sasl, _VERSION, waits.append)
-
-    def abort(session: AuthenticatedStream) -> None:
-        session.stream.abort()
-
-    within_s = CONNECT_TIMEOUT_S
-    try:
-        async with asyncio.timeout(within_s):
-            ips = await ip_addresses(address, network, within_s)
-            return await connect_to_any_ip(address, network, ips, connect, within_s, abort)
-    except TimeoutError:
-        text = timeout_text(address, network, within_s)
-        raise (waits[-1].timeout_error(f"{text}: ") if waits else KafkaTimeoutError(text)) from None
+    return await open_session(address, network, _VERSION, CONNECT_TIMEOUT_S)
 
 
 async def why_unreachable(address: Address, network: NetConfig) -> str | None:

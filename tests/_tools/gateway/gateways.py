@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import struct
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS, Measurements
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
@@ -21,6 +23,9 @@ from tests.brokers.ports import free_ports
 from tests.support.stream_server import StreamServer
 
 HOST = "127.0.0.1"
+
+_FETCH, _METADATA_0, _METADATA = b"\0\1\0\1", b"\0\3\0\0", b"\0\3\0\1"
+_API_VERSIONS = b"\0\x12\0\0"
 
 
 @asynccontextmanager
@@ -120,6 +125,8 @@ async def connected(targets: str, **changed: Any) -> AsyncIterator[tuple[Gateway
 class ScriptedBroker:
     """A listener that answers Metadata as node 0, and each other frame as `answer` says.
 
+    It answers a gateway's own ApiVersions, too.
+
     Args:
         answer: from the frame of a request to that of the response; None closes the connection,
             b"" is no response.
@@ -127,10 +134,12 @@ class ScriptedBroker:
 
     Attributes:
         reads: it reads no further request while this isn't set.
+        is_of_0_9: whether the gateway takes it for a broker of 0.9.
     """
 
     def __init__(self, answer: Any, tls: ssl.SSLContext | None = None) -> None:
         self.answer = answer
+        self.is_of_0_9 = False
         self.requests: list[bytes] = []
         self.reads = asyncio.Event()
         self.reads.set()
@@ -181,19 +190,32 @@ class ScriptedBroker:
     def metadata(self, nodes: dict[int, int] | None = None) -> bytes:
         """Return the body of a Metadata response of version 1 with these nodes and ports."""
         nodes = {0: self.port} if nodes is None else nodes
+        rack, controller = (b"", b"") if self.is_of_0_9 else (b"\xff\xff", bytes(4))
         brokers = b"".join(
-            node.to_bytes(4, "big") + b"\0\x09127.0.0.1" + port.to_bytes(4, "big") + b"\xff\xff"
+            node.to_bytes(4, "big") + b"\0\x09127.0.0.1" + port.to_bytes(4, "big") + rack
             for node, port in nodes.items()
         )
-        return len(nodes).to_bytes(4, "big") + brokers + bytes(8)
+        return len(nodes).to_bytes(4, "big") + brokers + controller + bytes(4)
+
+    def own_answer(self, frame: bytes) -> bytes | None:
+        """Return the body of the response to a gateway's own request; None: it isn't such a one."""
+        is_old, begin = self.is_of_0_9, frame[:4]
+        if b"aiokafka08-gateway" not in frame:
+            return None
+        if begin == _METADATA or (is_old and begin == _METADATA_0):
+            return self.metadata()
+        if begin == _API_VERSIONS and not is_old:
+            ranges = (struct.pack(">hhh", key, 0, 1 if key == 3 else 20) for key in apis())
+            return struct.pack(">hi", 0, len(apis())) + b"".join(ranges)
+        return bytes(8) if is_old and begin == _FETCH else None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         while await self.reads.wait():
             size = int.from_bytes(await reader.readexactly(4), "big")
             frame = await reader.readexactly(size)
-            if frame[:4] == b"\0\3\0\1" and b"aiokafka08-gateway" in frame:
-                body: bytes | None = frame[4:8] + self.metadata()
+            if (own := self.own_answer(frame)) is not None:
+                body: bytes | None = frame[4:8] + own
             else:
                 self.requests.append(frame)
                 body = self.answer(frame)

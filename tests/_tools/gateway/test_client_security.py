@@ -85,7 +85,7 @@ async def secured(**changed: Any) -> AsyncIterator[Gateway]:
 async def listed(gateway: Gateway, **options: Any) -> list[str]:
     """Return the topics that a client finds."""
     address = HOST, first_port(gateway)
-    async with await TargetClient.connect(address, target_network([address], **options)) as client:
+    async with TargetClient.connected(address, target_network([address], **options)) as client:
         return [
             topic["Name"] for topic in (await client.call("Metadata", 1, Topics=None))["Topics"]
         ]

@@ -534,15 +534,15 @@ class SlowBroker(ScriptedBroker):
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        frame = await reader.readexactly(size)
-        if b"aiokafka08-gateway" in frame:
-            body = frame[4:8] + self.metadata()
-        else:
-            self._begun.set()
-            await self._go_on.wait()
-            body = frame[4:8] + self.late
-        writer.write(len(body).to_bytes(4, "big") + body)
+        while True:
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            frame = await reader.readexactly(size)
+            if (own := self.own_answer(frame)) is None:
+                break
+            writer.write((4 + len(own)).to_bytes(4, "big") + frame[4:8] + own)
+        self._begun.set()
+        await self._go_on.wait()
+        writer.write((4 + len(self.late)).to_bytes(4, "big") + frame[4:8] + self.late)
         writer.close()
 
 
@@ -633,17 +633,15 @@ class UnreadBroker(ScriptedBroker):
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        if size > LARGE:
-            await self.reads.wait()
-            try:
-                self.requests.append(await reader.readexactly(size))
-            except (asyncio.IncompleteReadError, ConnectionError):
-                self.lost += 1
-        else:
+        while (size := int.from_bytes(await reader.readexactly(4), "big")) <= LARGE:
             frame = await reader.readexactly(size)
-            body = frame[4:8] + self.metadata()
-            writer.write(len(body).to_bytes(4, "big") + body)
+            own = self.own_answer(frame) or b""
+            writer.write((4 + len(own)).to_bytes(4, "big") + frame[4:8] + own)
+        await self.reads.wait()
+        try:
+            self.requests.append(await reader.readexactly(size))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.lost += 1
         writer.close()
 
 

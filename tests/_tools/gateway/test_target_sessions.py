@@ -219,7 +219,7 @@ async def test_coordinator_lost_while_its_session_is_prolonged_holds_nothing() -
         logs_in, leads_in = other.answer, broker.answer
 
         def other_answer(frame: bytes) -> bytes | None:
-            if frame[1] == ApiKey.SASL_HANDSHAKE and other.keys[-1] == ApiKey.OFFSET_COMMIT:
+            if frame[1] == ApiKey.SASL_HANDSHAKE and other.keys[-1:] == [ApiKey.OFFSET_COMMIT]:
                 other.keys.append(frame[1])
                 return None  # it closes the connection
             is_commit = frame[1] == ApiKey.OFFSET_COMMIT

@@ -160,10 +160,13 @@ async def test_responses_that_are_not_whole_count(caplog: pytest.LogCaptureFixtu
     class Halting(ScriptedBroker):
         async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self._writers.append(writer)
-            size = int.from_bytes(await reader.readexactly(4), "big")
-            frame = await reader.readexactly(size)
-            body = frame[4:8] + (self.metadata() if frame[1] == 3 else bytes(16 * MIB))
-            writer.write((len(body).to_bytes(4, "big") + body)[: 8 * MIB])
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = await reader.readexactly(size)
+                if (own := self.own_answer(frame)) is None:
+                    break
+                writer.write((4 + len(own)).to_bytes(4, "big") + frame[4:8] + own)
+            writer.write((4 + 16 * MIB).to_bytes(4, "big") + frame[4:8] + bytes(8 * MIB - 8))
             with suppress(ConnectionError):
                 await reader.read()
 

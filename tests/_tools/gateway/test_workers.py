@@ -22,7 +22,6 @@ import pytest
 
 from aiokafka08._tools.gateway import workers as workers_module
 from aiokafka08._tools.gateway.gateways import Gateways
-from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import MAX_BROKERS, gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08._tools.gateway.workers import Report, Workers, WorkerTable, work
@@ -260,12 +259,6 @@ async def test_worker_that_is_stopped_is_killed_and_replaced(
 
 async def test_sigterm_ends_workers_whose_clients_are_connected(tmp_path: Path) -> None:
     """One of them has a request in flight, which the target never answers."""
-    versions = b"".join(struct.pack(">hhh", key, 0, 1 if key == 3 else 20) for key in apis())
-
-    def answer(frame: bytes) -> bytes:
-        if frame[:2] == b"\0\x12":  # ApiVersions
-            return frame[4:8] + struct.pack(">hi", 0, len(apis())) + versions
-        return frame[4:8] + broker.metadata() if frame[:2] == b"\0\3" else b""
 
     def run() -> None:
         with (
@@ -282,7 +275,7 @@ async def test_sigterm_ends_workers_whose_clients_are_connected(tmp_path: Path) 
             assert any(limit in gateway.log() for limit in limits), gateway.log()
             assert "Traceback" not in gateway.log()
 
-    async with ScriptedBroker(answer) as broker:
+    async with ScriptedBroker(lambda frame: b"") as broker:
         await asyncio.to_thread(run)
 
 
