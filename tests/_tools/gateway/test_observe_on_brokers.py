@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import struct
+import warnings
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
@@ -22,6 +24,10 @@ from tests.brokers.log_entries import entries
 from tests.brokers.tools import JavaTools
 from tests.support.full import in_full
 from tests.support.waiting import eventually
+
+with warnings.catch_warnings():  # kafka-python's import uses a deprecated function
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import kafka
 
 pytestmark = [pytest.mark.real, pytest.mark.every_line, pytest.mark.timeout(300)]
 
@@ -158,6 +164,56 @@ async def test_answers_are_those_of_the_broker(
                 assert isinstance(found, bytes), (frame, found)
                 found = found.replace(ours, theirs)
             assert found == wanted, frame
+
+
+# --- clients of today, which ask for versions -----------------------------------------------------
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", "0.9.0.1"])
+async def test_librdkafka_that_asks_for_versions_fails_as_at_the_broker(
+    cluster: RealCluster, topic: str, release: str
+) -> None:
+    """It never falls back, whether it is told the broker's version or not."""
+    settings = {
+        "broker.version.fallback": release,
+        "api.version.request.timeout.ms": 500,
+        "message.timeout.ms": 2000,
+        "client.id": "today",
+        "log_level": 0,
+    }
+
+    def send(servers: str) -> list[object]:
+        producer = confluent_kafka.Producer({**settings, "bootstrap.servers": servers})
+        errors: list[object] = []
+        producer.produce(topic, b"tea", on_delivery=lambda error, _: errors.append(error))
+        assert producer.flush(30) == 0
+        return [error is not None for error in errors]
+
+    async with observed(cluster) as (gateway, servers):
+        assert await asyncio.to_thread(send, servers) == [True]
+        (row,) = gateway.clients.rows()
+    assert not row["needs_gateway"]
+    assert row["requests"].keys() == {"refused"}
+    assert row["requests"]["refused"].keys() == {"ApiVersions"}
+
+
+@pytest.mark.parametrize("release", ["0.8.2.2", *in_full("0.9.0.1")])
+async def test_kafka_python_that_asks_for_versions_falls_back(
+    cluster: RealCluster, topic: str, release: str
+) -> None:
+    async with observed(cluster) as (gateway, servers):
+
+        def send() -> int:
+            with closing(kafka.KafkaProducer(bootstrap_servers=servers)) as producer:
+                offset: int = producer.send(topic, b"tea", partition=0).get(60).offset
+            return offset
+
+        assert await asyncio.to_thread(send) == 0
+        asked = {
+            api for row in gateway.clients.rows() for api in row["requests"].get("refused", ())
+        }
+        assert asked == {"ApiVersions"}
+        assert "Produce" in stranded(gateway)
 
 
 # --- Kafka's own clients --------------------------------------------------------------------------
