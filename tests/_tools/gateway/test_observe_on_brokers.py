@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 import struct
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -199,34 +197,6 @@ async def test_librdkafka_that_asks_for_versions_fails_as_at_the_broker(
     assert not row["needs_gateway"]
     assert row["requests"].keys() == {"refused"}
     assert row["requests"]["refused"].keys() == {"ApiVersions"}
-
-
-KAFKA_PYTHON = """
-import kafka, sys
-
-producer = kafka.KafkaProducer(bootstrap_servers=sys.argv[1])
-print(producer.send(sys.argv[2], b"tea", partition=0).get(60).offset)
-producer.close()
-"""
-
-
-@pytest.mark.parametrize("release", ["0.8.2.2", *in_full("0.9.0.1")])
-async def test_kafka_python_that_asks_for_versions_falls_back(
-    cluster: RealCluster, topic: str, release: str
-) -> None:
-    async with observed(cluster) as (gateway, servers):
-
-        def send() -> subprocess.CompletedProcess[str]:
-            command = [sys.executable, "-W", "ignore", "-c", KAFKA_PYTHON, servers, topic]
-            return subprocess.run(command, capture_output=True, text=True, timeout=100)
-
-        done = await asyncio.to_thread(send)
-        assert done.stdout == "0\n", done.stderr
-        asked = {
-            api for row in gateway.clients.rows() for api in row["requests"].get("refused", ())
-        }
-        assert asked == {"ApiVersions"}
-        assert "Produce" in stranded(gateway)
 
 
 # --- Kafka's own clients --------------------------------------------------------------------------
