@@ -315,6 +315,7 @@ async def until_in_zookeeper(connect: str, topic: str) -> None:
         client.close()
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 async def test_this_client_loses_nothing_when_brokers_and_gateway_die(
     tmp_path: Path, unique_topic: Callable[..., str]
@@ -375,9 +376,13 @@ async def test_clients_of_all_lines_lose_nothing_in_three_rounds(
     await run_strikes(tmp_path, 3, begin)
 
 
-@pytest.mark.full
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize("rounds", [3, 20])
+@pytest.mark.parametrize(
+    "rounds",
+    [
+        pytest.param(3, marks=pytest.mark.timeout(900)),
+        pytest.param(20, marks=[pytest.mark.full, pytest.mark.timeout(7200)]),
+    ],
+)
 async def test_two_gateways_lose_nothing_for_scala_java_and_python(
     rounds: int, tmp_path: Path, unique_topic: Callable[..., str]
 ) -> None:
