@@ -54,7 +54,7 @@ class CheckCode(Code):
     CREATION = "topics-created", Severity.NOTE, "the target creates a topic when a client names it"
     TIMESTAMPS = ("timestamps-limited", Severity.NOTE,
         "the target refuses messages whose timestamps differ too much from its clock")
-    SIZES = "message-sizes", Severity.NOTE, "how large messages may be"
+    SIZES = "message-sizes", Severity.NOTE, "how large a single message may be"
     ZSTD = "zstd-topic", Severity.NOTE, "clients for up to 2.0 don't know the topic's codec"
     TARGET = "target", Severity.NOTE, "what the target is"
     # fmt: on
@@ -238,8 +238,8 @@ def _about_limits(sample: TargetSample, topics: Topics, options: GatewayOptions)
         action = "Limit the topics, or set it to false at the target"
         yield CodedFinding(CheckCode.CREATION, "auto.create.topics.enable=true", why, action)
     if (size := sample.settings.get("message.max.bytes")) is not None:
-        why = "a set of messages that is larger as one batch gets error 10 (too large)"
-        action = "Let old producers make smaller sets, or raise it"
+        why = "a message that is larger gets error 10; a set that is larger is stored in parts"
+        action = "Raise it, or max.message.bytes of topics, if messages are larger"
         yield CodedFinding(CheckCode.SIZES, f"message.max.bytes={size}", why, action)
     most = _OLD_FETCH_BYTES + 1024
     large = [name for name, one in topics.items() if _number(one, "max.message.bytes") > most]

@@ -101,7 +101,7 @@ def test_target_without_problems_has_one_note() -> None:
         (
             {"topics": {}, "settings": {"message.max.bytes": "1000"}},
             CheckCode.SIZES,
-            "gets error 10",
+            "a set that is larger is stored in parts",
         ),
     ],
 )
