@@ -70,7 +70,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
             tp,
             (
                 len(partition.in_sync),
-                len(partition.all_replicas),
+                _replica_count(partition),
                 _missing(partition),
                 _has_unlisted_replica(partition),
             ),
@@ -202,6 +202,11 @@ def long_names(cluster: ClusterSample) -> Iterator[Finding]:
             "Copy its messages to a topic with a shorter name, and delete it before a broker is "
             "restarted (aiokafka08 topic delete; 0.8.0 and 0.8.1 can't delete topics)",
         )
+
+
+def _replica_count(partition: PartitionSample) -> str:
+    listed = len(partition.all_replicas)
+    return f"at least {listed + 1}" if _has_unlisted_replica(partition) else str(listed)
 
 
 def _has_unlisted_replica(partition: PartitionSample) -> bool:

@@ -114,7 +114,7 @@ def test_topics_with_too_long_names_are_found(
         # 0.8.2 and 0.9 leave dead brokers out (docs/brokers.md 4.7)
         (
             partition([0, 1], [0, 1], lacks_replica=True),
-            "2 of 2 replicas in sync; Metadata leaves out a replica on a dead",
+            "2 of at least 3 replicas in sync; Metadata leaves out a replica on a dead",
         ),
         (
             partition([0, 1], [0, 1], assigned=[0, 1, 7], stored_isr=[0, 1]),
