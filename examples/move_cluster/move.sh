@@ -5,13 +5,14 @@
 #   ./move.sh look       what is ready, and what isn't (exit code 1)
 #   ./move.sh copy       run the bridges, until Ctrl-C; services do so in production
 #   ./move.sh gateways   run the gateways, likewise
-#   ./move.sh rehearse   show where each group would go on
+#   ./move.sh rehearse   show where each group would go on, if the gateways can be reached
 #   ./move.sh cut-over   move the groups, while no client runs; may be repeated
 #   ./move.sh back       move them back, while no client runs
 set -euo pipefail
 cd "$(dirname "$0")"
 source ./move.env
-at=(-b "$BOOTSTRAP" --zookeeper "$ZOOKEEPER")
+at=(-b "$BOOTSTRAP")
+if [ -n "$SCALA_GROUPS" ]; then at+=(--zookeeper "$ZOOKEEPER"); fi
 
 run_each() { # COMMAND FILE...: run all until one of them ends, or this script is ended
   local command=$1 file
@@ -23,8 +24,16 @@ run_each() { # COMMAND FILE...: run all until one of them ends, or this script i
   wait -n
 }
 
-find_moved() { # which groups have offsets in the new ZooKeeper: those that go on there
-  moved=$(aiokafka08 group list "${at[@]}" --format tsv | awk -F'\t' '$2 == "zookeeper" { print $1 }')
+# Find which groups have offsets in the new ZooKeeper: those that go on there. This also shows, before
+# anything is changed, that the gateways and ZooKeeper can be reached.
+find_moved() {
+  moved=
+  if [ -z "$SCALA_GROUPS$JOBS" ]; then return; fi
+  if ! moved=$(aiokafka08 group list "${at[@]}" --format tsv); then
+    echo "error: ${at[*]} (move.env): not reached. This step has changed nothing" >&2
+    exit 1
+  fi
+  moved=$(awk -F'\t' '$2 == "zookeeper" { print $1 }' <<<"$moved")
 }
 
 is_moved() { # GROUP
@@ -51,6 +60,7 @@ case ${1:-} in
     run_each gateway $GATEWAYS
     ;;
   rehearse)
+    find_moved
     for file in $BRIDGES; do
       aiokafka08 bridge groups "$file"
     done
@@ -59,10 +69,10 @@ case ${1:-} in
     done
     ;;
   cut-over)
+    find_moved
     for file in $BRIDGES; do
       aiokafka08 bridge cutover "$file" --execute
     done
-    find_moved
     for group in $SCALA_GROUPS; do
       if is_moved "$group"; then continue; fi
       aiokafka08 group export "$group" --store kafka "${at[@]}" |
