@@ -262,10 +262,10 @@ def demo(session: nox.Session) -> None:
     session.run(*options, external=True)
     if {"-h", "--help"} & set(session.posargs):
         return
-    session.log("Installing the client and matplotlib: 55 MB to download, 200 MB installed")
+    session.log("Client and matplotlib, unless installed: 55 MB to download, 200 MB on disk")
     install(session, "demo")
     if "--no-spark" not in session.posargs:
-        session.log("Installing Spark: 510 MB to download, 690 MB installed; or `-- --no-spark`")
+        session.log("Spark, unless installed: 510 MB to download, 690 MB on disk; `-- --no-spark`")
         install(session, "demo-spark", project=False)
     # On Ctrl-C it stops its cluster itself.
     session.run("python", "-m", "examples.demo", *session.posargs, interrupt_timeout=10.0)

@@ -69,9 +69,11 @@ def _demo(options: argparse.Namespace, console: Console) -> None:
 
         draw(run, where, options.output)
         console.print(f"picture: {options.output.resolve()}")
-        operate(run)
+        group = operate(run)
     if options.bootstrap and not options.topic:
-        console.print(f"topic {topic} stays on the brokers")
+        console.print(f"topic {topic} stays on the brokers: see aiokafka08 topic delete")
+    if options.bootstrap and group is not None:
+        console.print(f"the offsets of group {group} stay there: see aiokafka08 group delete")
 
 
 @contextlib.contextmanager

@@ -273,6 +273,7 @@ def test_demo_runs_on_a_real_broker(
     assert named is not None
     assert re.search(r"^5,000 messages of \d+ modules were read: 0 lost, \d", done.stdout, re.M)
     assert re.search(r"^topic demo-\S+ stays on the brokers", done.stdout, re.M)
+    assert f"\nthe offsets of group {named[1]}-reader stay there" in done.stdout
     again = demo(*where, *small, "--topic", named[1])
     assert "has 5,000 messages; expected an empty topic" in error_line(again)
 
