@@ -372,8 +372,9 @@ def _from_api_versions(frame: memoryview) -> BrokerVersion:
         first = "no Fetch at all" if fetch is None else f"Fetch from version {fetch.min_version} on"
         raise UnsupportedVersionError(
             f"the broker offers {first}: it is a 4.x (or later) broker, which dropped the requests "
-            "of 0.8 (KIP-896); expected a broker from 0.8.0 to 3.9. Use a current "
-            "client, such as aiokafka, kcat, or Kafka's own tools"
+            "of 0.8 (KIP-896); expected a broker from 0.8.0 to 3.9. Use a current client, such as "
+            "aiokafka, kcat, or Kafka's own tools. To copy topics to it, see aiokafka08 bridge; to "
+            "let old clients use it, aiokafka08 gateway"
         )
     return BrokerVersion(
         BrokerLine.V0_10,

@@ -228,6 +228,7 @@ def test_broker_of_4_x_is_named_with_what_to_use(
         assert (done.code, done.out) == (1, b"")
         assert "it is a 4.x (or later) broker" in done.err
         assert "Use a current client, such as aiokafka, kcat" in done.err
+        assert "aiokafka08 bridge" in done.err
         assert done.err.count("\n") == 1
 
 
