@@ -183,7 +183,7 @@ def test_probes_of_kubernetes_are_paths_of_the_service() -> None:
         assert f'os.environ.get("{variable["name"]}"' in service
 
 
-def test_program_of_readme_sends_a_message_and_reads_on() -> None:
+def test_program_of_readme_sends_a_message_and_reads_until_ctrl_c() -> None:
     [block] = blocks("README.md")
     program = block.text
     assert ADDRESS in program
@@ -196,6 +196,8 @@ def test_program_of_readme_sends_a_message_and_reads_on() -> None:
             try:
                 said = [process.stdout.readline() for _ in range(2)]
                 assert process.poll() is None
+                process.send_signal(signal.SIGINT)
+                assert process.wait(30) == 0
             finally:
                 process.kill()
     assert said == ["0 0\n", "0 b'k' b'hello'\n"]
