@@ -160,6 +160,14 @@ class CommitFailedError(KafkaError):
     """Offsets were not committed: this member is no longer in the group's current generation."""
 
 
+class PartitionRevokedError(CommitFailedError, IllegalStateError):
+    """Offsets were not committed: the group has revoked the partition from this member.
+
+    It has both base classes because aiokafka raises `CommitFailedError` for such a commit during a
+    rebalance, and `IllegalStateError` after it.
+    """
+
+
 class NoOffsetForPartitionError(KafkaError):
     """There is no committed offset, and `auto_offset_reset` is "none".
 

@@ -56,7 +56,7 @@ from aiokafka08._wording import partition_text, shorten
 from aiokafka08.abc import ConsumerRebalanceListener
 from aiokafka08.consumer.attributes import CoordinatorAttributes, SubscriptionAttributes
 from aiokafka08.consumer.collector import CALL_COLUMN_BYTES, CollectedColumns, Collector
-from aiokafka08.consumer.commits import CommitOffsets, as_offset, check_offsets, known_positions
+from aiokafka08.consumer.commits import CommitOffsets, as_offset, check_offsets
 from aiokafka08.consumer.config import AutoOffsetReset, ConsumerConfig, consumer_config
 from aiokafka08.consumer.cursor import Cursor, StartPosition, TakenRecords
 from aiokafka08.consumer.engine import ConsumerEngine
@@ -862,9 +862,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 and a metadata string; None commits the positions (default None).
 
         Raises:
-            CommitFailedError: the group has rebalanced without this member.
+            CommitFailedError: the group has rebalanced without this member, or has revoked a
+                partition (`PartitionRevokedError`, which is an `IllegalStateError`, too).
             IllegalOperation: there is no `group_id`.
-            IllegalStateError: a partition isn't assigned.
+            IllegalStateError: a partition isn't assigned, and isn't of the subscription.
             OffsetMetadataTooLargeError: the metadata has over 4096 characters (1024 below 0.8.2).
             ValueError, TypeError: `offsets` has another form.
             KafkaTimeoutError: not committed within `request_timeout_ms`; names the partitions and
@@ -874,13 +875,10 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         self._engine.check()
         self._engine.require_store()
         if offsets is None:
-            if not self._engine.assigned:
-                raise IllegalStateError("commit(): no partitions are assigned")
-            commits = known_positions(self._engine.assigned)
+            commits = self._engine.commit_positions()
         else:
             commits = check_offsets(offsets)
-            for tp in commits:
-                self._engine.cursor(tp)
+            self._engine.check_commit(commits)
         await self._stop_scope.run(self._engine.commits.commit(commits))
 
     async def committed(self, partition: TopicPartition) -> int | None:

@@ -26,7 +26,7 @@ from aiokafka08._core.offset_store.choose import choose_offset_store
 from aiokafka08._core.offset_store.no_store import no_group_error
 from aiokafka08._wording import some_of
 from aiokafka08.consumer.collector import Collector
-from aiokafka08.consumer.commits import Committer
+from aiokafka08.consumer.commits import Committer, known_positions
 from aiokafka08.consumer.config import ConsumerConfig
 from aiokafka08.consumer.cursor import Cursor, StartPosition
 from aiokafka08.consumer.fetch_memory import FetchMemory
@@ -47,9 +47,10 @@ from aiokafka08.errors import (
     IllegalStateError,
     KafkaError,
     KafkaTimeoutError,
+    PartitionRevokedError,
 )
 from aiokafka08.protocol.twins import CONSUMER_TWINS, are_compiled
-from aiokafka08.structs import TopicPartition
+from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 from aiokafka08.telemetry import Event, PartitionFailed, Rebalanced
 
 _log: Final = logging.getLogger("aiokafka08.consumer")
@@ -295,6 +296,48 @@ class ConsumerEngine:
                 "subscribe() to read it"
             )
         return cursor
+
+    def check_commit(self, partitions: Collection[TopicPartition]) -> None:
+        """Raise an error unless all these partitions are assigned.
+
+        Raises:
+            PartitionRevokedError: the group divides the topic of one among its members.
+            CommitFailedError: the same, and the session in ZooKeeper has ended.
+            IllegalStateError: one isn't assigned, and isn't of the subscription.
+        """
+        for tp in partitions:
+            if tp in self.assigned:
+                continue
+            subscription = self._subscription
+            if subscription.by_topic and tp.topic in subscription.topics(
+                self._router.metadata.snapshot
+            ):
+                self.commits.check_session()
+                raise PartitionRevokedError(
+                    f"commit of offsets: topic {tp.topic!r}, partition {tp.partition} isn't "
+                    "assigned to this member of the group: a rebalance has revoked it, and its "
+                    "next member begins at the committed offset"
+                )
+            self.cursor(tp)
+
+    def commit_positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return what `commit()` without offsets commits: nothing if the group assigns nothing.
+
+        Raises:
+            PartitionRevokedError: the group rebalances, and commits must wait for its end.
+            CommitFailedError: the same, and the session in ZooKeeper has ended.
+            IllegalStateError: nothing is assigned or subscribed.
+        """
+        if not self.assigned:
+            if not self._subscription.by_topic:
+                raise IllegalStateError("commit(): no partitions are assigned")
+            if self.membership is None or not self.membership.is_joined:
+                self.commits.check_session()
+                raise PartitionRevokedError(
+                    "commit(): no partitions are assigned while the group rebalances. Their next "
+                    "members begin at the committed offsets"
+                )
+        return known_positions(self.assigned)
 
     def select(self, partitions: Collection[TopicPartition]) -> list[Cursor]:
         """Return the cursors of these partitions, or of all if none is named.

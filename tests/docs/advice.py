@@ -32,6 +32,7 @@ ERRORS: dict[str, str] = {
     "CommitFailedError": "The partitions belong to another member now, which reads the messages "
     "again. Process faster, or raise `session_timeout_ms` (event loop held up) or "
     "`max_poll_interval_ms` (messages not taken).",
+    "PartitionRevokedError": "As for `CommitFailedError`, its base class.",
     "NoOffsetForPartitionError": "Choose `auto_offset_reset`, or `seek()`.",
     "RecordTooLargeError": "Raise the limit that the text names, or `seek()` to the next offset.",
     "UnsupportedCodecError": "Choose another `compression_type` for this broker line.",

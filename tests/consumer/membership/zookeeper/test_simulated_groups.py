@@ -14,7 +14,13 @@ from aiokafka08._core.net.config import OffsetsStorage
 from aiokafka08._core.zookeeper.scala_registry import ScalaRegistry
 from aiokafka08._core.zookeeper.session import temporary_session
 from aiokafka08.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka08.errors import CommitFailedError, KafkaConfigurationError, KafkaUnavailableError
+from aiokafka08.errors import (
+    CommitFailedError,
+    IllegalStateError,
+    KafkaConfigurationError,
+    KafkaUnavailableError,
+    PartitionRevokedError,
+)
 from aiokafka08.telemetry import Event, GroupJoined, GroupLeft
 from aiokafka08.testing.simulation import World, simulate
 from tests.support.clients import OpenConsumer
@@ -243,6 +249,39 @@ def test_commit_after_blocked_loop_is_refused() -> None:
             await asyncio.sleep(3 * SESSION_S)
             assert member.assignment() == WHOLE_TOPIC
             await member.stop()
+
+        world.run(scenario)
+
+
+def test_commit_of_revoked_partitions_is_a_failed_commit() -> None:
+    """A worker that lost them while it processed their messages goes on; so does an idle one."""
+    with simulate(1, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 2)
+            kept, moved = TopicPartition("t", 0), TopicPartition("t", 1)
+            first = await start_member(world, "a.example")
+            joining = asyncio.create_task(start_member(world, "b.example"))
+            await until(lambda: not first.assignment(), "rebalancing", SESSION_S)
+            for commit in (first.commit({kept: 0}), first.commit()):
+                with pytest.raises(PartitionRevokedError) as failure:
+                    await commit
+                assert isinstance(failure.value, CommitFailedError)
+                assert isinstance(failure.value, IllegalStateError)  # aiokafka's, later
+            with pytest.raises(IllegalStateError, match="not assigned") as other:
+                await first.commit({TopicPartition("other", 0): 0})
+            assert not isinstance(other.value, CommitFailedError)
+            second = await joining
+            await until(first.assignment, "reading", SESSION_S)
+            assert first.assignment() == {kept}
+            await first.commit({kept: 0})
+            with pytest.raises(PartitionRevokedError, match="partition 1 isn't assigned"):
+                await first.commit({kept: 0, moved: 0})
+            idle = await start_member(world, "c.example")
+            await until(lambda: idle.engine.membership.is_joined, "joining", SESSION_S)
+            assert idle.assignment() == set()
+            await idle.commit()
+            await asyncio.gather(first.stop(), second.stop(), idle.stop())
 
         world.run(scenario)
 
