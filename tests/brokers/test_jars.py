@@ -40,6 +40,12 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MakeTool:
     return make
 
 
+def test_command_runs_without_pytest() -> None:
+    """For those who try a program on a real broker."""
+    program = "import sys; sys.modules['pytest'] = None; import tests.brokers.__main__"
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+
+
 # The last argument is -DoutputDirectory=DIR.
 FETCHES = """\
 echo run >> {log}

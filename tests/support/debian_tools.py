@@ -16,8 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from tests.brokers.jars import cache_dir, locked
 
 _DOWNLOAD_S = 120
@@ -50,6 +48,8 @@ def skipped_if_missing(what: str, packages: str) -> Iterator[None]:
     try:
         yield
     except MissingPackageError as error:
+        import pytest  # `python -m tests.brokers` runs without it
+
         text = f"{what} isn't here: {error}"
         if os.environ.get("CI"):
             pytest.fail(f"{text}. apt-get install {packages}", pytrace=False)
