@@ -4,18 +4,20 @@
     tail -F access.log | python examples/ingest_daemon.py --topic access
     python examples/ingest_daemon.py --topic access --listen 127.0.0.1:5140
 
-On SIGTERM or Ctrl-C the daemon stops reading, closes the connections and sends the lines that it
-has read, for at most `delivery_timeout_ms` (120 s). It exits with 0 if all of them were
-acknowledged, else with 1. It needs the extra `uvloop`.
+On SIGTERM or Ctrl-C the daemon reads what this machine has received from the connections or the
+pipe, closes them, and sends the whole lines, for at most `delivery_timeout_ms` (120 s). It exits
+with 0 if all of them were acknowledged, else with 1. It needs the extra `uvloop`.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import os
 import signal
+import socket
 import stat
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -29,6 +31,8 @@ log = logging.getLogger("ingest")
 
 CHUNK_BYTES = 256 * 1024
 LONGEST_LINE_BYTES = 900_000  # by default brokers accept messages of 1,000,000 bytes
+LARGEST_PIPE_BYTES = 1024 * 1024  # Linux: /proc/sys/fs/pipe-max-size
+DRAIN_S = 1.0  # how long the end reads on from a peer that sends without a pause
 
 
 class Ingest:
@@ -42,6 +46,11 @@ class Ingest:
         self.read = 0
         self.acknowledged = 0
         self.failed = 0
+
+    @property
+    def unsent(self) -> int:
+        """The number of lines that were read, and are neither acknowledged nor failed."""
+        return self.read - self.acknowledged - self.failed
 
     async def lines(self, read: Callable[[int], Awaitable[bytes]]) -> None:
         """Send each line that `read` returns, until it returns nothing.
@@ -114,48 +123,70 @@ async def main(options: argparse.Namespace) -> int:
         max_batch_size=256 * 1024,
         compression_type=options.compression,
     ) as producer:
-        for number in (signal.SIGTERM, signal.SIGINT):  # before, they end the process
-            asyncio.get_running_loop().add_signal_handler(number, stop.set)
         ingest = Ingest(producer, options.topic)
-        reading = asyncio.create_task(_read(ingest, options.listen))
-        stopped = asyncio.create_task(stop.wait())
-        await asyncio.wait({reading, stopped}, return_when=asyncio.FIRST_COMPLETED)
+
+        def end() -> None:
+            if stop.is_set():
+                return
+            ingest.is_stopping = True
+            stop.set()
+            log.info("stopping, %d lines unsent", ingest.unsent)
+
+        for number in (signal.SIGTERM, signal.SIGINT):  # before, they end the process
+            asyncio.get_running_loop().add_signal_handler(number, end)
         input_failed = False
-        for task in (reading, stopped):
-            task.cancel()
-            try:
-                await task
-            except asyncio.CancelledError:
-                pass
-            except (KafkaError, OSError, ValueError) as error:
-                log.critical("%s", error)
-                input_failed = True
-        unsent = ingest.read - ingest.acknowledged - ingest.failed
-        log.info("stopping, %d lines unsent", unsent)
+        try:
+            await _read(ingest, options.listen, stop)
+        except (KafkaError, OSError, ValueError) as error:
+            log.critical("%s", error)
+            input_failed = True
+        end()
         await ingest.drain()
     log.info("%d lines acknowledged, %d failed", ingest.acknowledged, ingest.failed)
     return 1 if input_failed or ingest.failed else 0
 
 
-async def _read(ingest: Ingest, listen: tuple[str, int] | None) -> None:
-    if listen is None and not _is_pollable(sys.stdin.fileno()):
-        await ingest.lines(lambda size: asyncio.to_thread(sys.stdin.buffer.read, size))
-        return
-    if listen is None:
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
-        )
-        try:
-            await ingest.lines(reader.read)
-        finally:
-            transport.close()
-        return
-    await _listen(ingest, *listen)
+async def _read(ingest: Ingest, listen: tuple[str, int] | None, stop: asyncio.Event) -> None:
+    if listen is not None:
+        await _listen(ingest, *listen, stop)
+    elif _is_pollable(sys.stdin.fileno()):
+        await _read_pipe(ingest, stop)
+    else:
+
+        async def read(size: int) -> bytes:
+            return b"" if stop.is_set() else await asyncio.to_thread(sys.stdin.buffer.read, size)
+
+        await ingest.lines(read)
 
 
-async def _listen(ingest: Ingest, host: str, port: int) -> None:
-    """Read from all connections; when cancelled, send what they have read, and close them."""
+async def _read_pipe(ingest: Ingest, stop: asyncio.Event) -> None:
+    """Send the lines of a pipe; at `stop`, those that it holds."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+
+    async def end() -> None:
+        await stop.wait()
+        if transport.is_closing():  # the pipe has ended
+            return
+        transport.pause_reading()
+        with contextlib.suppress(BlockingIOError):  # the pipe is empty
+            for _ in range(LARGEST_PIPE_BYTES // CHUNK_BYTES):
+                if chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
+                    reader.feed_data(chunk)
+        reader.feed_eof()
+
+    ending = asyncio.create_task(end())
+    try:
+        await ingest.lines(reader.read)
+    finally:
+        ending.cancel()
+        transport.close()
+
+
+async def _listen(ingest: Ingest, host: str, port: int, stop: asyncio.Event) -> None:
+    """Read from all connections until `stop`; then send what they hold, and close them."""
     connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
 
     # No coroutine function: its task would enter itself later, and might be missed at the end.
@@ -169,15 +200,26 @@ async def _listen(ingest: Ingest, host: str, port: int) -> None:
         address = server.sockets[0].getsockname()
         log.info("listening on %s:%d", address[0], address[1])
         # Not serve_forever(): since Python 3.12.1 its end waits until the clients have gone.
-        await asyncio.Event().wait()
+        await stop.wait()
     finally:
         server.close()
-        ingest.is_stopping = True
         await asyncio.sleep(0)  # a connection accepted just now is made in the next iteration
+        for writer in connections.values():
+            _end_input(writer)
+        if connections:
+            await asyncio.wait(connections, timeout=DRAIN_S)
         while connections:
             for writer in connections.values():
                 writer.close()  # the reader returns what has come, and then the end
             await asyncio.wait(connections)
+
+
+def _end_input(writer: asyncio.StreamWriter) -> None:
+    """Let the reader return what this machine has received from the peer, and then the end."""
+    with contextlib.suppress(OSError):  # the peer has gone
+        number = os.dup(writer.get_extra_info("socket").fileno())
+        with socket.socket(fileno=number) as connection:
+            connection.shutdown(socket.SHUT_RD)
 
 
 def _is_pollable(file: int) -> bool:
@@ -189,12 +231,13 @@ def _is_pollable(file: int) -> bool:
 async def _connection(
     ingest: Ingest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
+    peer = writer.get_extra_info("peername")
     try:
         await ingest.lines(reader.read)
     except (KafkaError, ValueError) as error:
-        log.error("a connection ended: %s", error)
+        log.error("connection of %s closed: %s", peer, error)
     except OSError as error:  # the client has gone
-        log.warning("a connection ended: %s", error)
+        log.warning("connection of %s closed: %s", peer, error)
     finally:
         writer.close()
 

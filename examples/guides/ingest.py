@@ -4,8 +4,10 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import sys
 from collections import deque
+from contextlib import suppress
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import KafkaError
@@ -14,6 +16,7 @@ log = logging.getLogger("ingest")
 CHUNK_BYTES = 256 * 1024
 LONGEST_LINE_BYTES = 900_000  # by default brokers accept messages of 1,000,000 bytes
 UNCONFIRMED = 16  # lists of a connection that wait for their acknowledgements
+DRAIN_S = 1.0  # how long the end reads on from a peer that sends without a pause
 
 
 class Ingest:
@@ -36,7 +39,7 @@ class Ingest:
             if rest and not self.stopping:  # which may have cut the line
                 await self.send([rest], pending)
         except (OSError, KafkaError) as error:
-            log.warning("connection closed: %s", error)
+            log.warning("connection of %s closed: %s", writer.get_extra_info("peername"), error)
         for deliveries in pending:
             await self.confirm(deliveries)
         writer.close()
@@ -65,8 +68,16 @@ class Ingest:
         self.acknowledged += len(deliveries) - failed
 
 
+def end_input(writer):
+    """Let the reader return what this machine has received from the peer, and then the end."""
+    with suppress(OSError):  # the peer has gone
+        number = os.dup(writer.get_extra_info("socket").fileno())
+        with socket.socket(fileno=number) as connection:
+            connection.shutdown(socket.SHUT_RD)
+
+
 async def serve(servers, topic, port, started=lambda server: None):
-    """Take lines until SIGTERM or Ctrl-C; then send what has arrived."""
+    """Take lines until SIGTERM or Ctrl-C; then send those that this machine has received."""
     stop = asyncio.Event()
     async with AIOKafkaProducer(
         bootstrap_servers=servers,
@@ -87,18 +98,27 @@ async def serve(servers, topic, port, started=lambda server: None):
             task.add_done_callback(connections.pop)
 
         server = await asyncio.start_server(connected, "127.0.0.1", port)
+        log.info("listening on %s:%d", *server.sockets[0].getsockname())
         started(server)
         await stop.wait()
         server.close()
         ingest.stopping = True
         log.info("stopping")
         for writer in connections.values():
-            writer.close()  # reads no more; the task sends what was read
-        await asyncio.gather(*connections)
+            end_input(writer)
+        if connections:
+            await asyncio.wait(connections, timeout=DRAIN_S)
+        while connections:
+            for writer in connections.values():
+                writer.close()  # reads no more; the task sends what was read
+            await asyncio.wait(connections)
     log.info("%d lines acknowledged, %d failed", ingest.acknowledged, ingest.failed)
     return ingest
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    sys.exit(asyncio.run(serve("localhost:9092", "access", 5140)).failed > 0)
+    try:
+        sys.exit(asyncio.run(serve("localhost:9092", "access", 5140)).failed > 0)
+    except KeyboardInterrupt:  # before the producer has started
+        sys.exit(130)

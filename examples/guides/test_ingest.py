@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import socket
 
 import pytest
 from ingest import LONGEST_LINE_BYTES, Ingest, serve
@@ -30,6 +31,26 @@ async def test_lines_are_in_the_log_when_the_daemon_ends(kafka_cluster):
     ingest = await daemon
     assert (ingest.acknowledged, ingest.failed) == (3, 0)
     assert [one.value for one in kafka_cluster.log("access", 0)] == [b"one", b"two", b"three"]
+
+
+@pytest.mark.asyncio
+@pytest.mark.kafka_cluster(topics={"access": 1})
+async def test_the_end_sends_what_the_sockets_hold(kafka_cluster):
+    started = asyncio.get_running_loop().create_future()
+    daemon = asyncio.create_task(
+        serve(kafka_cluster.bootstrap_servers, "access", 0, started.set_result)
+    )
+    address = (await started).sockets[0].getsockname()
+    with socket.create_connection(address) as peer:
+        peer.sendall(b"x" * 99 + b"\n")
+        async with asyncio.timeout(30):
+            while not kafka_cluster.log("access", 0):  # the daemon reads this connection
+                await asyncio.sleep(0.01)
+        peer.setblocking(False)
+        sent = 100 + peer.send((b"x" * 99 + b"\n") * 20_000)  # more than one read returns
+        os.kill(os.getpid(), signal.SIGTERM)
+        ingest = await daemon
+    assert (ingest.acknowledged, ingest.failed) == (sent // 100, 0)
 
 
 @pytest.mark.asyncio

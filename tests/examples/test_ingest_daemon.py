@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 import socket
@@ -59,6 +61,53 @@ def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None
     assert any(f" ingest-{process.pid}: " in line for line in log), log
     assert process.returncode == 0
     assert {len(line or b"") for line in stored} == {LINE_BYTES}, "no line is cut"
+
+
+@pytest.mark.parametrize("source", ["connection", "pipe"])
+def test_the_end_sends_what_this_machine_has_received(source: str) -> None:
+    """The daemon is stopped by a signal, so that it reads nothing while the lines arrive."""
+    line = b"x" * 99 + b"\n"
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        arguments = ["--bootstrap", cluster.bootstrap_servers, "--topic", "t"]
+        process = subprocess.Popen(
+            [
+                *(sys.executable, "examples/ingest_daemon.py", *arguments),
+                *(["--listen", "127.0.0.1:0"] if source == "connection" else []),
+            ],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=as_users(),
+        )
+        try:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            with contextlib.ExitStack() as stack:
+                file = process.stdin.fileno()
+                if source == "connection":
+                    log = ""
+                    while not (found := re.search(r"listening on (.*):(\d+)\n", log)):
+                        log += process.stderr.readline()
+                    address = (found[1], int(found[2]))
+                    peer = stack.enter_context(socket.create_connection(address))
+                    file = peer.fileno()
+                os.write(file, line)
+                while not cluster.log("t", 0):
+                    time.sleep(0.01)
+                process.send_signal(signal.SIGSTOP)
+                os.set_blocking(file, False)
+                sent = 1 + os.write(file, line * 20_000) // len(line)
+                process.send_signal(signal.SIGTERM)
+                process.send_signal(signal.SIGCONT)
+                assert process.wait(20) == 0
+            log = process.stderr.read()
+        finally:
+            process.kill()
+            process.communicate()
+        stored = [message.value for message in cluster.log("t", 0)]
+    assert stored == [line[:-1]] * sent
+    assert log.endswith(f" {sent} lines acknowledged, 0 failed\n")
 
 
 def test_lines_that_are_not_sent_are_counted_and_named() -> None:
