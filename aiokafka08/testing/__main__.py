@@ -158,7 +158,7 @@ def run(
     topics = {}
     for value in topic:
         name, _, partitions = value.partition(":")
-        if partitions and not partitions.isdecimal():
+        if partitions and not (partitions.isdecimal() and int(partitions)):
             raise UsageError(f"--topic {value}: expected NAME or NAME:PARTITIONS, such as orders:4")
         topics[name] = int(partitions or default_partitions)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", stream=sys.stderr)

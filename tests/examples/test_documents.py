@@ -227,7 +227,9 @@ def test_command_on_testing_page_runs_until_ctrl_c() -> None:
             assert process.wait(30) == 0
         finally:
             process.kill()
-    promised = re.search(r"It prints `(.*?)`", (ROOT / "docs/testing.md").read_text(), re.S)
+    promised = re.search(
+        r"Its log, on standard error, has `(.*?)`", (ROOT / "docs/testing.md").read_text(), re.S
+    )
     assert promised is not None
     ports = re.compile(r":\d+")
     assert ports.sub(":", promised[1]) in ports.sub(":", said)

@@ -104,6 +104,7 @@ def test_advertised_port_is_named_to_clients() -> None:
         (["--host", "0.0.0.0", "--allow-remote"], "--advertised-host"),
         (["--version", "0.7"], "0.8.0"),
         (["--topic", "t:many"], "--topic t:many: expected NAME or NAME:PARTITIONS"),
+        (["--topic", "t:0"], "--topic t:0: expected NAME or NAME:PARTITIONS"),
     ],
 )
 def test_invalid_arguments_exit_with_message(
