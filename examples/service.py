@@ -5,7 +5,7 @@ KAFKA=localhost:9092 uvicorn service:app          brokers of 0.8 need ZOOKEEPER=
 curl -d '{"item": "tea"}' localhost:8000/orders   -> {"partition": 0, "offset": 42}
 curl localhost:8000/live                          -> {"alive": true}
 curl localhost:8000/ready                         -> {"producer": true, "consumer": true}
-curl localhost:9100/metrics                       the second worker process has port 9101, and so on
+curl localhost:8001/metrics                       the second worker process has port 8002, and so on
 
 An order is acknowledged to its caller once the brokers have it. Each worker process is a member of
 the group "billing". It commits after the bills are written: a crash repeats bills, and loses none.
@@ -27,13 +27,21 @@ from fastapi.responses import JSONResponse
 from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer
-from aiokafka08.errors import CommitFailedError, KafkaError, MessageSizeTooLargeError
+from aiokafka08.errors import (
+    CommitFailedError,
+    IllegalArgumentError,
+    KafkaConfigurationError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    UnsupportedVersionError,
+)
 from aiokafka08.prometheus import collector
 from aiokafka08.structs import ConsumerRecord
 
 ORDERS = os.environ.get("ORDERS", "orders")
 BILLS = os.environ.get("BILLS", "bills")
 RESTART_S = 5.0  # the pause before a consumer that has failed is started again
+START_TIMEOUT_MS = 600_000  # the app may start before the brokers
 STOP_S = 5.0  # how long the end waits for the messages in work, and then for those to be sent
 
 logging.basicConfig(
@@ -51,18 +59,17 @@ class Service:
     """The clients of one worker process, made after the fork: `run` until `stop`."""
 
     def __init__(self) -> None:
-        # The pid tells the workers apart: in the brokers' logs, and in metrics.
-        self.client_id = f"orders-{os.getpid()}"
         self.servers = os.environ.get("KAFKA", "localhost:9092")
         self.producer = AIOKafkaProducer(
             bootstrap_servers=self.servers,
-            client_id=self.client_id,
+            client_id=client_id("orders"),
             acks="all",
             linger_ms=2,
             delivery_timeout_ms=10_000,  # a request doesn't wait longer
             max_block_ms=2_000,  # nor longer than this for a topic that no broker describes
-            start_timeout_ms=600_000,  # the app may start before the brokers
+            start_timeout_ms=START_TIMEOUT_MS,
         )
+        self._new_consumer()  # wrong options raise an error here, once
         self.consumer: AIOKafkaConsumer[bytes, bytes] | None = None  # None while it isn't started
         self.registry = CollectorRegistry()
         self.registry.register(collector(self.producer))
@@ -83,49 +90,62 @@ class Service:
         """
         try:
             await self.producer.start()
-        except Exception:
-            # No broker for ten minutes, or a wrong password. Nothing works without the producer, so
-            # end, and let the supervisor of the process start a new one.
-            log.critical("the producer can't start: this process ends", exc_info=True)
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
+        except Exception as error:  # no broker for ten minutes, or a wrong password
+            self._end("producer", error)
         while not self._stopping.is_set():
             try:
                 await self._bill_orders()
+            except KafkaError as error:
+                log.error("billing has failed, and starts again in %g s: %s", RESTART_S, error)
             except Exception:
                 log.exception("billing has failed, and starts again in %g s", RESTART_S)
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), RESTART_S)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), RESTART_S)
 
-    async def _bill_orders(self) -> None:
-        consumer: AIOKafkaConsumer[bytes, bytes] = AIOKafkaConsumer(
+    def _end(self, client: str, error: Exception) -> None:
+        """End this process, which can't work; let its supervisor start a new one."""
+        log.critical("the %s can't start: this process ends", client, exc_info=error)
+        self._stopping.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    def _new_consumer(self) -> AIOKafkaConsumer[bytes, bytes]:
+        return AIOKafkaConsumer(
             ORDERS,
             bootstrap_servers=self.servers,
-            client_id=self.client_id,
+            client_id=client_id("billing"),
             group_id="billing",
-            zookeeper_connect=os.environ.get("ZOOKEEPER"),
+            zookeeper_connect=os.environ.get("ZOOKEEPER") or None,
             enable_auto_commit=False,
             auto_offset_reset="earliest",  # only where the group has no offset yet
             allow_auto_create_topics=False,
+            start_timeout_ms=START_TIMEOUT_MS,
         )
+
+    async def _bill_orders(self) -> None:
+        consumer = self._new_consumer()
+        try:
+            await consumer.start()
+        except (IllegalArgumentError, KafkaConfigurationError, UnsupportedVersionError) as error:
+            self._end("consumer", error)  # a later start would fail, too: 0.8 without ZOOKEEPER
+            return
         metrics = collector(consumer)
-        async with consumer:
+        try:
             self.registry.register(metrics)
             self.consumer = consumer
-            try:
-                while not self._stopping.is_set():
-                    found = await consumer.getmany(timeout_ms=500, max_records=1000)
-                    for partition, orders in found.items():
-                        await self._write_bills(orders)
-                        try:
-                            await consumer.commit({partition: orders[-1].offset + 1})
-                        except CommitFailedError as error:
-                            # Another member has the partition, and bills these orders again.
-                            log.warning("%s", error)
-                            break
-            finally:
-                self.consumer = None
-                self.registry.unregister(metrics)
+            while not self._stopping.is_set():
+                found = await consumer.getmany(timeout_ms=500, max_records=1000)
+                for partition, orders in found.items():
+                    await self._write_bills(orders)
+                    try:
+                        await consumer.commit({partition: orders[-1].offset + 1})
+                    except CommitFailedError as error:
+                        # Another member has the partition, and bills these orders again.
+                        log.warning("%s", error)
+                        break
+        finally:
+            self.consumer = None
+            self.registry.unregister(metrics)
+            await consumer.stop()
 
     async def _write_bills(self, orders: Iterable[ConsumerRecord[bytes, bytes]]) -> None:
         written = []
@@ -147,12 +167,17 @@ class Service:
         self.metrics.server_close()
 
 
+def client_id(name: str) -> str:
+    """Return a client's name in the brokers' logs and in metrics; the pid tells workers apart."""
+    return f"{name}-{os.getpid()}"
+
+
 def serve_metrics(registry: CollectorRegistry) -> WSGIServer:
     """Serve metrics on the first free port from METRICS_PORT on: each worker has its own.
 
     On the app's own port a scrape would get the metrics of any one of the workers.
     """
-    first = int(os.environ.get("METRICS_PORT", "9100"))
+    first = int(os.environ.get("METRICS_PORT", "8001"))
     address = os.environ.get("METRICS_ADDRESS", "127.0.0.1")
     for port in range(first, first + 100):
         try:

@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import sys
 
 import httpx
 import pytest
 import pytest_asyncio
 import service
+
+from aiokafka08.errors import KafkaConfigurationError
 
 pytestmark = [
     pytest.mark.asyncio,
@@ -70,16 +73,53 @@ async def test_a_failure_of_billing_shows_and_loses_no_order(
     assert b"bill for tea" in await until_billed(kafka_cluster, **place)
 
 
-async def test_dead_brokers_are_no_reason_to_wait_or_to_restart(client, kafka_cluster, caplog):
-    kafka_cluster.kill(0)
+async def test_dead_brokers_are_no_reason_to_wait_or_to_restart(
+    client, kafka_cluster, monkeypatch, caplog
+):
+    def bill_and_kill(order):
+        kafka_cluster.kill(0)
+        return b"a bill that no broker gets"
+
+    with monkeypatch.context() as failing:
+        failing.setattr(service, "bill", bill_and_kill)
+        place = (await client.post("/orders", content=b"milk")).json()
+        await until_ready(client, 503)
     response = await client.post("/orders", content=b"tea")
     assert response.status_code == 503
     assert "127.0.0.1" not in response.text  # which is for the log
     assert "/orders not served: " in caplog.text
-    await until_ready(client, 503)
+    async with asyncio.timeout(30):
+        while "billing has failed" not in caplog.text:
+            await asyncio.sleep(0.01)
+    assert (await client.get("/ready")).status_code == 503
     assert (await client.get("/live")).status_code == 200
+    assert "Traceback" not in caplog.text
     kafka_cluster.restart(0)
     await until_ready(client)
+    assert b"bill for milk" in await until_billed(kafka_cluster, **place)
+
+
+async def test_wrong_options_of_billing_end_the_start(monkeypatch):
+    monkeypatch.setenv("ZOOKEEPER", "zk1:2181")
+    monkeypatch.setitem(sys.modules, "kazoo", None)  # the extra isn't installed
+    with pytest.raises(KafkaConfigurationError, match="zookeeper"):
+        async with service.lifespan(service.app):
+            pass
+
+
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 2, "bills": 1})
+async def test_a_group_on_0_8_without_zookeeper_ends_the_service(
+    kafka_cluster, monkeypatch, caplog
+):
+    ended = asyncio.Event()
+    monkeypatch.setattr(os, "kill", lambda process, number: ended.set())
+    monkeypatch.setenv("KAFKA", kafka_cluster.bootstrap_servers)
+    monkeypatch.setenv("METRICS_PORT", "0")
+    monkeypatch.setenv("ZOOKEEPER", "")
+    async with service.lifespan(service.app), asyncio.timeout(30):
+        await ended.wait()
+    assert "the consumer can't start: this process ends" in caplog.text
+    assert "or give zookeeper_connect" in caplog.text
 
 
 async def test_it_starts_before_the_brokers(monkeypatch):
@@ -100,6 +140,8 @@ async def test_metrics_tell_the_workers_apart(client):
     port = service.app.state.service.metrics.server_port
     async with httpx.AsyncClient() as scraper:
         text = (await scraper.get(f"http://127.0.0.1:{port}/metrics")).text
-    labels = f'{{client_id="orders-{os.getpid()}"}}'
-    assert f"aiokafka08_producer_acknowledgement_seconds_count{labels} " in text
-    assert f"aiokafka08_consumer_assigned_partitions{labels} 2.0" in text
+    for name in (
+        f'producer_acknowledgement_seconds_count{{client_id="orders-{os.getpid()}"}} ',
+        f'consumer_assigned_partitions{{client_id="billing-{os.getpid()}"}} 2.0',
+    ):
+        assert f"aiokafka08_{name}" in text

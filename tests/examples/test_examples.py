@@ -204,7 +204,7 @@ async def test_service_with_two_workers_loses_no_answered_order_at_sigterm() -> 
                     except httpx.TransportError:
                         return 0
                 name = "aiokafka08_consumer_assigned_partitions"
-                shown = re.search(name + r'{client_id="orders-\d+"} (\S+)', text)
+                shown = re.search(name + r'{client_id="billing-\d+"} (\S+)', text)
                 return float(shown[1]) if shown else 0
 
             async def both_read() -> bool:
