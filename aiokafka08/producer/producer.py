@@ -111,8 +111,8 @@ class AIOKafkaProducer:
             `acks0_unknown`, too. Messages that can't be written within `delivery_timeout_ms` fail.
             1: the leader has stored the message. "all" or -1: all in-sync replicas have. Other
             numbers of replicas: brokers of the 0.8 lines only.
-        key_serializer, value_serializer: called with the key or value of each message; return bytes
-            or None. None: keys and values are bytes (default None).
+        key_serializer, value_serializer: called with the key or value of each message, also with
+            None; return bytes or None. None: keys and values are bytes (default None).
         compression_type: None, "gzip", "snappy", or "lz4" (brokers from 0.8.2 on). "zstd", which
             needs brokers from 2.1 on, raises `UnsupportedVersionError` (default None).
         max_batch_size: size in bytes at which a partition's batch is sent without waiting for more
