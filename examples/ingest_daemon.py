@@ -32,7 +32,7 @@ log = logging.getLogger("ingest")
 CHUNK_BYTES = 256 * 1024
 LONGEST_LINE_BYTES = 900_000  # by default brokers accept messages of 1,000,000 bytes
 LARGEST_PIPE_BYTES = 1024 * 1024  # Linux: /proc/sys/fs/pipe-max-size
-DRAIN_S = 1.0  # how long the end reads on from a peer that sends without a pause
+DRAIN_S = 5.0  # how long the end reads on from a peer that sends without a pause
 
 
 class Ingest:

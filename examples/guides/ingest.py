@@ -16,7 +16,7 @@ log = logging.getLogger("ingest")
 CHUNK_BYTES = 256 * 1024
 LONGEST_LINE_BYTES = 900_000  # by default brokers accept messages of 1,000,000 bytes
 UNCONFIRMED = 16  # lists of a connection that wait for their acknowledgements
-DRAIN_S = 1.0  # how long the end reads on from a peer that sends without a pause
+DRAIN_S = 5.0  # how long the end reads on from a peer that sends without a pause
 
 
 class Ingest:

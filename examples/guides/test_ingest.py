@@ -7,7 +7,7 @@ import signal
 import socket
 
 import pytest
-from ingest import LONGEST_LINE_BYTES, Ingest, serve
+from ingest import LONGEST_LINE_BYTES, Ingest, end_input, serve
 
 from aiokafka08 import AIOKafkaProducer
 from aiokafka08.errors import KafkaTimeoutError
@@ -35,22 +35,25 @@ async def test_lines_are_in_the_log_when_the_daemon_ends(kafka_cluster):
 
 @pytest.mark.asyncio
 @pytest.mark.kafka_cluster(topics={"access": 1})
-async def test_the_end_sends_what_the_sockets_hold(kafka_cluster):
-    started = asyncio.get_running_loop().create_future()
-    daemon = asyncio.create_task(
-        serve(kafka_cluster.bootstrap_servers, "access", 0, started.set_result)
-    )
-    address = (await started).sockets[0].getsockname()
-    with socket.create_connection(address) as peer:
-        peer.sendall(b"x" * 99 + b"\n")
-        async with asyncio.timeout(30):
-            while not kafka_cluster.log("access", 0):  # the daemon reads this connection
-                await asyncio.sleep(0.01)
-        peer.setblocking(False)
-        sent = 100 + peer.send((b"x" * 99 + b"\n") * 20_000)  # more than one read returns
-        os.kill(os.getpid(), signal.SIGTERM)
-        ingest = await daemon
-    assert (ingest.acknowledged, ingest.failed) == (sent // 100, 0)
+async def test_the_end_sends_what_a_socket_holds(kafka_cluster):
+    accepted = asyncio.get_running_loop().create_future()
+    async with AIOKafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
+        ingest = Ingest(producer, "access")
+
+        async def connected(reader, writer):
+            writer.transport.pause_reading()  # as while `buffer_memory` is full
+            accepted.set_result(writer)
+            await ingest.connection(reader, writer)
+
+        async with await asyncio.start_server(connected, "127.0.0.1", 0) as server:
+            with socket.create_connection(server.sockets[0].getsockname()) as peer:
+                peer.sendall(b"one\ntwo\nthr")
+                writer = await accepted
+                ingest.stopping = True
+                end_input(writer)
+                writer.transport.resume_reading()
+                await writer.wait_closed()
+    assert (ingest.acknowledged, ingest.failed) == (2, 0)
 
 
 @pytest.mark.asyncio

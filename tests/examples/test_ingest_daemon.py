@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import re
 import signal
@@ -84,8 +85,11 @@ def test_the_end_sends_what_this_machine_has_received(source: str) -> None:
             assert process.stdin is not None
             assert process.stderr is not None
             with contextlib.ExitStack() as stack:
-                file = process.stdin.fileno()
-                if source == "connection":
+                file, count = process.stdin.fileno(), 400  # a socket takes these at once
+                if source == "pipe":
+                    fcntl.fcntl(file, fcntl.F_SETPIPE_SZ, 1024 * 1024)
+                    count = 10_000
+                else:
                     log = ""
                     while not (found := re.search(r"listening on (.*):(\d+)\n", log)):
                         log += process.stderr.readline()
@@ -97,7 +101,7 @@ def test_the_end_sends_what_this_machine_has_received(source: str) -> None:
                     time.sleep(0.01)
                 process.send_signal(signal.SIGSTOP)
                 os.set_blocking(file, False)
-                sent = 1 + os.write(file, line * 20_000) // len(line)
+                sent = 1 + os.write(file, line * count) // len(line)
                 process.send_signal(signal.SIGTERM)
                 process.send_signal(signal.SIGCONT)
                 assert process.wait(20) == 0
