@@ -24,7 +24,7 @@ from aiokafka08._core.net.router import Router
 from aiokafka08._core.offset_store import OffsetStore
 from aiokafka08._core.offset_store.choose import choose_offset_store
 from aiokafka08._core.offset_store.no_store import no_group_error
-from aiokafka08._wording import some_of
+from aiokafka08._wording import partition_text, some_of
 from aiokafka08.consumer.collector import Collector
 from aiokafka08.consumer.commits import Committer, known_positions
 from aiokafka08.consumer.config import ConsumerConfig
@@ -314,9 +314,9 @@ class ConsumerEngine:
             ):
                 self.commits.check_session()
                 raise PartitionRevokedError(
-                    f"commit of offsets: topic {tp.topic!r}, partition {tp.partition} isn't "
-                    "assigned to this member of the group: a rebalance has revoked it, and its "
-                    "next member begins at the committed offset"
+                    f"commit of offsets: {partition_text(tp)}: not assigned to this member of the "
+                    "group. A rebalance has revoked it; its next member begins at the committed "
+                    "offset"
                 )
             self.cursor(tp)
 
