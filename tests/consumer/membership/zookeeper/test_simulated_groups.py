@@ -278,7 +278,8 @@ def test_commit_of_revoked_partitions_is_a_failed_commit() -> None:
             with pytest.raises(PartitionRevokedError, match="partition 1: not assigned"):
                 await first.commit({kept: 0, moved: 0})
             idle = await start_member(world, "c.example")
-            await until(lambda: idle.engine.membership.is_joined, "joining", SESSION_S)
+            membership: Any = idle.engine.membership
+            await until(lambda: membership.is_joined, "joining", SESSION_S)
             assert idle.assignment() == set()
             await idle.commit()
             await asyncio.gather(first.stop(), second.stop(), idle.stop())
