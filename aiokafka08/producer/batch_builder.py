@@ -144,5 +144,5 @@ class BatchBuilder:
 def no_timestamps() -> UnsupportedVersionError:
     return UnsupportedVersionError(
         "a timestamp needs message format 1 (brokers from 0.10 on); this broker is older. Leave "
-        "timestamp_ms out, or put the time into the value"
+        "the timestamp out, or put it into the value"
     )

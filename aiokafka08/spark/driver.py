@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Ite
 from contextlib import aclosing
 from typing import Any, Final, Self, TypeVar
 
+from aiokafka08._core.names import did_you_mean
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS, ClusterSnapshot, PartitionLeaders
 from aiokafka08._core.net.config import NETWORK_DEFAULTS, NetConfig, address_text, net_config
 from aiokafka08._core.net.list_offsets import list_offsets
@@ -112,11 +113,12 @@ def network_config(client: ClientProperties) -> NetConfig:
 
 
 def name_start_options(error: NoBrokersAvailable, client: ClientProperties) -> None:
-    """Add to the error of a failed start which Spark options to correct."""
+    """Add to the error of a failed start what to do in Spark."""
     error.args = (
-        f"{error.text}. In Spark: correct the option kafka.bootstrap.servers, or set "
-        f"kafka.request.timeout.ms above {start_timeout_ms(client.network)}: it limits the wait "
-        "for a first broker",
+        f"{error.text}. In Spark: start the brokers, or correct the option "
+        "kafka.bootstrap.servers, or set kafka.request.timeout.ms above "
+        f"{start_timeout_ms(client.network)}: it limits the wait for a first broker. A stream that "
+        "is started again goes on from its checkpoint",
     )
 
 
@@ -404,7 +406,8 @@ class DriverClient:
                 if not (error.retriable and retries_left and self._was_connected):
                     raise
                 _log.warning(
-                    "%s: request to the cluster failed, %d retries left: %s",
+                    "%s: request to the cluster failed, retries left: %d (the query goes on "
+                    "once one succeeds): %s",
                     self._options.client.client_id,
                     retries_left,
                     error,
@@ -470,6 +473,19 @@ def message_set_reader(options: ReadOptions, tp: TopicPartition, raw: RawSet) ->
         max_decompressed_bytes=DEFAULT_MAX_DECOMPRESSED_BYTES,
         end_offset=raw.end_offset,
     )
+
+
+async def similar_topics(client: ClientProperties, topic: str) -> str:
+    """Return a question that names topics similar to a missing one; "" if there are none."""
+    try:
+        router = await _start_router(network_config(client), None)
+        try:
+            existing = (await router.metadata.refresh()).topics
+        finally:
+            await router.stop()
+    except KafkaError:
+        return ""  # the error of the missing topic says more
+    return "" if topic in existing else did_you_mean(topic, existing)
 
 
 async def _start_router(config: NetConfig, leaders: PartitionLeaders | None) -> Router:

@@ -459,11 +459,12 @@ def describe_lags(lags: Mapping[TopicPartition, int]) -> str:
     """Return a log line: the lag of a query in total, and the largest lag of a partition."""
     if not lags:
         return "no partitions"
+    total = sum(lags.values())
+    text = f"{counted(total, 'offset')} behind in {counted(len(lags), 'partition')}"
+    if not total:
+        return text
     largest = max(lags, key=lambda tp: lags[tp])
-    return (
-        f"{counted(sum(lags.values()), 'offset')} behind in "
-        f"{counted(len(lags), 'partition')}, most in {partition_name(largest)}: {lags[largest]}"
-    )
+    return f"{text}, most in {partition_name(largest)}: {lags[largest]}"
 
 
 def _advice(missing: Sequence[str], existing: Iterable[str]) -> str:

@@ -41,6 +41,7 @@ from aiokafka08.errors import (
     KafkaError,
     MessageSizeTooLargeError,
     NoBrokersAvailable,
+    UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
 from aiokafka08.partitioner import PARTITIONERS
@@ -49,6 +50,7 @@ from aiokafka08.producer.deliveries import Deliveries
 from aiokafka08.spark.driver import (
     executor_ssl_context,
     name_start_options,
+    similar_topics,
     start_timeout_ms,
     task_network,
 )
@@ -202,6 +204,7 @@ async def _write(options: WriteOptions, batches: Iterator[pa.RecordBatch]) -> Ta
     settings: dict[str, Any] = {
         "start_timeout_ms": start_timeout_ms(options.client.network),
         "acks": "all",
+        "client_id": options.client.client_id,
         **task_network(options.client.network),
         **options.client.settings,
         "headers": options.headers,
@@ -254,11 +257,14 @@ async def _send(
         try:
             # The batch goes to the producer without a Python object per row.
             sent.append(await producer.send_arrow(topic, rows.select(names)))
+        except UnknownTopicOrPartitionError as error:
+            error.args = (f"{error.text}{await similar_topics(options.client, topic)}",)
+            raise
         except UnsupportedVersionError as error:
             if not error.text.startswith("column 'headers'"):
                 error.args = (
-                    f"column 'timestamp': {error.text}. Set the option timestamps=drop to write "
-                    "the rows without it",
+                    f"column 'timestamp': {error.text}. In Spark: set the option "
+                    "timestamps=drop to write the rows without it",
                 )
             raise
         except MessageSizeTooLargeError as error:

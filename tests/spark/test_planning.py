@@ -317,6 +317,7 @@ def test_texts_of_losses_and_lag() -> None:
     assert describe_losses(["a", "b"], False).endswith("a; b")
     lags = partition_lags({tp(0): 5, tp(2): 9}, {tp(0): 10, tp(1): 7, tp(2): 8})
     assert describe_lags(lags) == "12 offsets behind in 3 partitions, most in t/1: 7"
+    assert describe_lags({tp(0): 0, tp(1): 0}) == "0 offsets behind in 2 partitions"
     assert describe_lags({}) == "no partitions"
 
 

@@ -81,7 +81,8 @@ def test_timestamps_need_message_format_1_or_drop(spark: Any, cluster: EmbeddedC
     frame = spark.createDataFrame([("x", at)], "value string, timestamp timestamp")
     with pytest.raises(Exception, match="column 'timestamp'") as caught:
         writing(frame, cluster, topic="t")
-    assert "timestamps=drop" in str(caught.value)
+    assert "set the option timestamps=drop" in str(caught.value)
+    assert "timestamp_ms" not in str(caught.value)
     writing(frame, cluster, topic="t", timestamps="drop")
     assert sum(map(len, stored(cluster))) == 1
     writing(frame.selectExpr("value", "CAST(NULL AS TIMESTAMP) AS timestamp"), cluster, topic="t")
@@ -265,15 +266,16 @@ def test_rows_of_several_partitions_keep_their_order(
         assert [int(value) for _, value in log] == list(range(rest, count, 4))
 
 
-def test_missing_topic_without_auto_create_raises() -> None:
+def test_missing_topic_without_auto_create_raises_with_similar_names() -> None:
     batch = pa.RecordBatch.from_pydict({"value": pa.array([b"v"])})
-    with EmbeddedCluster(auto_create=False) as cluster:
+    with EmbeddedCluster(auto_create=False, topics={"orders": 1}) as cluster:
         given = {
             "kafka.bootstrap.servers": cluster.bootstrap_servers,
-            "topic": "missing",
+            "topic": "ordrs",
             "kafka.request.timeout.ms": "500",
         }
-        with pytest.raises(UnknownTopicOrPartitionError, match="topic 'missing' doesn't exist"):
+        message = r"topic 'ordrs' doesn't exist .*Did you mean 'orders'\?"
+        with pytest.raises(UnknownTopicOrPartitionError, match=message):
             write_task(write_options(given), iter([batch]))
 
 

@@ -183,5 +183,8 @@ def test_wrong_address_shows_the_reason_first(spark: Any, tmp_path: Path, kind: 
         with pytest.raises(Exception) as caught:  # noqa: PT011
             use_wrong_address(spark, servers, tmp_path, kind)
     assert_reason_first(caught.value, f"no broker among bootstrap_servers: {servers}: ")
-    advice = "correct the option kafka.bootstrap.servers, or set kafka.request.timeout.ms above 500"
+    advice = (
+        "start the brokers, or correct the option kafka.bootstrap.servers, or set "
+        "kafka.request.timeout.ms above 500"
+    )
     assert_reason_first(caught.value, advice)
