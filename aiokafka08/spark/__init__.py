@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka08.errors import KafkaConfigurationError
 from aiokafka08.spark.reasons import show_class_once
+from aiokafka08.spark.worker_log import show_worker_log
 from aiokafka08.spark.workers import prepare_workers
 
 if TYPE_CHECKING:
@@ -116,6 +117,9 @@ def _import(module: str) -> Any:
             f"data source kafka08: {error}; expected pyspark 4.2 or newer, and pyarrow. Run "
             "pip install 'aiokafka08[spark]'"
         ) from error
+
+
+show_worker_log()
 
 
 def __getattr__(name: str) -> object:

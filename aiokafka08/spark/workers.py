@@ -28,6 +28,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from aiokafka08.errors import KafkaConfigurationError
+from aiokafka08.spark.worker_log import pass_level
 
 _log: Final = logging.getLogger("aiokafka08.spark")
 
@@ -45,8 +46,8 @@ def prepare_workers(context: Any) -> None:
     """Put a zip of the package on the path of Spark's Python processes, and check their Python.
 
     Args:
-        context: the `SparkContext`. If needed, the PYTHONPATH in its `environment` gets the zips of
-            the package, or this program's PYTHONPATH.
+        context: the `SparkContext`. Its `environment` gets this program's log level. If needed,
+            the PYTHONPATH in it gets the zips of the package, or this program's PYTHONPATH.
 
     Raises:
         KafkaConfigurationError: Spark's Python can't be run, is of another version, or can't import
@@ -58,6 +59,7 @@ def prepare_workers(context: Any) -> None:
     except Exception:
         _log.debug("Spark's Python isn't checked: the session doesn't tell it", exc_info=True)
         return
+    pass_level(launch.environment)
     given = launch.environment.get("PYTHONPATH", "")
     if launch.archives:
         given = launch.environment["PYTHONPATH"] = _joined(*launch.archives, given)

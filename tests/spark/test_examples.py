@@ -39,6 +39,18 @@ def test_stream_of_the_page_goes_on_where_it_ended(
         assert sorted(bytes(row.value) for row in written) == sorted(sent)
 
 
+def test_write_of_the_page_copies_a_topic(spark: Any, cluster: EmbeddedCluster) -> None:
+    page = (ROOT / "docs" / "spark.md").read_text()
+    blocks = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    read, _, _ = blocks[0].partition("events.write")
+    [write] = [block for block in blocks if '"copy"' in block]
+    for topic in ("events", "copy"):
+        cluster.create_topic(topic)
+    cluster.append("events", 0, [b"tea"])
+    exec((read + write).replace("kafka1:9092,kafka2:9092", cluster.bootstrap_servers), {})
+    assert [message.value for message in cluster.log("copy", 0)] == [b"tea"]
+
+
 def program(example: str, *arguments: str) -> None:
     """Run an example as a program in this process, where `getOrCreate` finds the session."""
     path = str(ROOT / "examples" / example)

@@ -283,6 +283,11 @@ def copy_with_zip(cluster: EmbeddedCluster, folder: Path, home: str, master: str
     for partition in (0, 1):
         values = sorted(int(one.value or b"") for one in cluster.log("copy", partition))
         assert values == list(range(50))
+    # Spark commits in a process of the driver, in which only this package configures the log.
+    report = (
+        r"^\d{4}-.* INFO aiokafka08\.spark: copy-job: batch \d+ wrote 100 rows: {\"copy\":{\"0\":50"
+    )
+    assert re.search(report, done.stderr, re.MULTILINE), done.stderr[-5000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     assert all(".zip" in file for file in [found["driver"], *found["files"]])
     return found

@@ -2,13 +2,14 @@
 
     spark-submit --py-files ZIP zip_job.py BOOTSTRAP_SERVERS FOLDER
 
-The query reads topic `t`, writes to topic `copy`, and ends. The job prints as JSON from which files
-the driver and the executors imported the package. test_workers runs it.
+The query reads topic `t`, writes to topic `copy`, and ends. The job logs at INFO, and prints as
+JSON from which files the driver and the executors imported the package. test_workers runs it.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Iterable
 
@@ -29,6 +30,7 @@ def where(_: Iterable[int]) -> Iterable[tuple[int, str]]:
 
 def main(servers: str, folder: str) -> None:
     spark = SparkSession.builder.getOrCreate()
+    logging.getLogger("aiokafka08").setLevel(logging.INFO)
     register(spark)
     query = (
         spark.readStream.format("kafka08")
@@ -40,6 +42,7 @@ def main(servers: str, folder: str) -> None:
         .writeStream.format("kafka08")
         .option("kafka.bootstrap.servers", servers)
         .option("topic", "copy")
+        .option("kafka.client.id", "copy-job")
         .option("checkpointLocation", f"{folder}/checkpoint")
         .trigger(availableNow=True)
         .start()
