@@ -4,12 +4,13 @@
     python -m tests.tools.bench.spark --quick
 
 Spark's own source reads 0.10.2.2; kafka08 reads 0.10.2.2 and 0.8.2.2. In the cases of triggers both
-read 3.9.1, since Spark's own source can't stream from 0.10.2.2. Spark's own source is tuned for
-them: by default each of its tasks reads one partition, asks for its offsets behind a long poll of
-500 ms on the same connection, and closes the consumer (500 partitions: 130 s a trigger). Both do
-the same work by turns, and the first round warms up and isn't counted. CPU seconds and memory are
-those of Spark's Python workers. A run needs Java 17, Maven (which downloads Spark's source once),
-and 5 GB of temporary disk space.
+read 3.9.1, since Spark's own source streams from 0.10.2.2 only with its deprecated way to fetch
+offsets. It writes without idempotence, which needs 0.11, and is tuned for the triggers: by default
+each of its tasks reads one partition, asks for its offsets behind a long poll of 500 ms on the same
+connection, and closes the consumer (500 partitions: 130 s a trigger). Both do the same work by
+turns, and the first round warms up and isn't counted. CPU seconds and memory are those of Spark's
+Python workers. A run needs Java 17, Maven (which downloads Spark's source once), and 5 GB of
+temporary disk space.
 
 This module has the cases and their goals, and measures; `spark_report` writes the report.
 """
