@@ -439,6 +439,8 @@ stream = reader.option("subscribe", "t").option("startingOffsets", "earliest").l
 query = stream.writeStream.format("memory").queryName("read").trigger(availableNow=True).start()
 query.awaitTermination()
 print(spark.table("read").count())
+writer = spark.table("read").select("value").write.format("kafka08").option("topic", "copy")
+writer.option("kafka.bootstrap.servers", "SERVERS").mode("append").save()
 spark.stop()
 """.replace("SERVERS", servers),
 ]
@@ -463,6 +465,7 @@ def test_notebook_in_an_inactive_environment_reads_as_the_error_says(
     (tmp_path / "bin").mkdir()
     program(tmp_path / "bin" / "python3", f'exec {sys.executable} -I -S "$@"')
     environment = clean_environment(tmp_path, quick_home())
+    environment.pop("PYTEST_CURRENT_TEST", None)  # with it the kernel doesn't show Spark's stderr
     environment["PATH"] = f"{tmp_path / 'bin'}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(
         [python, "-c", NOTEBOOK, filled.bootstrap_servers, guide_block("python", "LagListener")],
@@ -478,3 +481,4 @@ def test_notebook_in_an_inactive_environment_reads_as_the_error_says(
     assert "os.environ['PYSPARK_PYTHON'] = sys.executable" in refused
     assert re.search(r"^100$", read, re.MULTILINE)
     assert "query 'read', batch 0: 100 offsets behind in 2 partitions" in began + read
+    assert "INFO aiokafka08.spark: aiokafka08-spark: wrote 100 rows" in read
