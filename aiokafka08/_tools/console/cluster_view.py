@@ -193,8 +193,14 @@ class ClusterView:
         for _, partition in self.sample.partitions():
             leaders[partition.leader] += 1
             replicas.update(partition.all_replicas)
-            missing.update(set(partition.all_replicas) - set(partition.in_sync))
-        controller, releases = self.sample.controller, releases_of(self.sample)
+            in_sync = {*partition.in_sync, *partition.perhaps_in_sync}
+            missing.update(set(partition.all_replicas) - in_sync)
+        controller = self.sample.controller
+        # The lines of 0.8 aren't told apart: that would take requests to each broker.
+        releases = {
+            node_id: "0.8.x" if release == "0.8" else release
+            for node_id, release in releases_of(self.sample).items()
+        }
         return [
             {
                 "node": node,
@@ -422,7 +428,7 @@ def _topic_row(name: str, topic: TopicSample, rate: _Rate, groups: int) -> Topic
         len(partitions),
         max((len(one.all_replicas) for one in partitions), default=0),
         sum(one.leader is None for one in partitions),
-        sum(one.is_under_replicated for one in partitions),
+        sum(one.is_under_replicated is True for one in partitions),
         sum(counts) if len(counts) == len(partitions) else None,
         groups,
         topic.config,

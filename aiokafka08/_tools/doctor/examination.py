@@ -31,6 +31,7 @@ from aiokafka08._tools.doctor.replication import (
     pending_reassignment,
     stale_isr,
     under_replicated,
+    unknown_isr,
 )
 from aiokafka08._tools.doctor.settings import (
     MIN_ISR,
@@ -138,6 +139,7 @@ def _findings(seen: Examination) -> Iterator[Finding]:
         yield from near_retention(first, last, seen.elapsed_s)
         yield from dead_cleaner(first, last, seen.scans, seen.elapsed_s)
     yield from unknown_members(first, last, asks_zookeeper=seen.asks_zookeeper)
+    yield from unknown_isr(last, asks_zookeeper=seen.asks_zookeeper)
     yield from _unchecked(seen)
 
 

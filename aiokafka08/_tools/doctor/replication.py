@@ -73,15 +73,17 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
                 _replica_count(partition),
                 _missing(partition),
                 _has_unlisted_replica(partition),
+                partition.perhaps_in_sync,
             ),
         )
         for tp, partition in cluster.partitions()
         if partition.leader is not None
     )
-    for where, (in_sync, replicas, missing, is_one_unlisted) in grouped(details):
+    for where, (in_sync, replicas, missing, is_one_unlisted, perhaps) in grouped(details):
         if not missing and not is_one_unlisted:
             continue
-        why = f"{in_sync} of {replicas} replicas in sync"
+        count = f"{in_sync} to {in_sync + len(perhaps)}" if perhaps else str(in_sync)
+        why = f"{count} of {replicas} replicas in sync"
         if missing:
             why += f"; missing: {node_list(missing)}"
             if dead := [node_id for node_id in missing if node_id not in cluster.brokers]:
@@ -89,7 +91,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
         if is_one_unlisted:
             why += "; Metadata leaves out a replica on a dead broker (--zookeeper shows which)"
         consequence = "Fewer failures are survived than there are replicas for"
-        if in_sync == 1:
+        if in_sync + len(perhaps) == 1:
             consequence = "If the leader fails too, acknowledged messages may be lost"
         yield Finding(
             FindingCode.UNDER_REPLICATED,
@@ -98,6 +100,26 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
             "Start the missing broker, or see in its log why its replicas fall behind (a full "
             "disk, the network, long garbage collections)",
             missing_brokers(cluster, missing),
+        )
+
+
+def unknown_isr(cluster: ClusterSample, *, asks_zookeeper: bool) -> Iterator[Finding]:
+    """Note live replicas that only a perhaps stale ISR of 0.8 lacks (docs/brokers.md 4.8)."""
+    perhaps = (
+        (tp, partition.perhaps_in_sync)
+        for tp, partition in cluster.partitions()
+        if partition.perhaps_in_sync
+    )
+    for where, node_ids in grouped(perhaps):
+        verb = "responds" if len(node_ids) == 1 else "respond"
+        yield Finding(
+            FindingCode.UNCHECKED,
+            where,
+            f"Metadata reports {node_list(node_ids)} as out of sync. On 0.8 its ISR may be stale: "
+            f"{node_list(node_ids)} {verb}, and may be in sync again",
+            "See why ZooKeeper wasn't read: it has the true ISR"
+            if asks_zookeeper
+            else "Give --zookeeper host:2181/chroot, which has the true ISR",
         )
 
 
@@ -166,7 +188,7 @@ def _idle(cluster: ClusterSample) -> dict[int, int]:
         # sign of a broker that doesn't work.
         if partition.leader is None:
             continue
-        busy |= {partition.leader, *partition.in_sync}
+        busy |= {partition.leader, *partition.in_sync, *partition.perhaps_in_sync}
         for node_id in partition.all_replicas:
             replicas[node_id] = replicas.get(node_id, 0) + 1
     return {
@@ -215,7 +237,8 @@ def _has_unlisted_replica(partition: PartitionSample) -> bool:
 
 
 def _missing(partition: PartitionSample) -> tuple[int, ...]:
-    return _in_order(set(partition.all_replicas) - set(partition.in_sync))
+    in_sync = {*partition.in_sync, *partition.perhaps_in_sync}
+    return _in_order(set(partition.all_replicas) - in_sync)
 
 
 def _in_order(node_ids: Collection[int] | None) -> tuple[int, ...]:

@@ -79,7 +79,8 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
                 ),
             )
             for tp, partition in known.items()
-            if partition.leader is not None and len(partition.in_sync) < least <= factors[tp]
+            if partition.leader is not None
+            and len(partition.in_sync) + len(partition.perhaps_in_sync) < least <= factors[tp]
         )
         for where, (in_sync, missing) in grouped(below):
             yield Finding(

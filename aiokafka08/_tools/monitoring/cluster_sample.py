@@ -48,6 +48,8 @@ class PartitionSample(NamedTuple):
         start: The offset of the oldest message; None if the leader didn't return it.
         end: The offset after the newest message that consumers may read; None likewise.
         is_refused: The broker that Metadata names as the leader has responded that it isn't.
+        perhaps_in_sync: Replicas that respond, and that only the ISR of 0.8 brokers lacks: it may
+            be stale (4.8). Empty if ZooKeeper was read.
     """
 
     # A tuple, because a large cluster has many partitions, and frozen data classes take longer.
@@ -61,6 +63,7 @@ class PartitionSample(NamedTuple):
     start: int | None = None
     end: int | None = None
     is_refused: bool = False
+    perhaps_in_sync: tuple[int, ...] = ()
 
     @property
     def all_replicas(self) -> tuple[int, ...]:
@@ -73,9 +76,12 @@ class PartitionSample(NamedTuple):
         return self.isr if self.stored_isr is None else self.stored_isr
 
     @property
-    def is_under_replicated(self) -> bool:
-        """Whether a replica is dead or out of sync."""
-        return self.lacks_replica or len(self.in_sync) < len(self.all_replicas)
+    def is_under_replicated(self) -> bool | None:
+        """Whether a replica is dead or out of sync; None if only `perhaps_in_sync` may be so."""
+        present = len(self.in_sync) + len(self.perhaps_in_sync)
+        if self.lacks_replica or present < len(self.all_replicas):
+            return True
+        return None if self.perhaps_in_sync else False
 
     @property
     def has_preferred_leader(self) -> bool:

@@ -82,8 +82,11 @@ def _topics(sample: ClusterSample) -> Iterator[MetricFamily]:
         add_leader((labels, -1 if partition.leader is None else partition.leader))
         add_preferred((labels, 1 if partition.has_preferred_leader else 0))
         add_replicas((labels, len(partition.all_replicas)))
-        add_in_sync((labels, len(partition.in_sync)))
-        add_under((labels, 1 if partition.is_under_replicated else 0))
+        if not partition.perhaps_in_sync:
+            add_in_sync((labels, len(partition.in_sync)))
+        is_under = partition.is_under_replicated
+        if is_under is not None:
+            add_under((labels, 1 if is_under else 0))
     yield from families
 
 

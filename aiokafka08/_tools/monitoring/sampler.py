@@ -8,7 +8,7 @@ and no topic is requested by name. Loops over all topics or partitions yield to 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, ParamSpec, TypeVar
 
 from aiokafka08._core.concurrency.loop_yield import in_chunks, in_steps
@@ -188,11 +188,12 @@ class ClusterSampler:
             _or_gap(gaps, "groups", (), self._read_groups, described, pinging, gaps),
         )
         explained = _broker_gaps(versions)
+        live = _live_with_stale_isrs(versions)
         samples: dict[str, TopicSample] = {}
         silent: dict[str, list[str]] = {_REFUSED: [], _UNREACHABLE: [], _SILENT: []}
         async for topic in in_steps(topics, _partition_count):
             name = topic["topic"]
-            sample = samples[name] = _topic(topic, bounds, nodes.get(name))
+            sample = samples[name] = _topic(topic, bounds, nodes.get(name), live)
             for number, partition in sample.partitions.items():
                 if partition.end is not None and partition.start is not None:
                     continue
@@ -366,15 +367,35 @@ def _broker(
     return BrokerSample(node_id, address, version)
 
 
+def _live_with_stale_isrs(versions: _Versions) -> set[int]:
+    """Return the brokers that respond, if some are of 0.8: their ISRs may be stale; else none."""
+    known = {
+        node_id: version
+        for node_id, version in versions.items()
+        if not isinstance(version, KafkaError)
+    }
+    is_old = any(version.line < BrokerLine.V0_9 for version in known.values())
+    return set(known) if is_old else set()
+
+
 def _topic(
-    described: TopicDescription, bounds: Mapping[TopicPartition, LogBounds], node: TopicNode | None
+    described: TopicDescription,
+    bounds: Mapping[TopicPartition, LogBounds],
+    node: TopicNode | None,
+    live: Collection[int],
 ) -> TopicSample:
+    """Return a topic's sample; `live` is the result of `_live_with_stale_isrs()`."""
     partitions = {}
     name = described["topic"]
     for partition in described["partitions"]:
         number, leader = partition["partition"], partition["leader"]
         log = bounds.get(TopicPartition(name, number), _NO_BOUNDS)
         stored = None if node is None else node.partitions.get(number)
+        perhaps: tuple[int, ...] = ()
+        if live and leader >= 0 and (stored is None or stored.isr is None):
+            replicas = partition["replicas"] if stored is None else stored.replicas
+            missing = set(replicas) - set(partition["isr"])
+            perhaps = tuple(sorted(missing & set(live)))
         partitions[number] = PartitionSample(
             leader if leader >= 0 else None,
             tuple(partition["replicas"]),
@@ -385,6 +406,7 @@ def _topic(
             log.start,
             log.end,
             isinstance(log, RefusedLogBounds),
+            perhaps,
         )
     if node is None:
         return TopicSample(partitions)

@@ -14,6 +14,7 @@ from aiokafka08._tools.doctor.replication import (
     pending_reassignment,
     stale_isr,
     under_replicated,
+    unknown_isr,
 )
 from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample, TopicSample
 from tests._tools.doctor.samples import cluster, partition, told
@@ -140,6 +141,23 @@ def test_missing_replicas_are_found(one: PartitionSample, why: str) -> None:
 )
 def test_complete_isr_is_no_finding(one: PartitionSample) -> None:
     assert not list(under_replicated(cluster(one)))
+
+
+def test_isr_of_0_8_that_lacks_a_live_replica_is_a_note() -> None:
+    perhaps = partition([0, 1], [0])._replace(perhaps_in_sync=(1,))
+    seen = cluster(perhaps, partition([0, 1], [0, 1]))
+    assert not list(under_replicated(seen))
+    assert not list(not_leading(seen, seen))
+    [found] = unknown_isr(seen, asks_zookeeper=False)
+    assert told([found]) == [("unchecked", "topic 't', partition 0")]
+    assert found.why.startswith("Metadata reports broker 1 as out of sync. On 0.8 its ISR may be")
+    assert found.action.startswith("Give --zookeeper host:2181/chroot")
+
+
+def test_dead_replica_beside_one_with_a_stale_isr_is_found() -> None:
+    one = partition([0, 1], [0], lacks_replica=True)._replace(perhaps_in_sync=(1,))
+    [found] = under_replicated(cluster(one))
+    assert found.why.startswith("1 to 2 of 2 replicas in sync; Metadata leaves out a replica")
 
 
 def test_isr_that_stays_different_is_stale() -> None:

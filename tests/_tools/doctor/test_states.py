@@ -71,6 +71,19 @@ async def test_partitions_without_leader_or_replica() -> None:
     ]
 
 
+@pytest.mark.parametrize("zookeeper", [None, "127.0.0.1:1"])
+async def test_stale_isr_of_0_8_is_only_a_note(zookeeper: str | None) -> None:
+    """A restarted broker is in sync again, which Metadata of 0.8 doesn't show."""
+    async with EmbeddedCluster(3, version="0.8.2") as cluster:
+        cluster.create_topic("t", 3, 3)
+        cluster.kill(1)
+        cluster.restart(1)
+        seen = await look_at(cluster.bootstrap_servers, zookeeper, 1.0, watch_s=None)
+    found = told(examine(seen))
+    assert ("unchecked", "topic 't', partitions 0-2") in found
+    assert {code for code, _ in found} <= {"unchecked", "unreadable"}
+
+
 async def test_broker_that_is_dead_and_unnoticed() -> None:
     async with EmbeddedCluster(2, topics={"t": 2}) as cluster:
         cluster.kill(1, then="unnoticed")

@@ -122,6 +122,13 @@ def test_missing_replica_is_under_replication() -> None:
     assert preferred == {("t", "0"): True, ("t", "1"): False}
 
 
+def test_isr_that_may_be_stale_has_no_series() -> None:
+    perhaps = PartitionSample(1, (1, 2), (1,), perhaps_in_sync=(2,))
+    found = values(sample(p0=perhaps, p1=perhaps._replace(lacks_replica=True)))
+    assert found["kafka_topic_partition_in_sync_replica"] == {}
+    assert found["kafka_topic_partition_under_replicated_partition"] == {("t", "1"): True}
+
+
 def test_group_in_kafka() -> None:
     group = GroupSample("g", "kafka", ("m1", "m2"), {T0: 4, T1: 20, GONE: 7})
     found = values(
