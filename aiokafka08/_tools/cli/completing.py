@@ -24,6 +24,47 @@ COMPLETION_VARIABLE: Final = "_AIOKAFKA08_COMPLETE"
 
 _PATIENCE_S: Final = 2.0
 
+# bash splits words at the characters of COMP_WORDBREAKS, ":" and "=" among them, and replaces what
+# follows the last one. So the script joins the words that no blank separates in COMP_LINE, and
+# leaves out the part of a completed word that bash doesn't replace.
+BASH_SCRIPT: Final = r"""
+%(complete_func)s() {
+    local IFS=$'\n' line=$COMP_LINE words=() i type value typed response
+    for ((i = 0; i <= COMP_CWORD; i++)); do
+        if ((i > 0)) && [[ $line != [[:blank:]]* ]]; then
+            words[${#words[@]} - 1]+=${COMP_WORDS[i]}
+        else
+            words+=("${COMP_WORDS[i]}")
+        fi
+        line=${line#"${line%%%%[![:blank:]]*}"}
+        line=${line#"${COMP_WORDS[i]}"}
+    done
+    typed=${words[${#words[@]} - 1]}
+    if [[ $typed == -*=* ]]; then
+        typed=${typed#*=}
+    fi
+    typed=${typed%%"${COMP_WORDS[COMP_CWORD]#[:=]}"}
+    response=$(
+        env COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1)) \
+            %(complete_var)s=bash_complete "$1"
+    )
+    for i in $response; do
+        IFS=',' read -r type value <<<"$i"
+        if [[ $type == dir ]]; then
+            COMPREPLY=()
+            compopt -o dirnames
+        elif [[ $type == file ]]; then
+            COMPREPLY=()
+            compopt -o default
+        elif [[ $type == plain ]]; then
+            COMPREPLY+=("${value#"$typed"}")
+        fi
+    done
+}
+
+complete -o nosort -F %(complete_func)s %(prog_name)s
+"""
+
 
 def complete(root: click.Command, program: str) -> int:
     """Print the words for the shell that asks, and return the exit code; nothing goes to stderr."""

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -48,6 +52,71 @@ def test_topics_and_groups_of_the_cluster_are_completed(
     at = ("-b", kafka_cluster.bootstrap_servers)
     assert complete(shell, "consume", *at, "o") == ["orders", "others"]
     assert complete(shell, "group", "lag", *at, "b") == ["billing"]
+
+
+# Ends the line that a user has typed: it prints its words, instead of running it.
+_PRINT_WORDS = "\x01printf '<%s>' \n"
+_PROGRAM = """#!{python}
+import sys
+from aiokafka08._tools.cli import completing
+completing._PATIENCE_S = 30
+from aiokafka08._tools.cli.main import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def typed_in_bash(folder: Path, lines: Iterable[str]) -> str:
+    """Return what an interactive bash prints for the words of lines, each after a Tab."""
+    program = folder / "aiokafka08"
+    program.write_text(_PROGRAM.format(python=sys.executable))
+    program.chmod(0o755)
+    rc = folder / "bashrc"
+    rc.write_text(f'PATH={folder}:$PATH\nPS1=\neval "$(aiokafka08 completion bash)"\n')
+    terminal, side = pty.openpty()
+    with subprocess.Popen(
+        ["bash", "--noprofile", "--rcfile", str(rc), "-i"],
+        stdin=side,
+        stdout=side,
+        stderr=side,
+        start_new_session=True,
+        env={**os.environ, "HISTFILE": "", "INPUTRC": os.devnull, "TERM": "dumb"},
+    ) as bash:
+        os.close(side)
+        os.write(terminal, b"".join(f"{line}\t{_PRINT_WORDS}".encode() for line in lines))
+        os.write(terminal, b"exit\n")
+        printed = bytearray()
+        try:
+            while block := os.read(terminal, 65536):
+                printed += block
+        except OSError:  # Linux reports the end of the other side so
+            pass
+        finally:
+            os.close(terminal)
+            bash.kill()
+    return printed.decode()
+
+
+@pytest.mark.kafka_cluster(version="0.10", topics={"orders": 1, "visits": 1})
+def test_bash_completes_beside_words_that_it_splits(
+    kafka_cluster: EmbeddedCluster, tmp_path: Path
+) -> None:
+    """bash splits words at ":" and "="."""
+    commit(kafka_cluster, "billing", {T0: 0})
+    commit(kafka_cluster, "team:pay", {T0: 0})
+    at = kafka_cluster.bootstrap_servers
+    printed = typed_in_bash(
+        tmp_path,
+        [
+            f"aiokafka08 consume -b {at} ord",
+            f"aiokafka08 consume --bootstrap={at} vis",
+            f"aiokafka08 consume -b {at} orders --group=bil",
+            f"aiokafka08 group lag -b {at} team:p",
+        ],
+    )
+    assert f"<-b><{at}><orders>" in printed
+    assert f"<--bootstrap={at}><visits>" in printed
+    assert "<orders><--group=billing>" in printed
+    assert f"<{at}><team:pay>" in printed
 
 
 @pytest.mark.kafka_cluster(version="0.10", topics={"orders": 1, "others": 1})

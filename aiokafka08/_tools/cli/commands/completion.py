@@ -31,10 +31,12 @@ def completion(shell: str) -> None:
     """
     from click.shell_completion import get_completion_class
 
-    from aiokafka08._tools.cli.completing import COMPLETION_VARIABLE
+    from aiokafka08._tools.cli.completing import BASH_SCRIPT, COMPLETION_VARIABLE
     from aiokafka08._tools.cli.output import write_text
     from aiokafka08._tools.cli.root import PROGRAM, root
 
     script = get_completion_class(shell)
     assert script is not None
+    if shell == "bash":
+        script = type("BashCompletion", (script,), {"source_template": BASH_SCRIPT})
     write_text(script(root, {}, PROGRAM, COMPLETION_VARIABLE).source() + "\n", flush=True)
