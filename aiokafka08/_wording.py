@@ -6,7 +6,7 @@ the number of names.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from itertools import islice
 from typing import Final, Protocol
 
@@ -41,6 +41,13 @@ def counted(number: int, noun: str) -> str:
     """Return a number and its noun, such as "1 group", "2 groups" or "2 offsets of group 'g'"."""
     head, of, rest = noun.partition(" of ")
     return f"{number} {head}{'' if number == 1 else 's'}{of}{rest}"
+
+
+def number_span(numbers: Sequence[int]) -> str:
+    """Return ascending numbers, such as "0 to 5" if there are no gaps, or "0, 2"."""
+    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
+        return f"{numbers[0]} to {numbers[-1]}"
+    return ", ".join(map(str, numbers)) or "none"
 
 
 def some_of(names: Collection[object], most: int = _NAMES, separator: str = ", ") -> str:

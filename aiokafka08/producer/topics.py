@@ -26,6 +26,7 @@ from aiokafka08._core.net.cluster import ClusterSnapshot
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.topic_names import check_topic_name
+from aiokafka08._wording import number_span
 from aiokafka08.errors import (
     IllegalArgumentError,
     KafkaError,
@@ -219,7 +220,7 @@ class TopicRoutes:
         partitions = sorted(snapshot.partitions(topic))
         if not partitions or (partition is not None and partition not in partitions):
             raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} has no partition {partition}; it has {partitions}"
+                f"topic {topic!r} has no partition {partition}; it has {number_span(partitions)}"
                 if partitions
                 else f"topic {topic!r}: no metadata"
             )
@@ -312,7 +313,8 @@ class TopicRoutes:
                 raise
         if number not in route.queues:
             raise UnknownTopicOrPartitionError(
-                f"topic {route.topic!r} has no partition {number}; it has {route.partitions}"
+                f"topic {route.topic!r} has no partition {number}; it has "
+                f"{number_span(route.partitions)}"
             )
         route.missing.pop(number, None)
 

@@ -257,7 +257,7 @@ async def test_missing_partition_error_names_existing_ones(
     await consumer.start()
     await until(lambda: any(isinstance(event, PartitionFailed) for event in events))
     reasons = {event.reason for event in events if isinstance(event, PartitionFailed)}
-    assert reasons == {"topic 't' has no partition 77; it has [0, 1, 2, 3]"}
+    assert reasons == {"topic 't' has no partition 77; it has 0 to 3"}
 
 
 @pytest.mark.parametrize("cause", ["leader", "store"])
@@ -291,7 +291,7 @@ async def test_missing_partition_delays_no_other(
     consumer.assign([tp(0), tp(77)])
     await consumer.start()
     assert len(await take(consumer, 3)) == 3
-    why = r"no position found within 600 ms: topic 't' has no partition 77; it has \[0, 1, 2, 3\]"
+    why = r"no position found within 600 ms: topic 't' has no partition 77; it has 0 to 3"
     with pytest.raises(KafkaTimeoutError, match=why):
         await consumer.position(tp(77))
     assert not await consumer.seek_to_end(tp(77))

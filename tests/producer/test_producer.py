@@ -159,7 +159,7 @@ async def test_wrong_arguments_raise_at_once(
         await producer.send("a b", b"v")
     with pytest.raises(IllegalArgumentError, match="partition=-1"):
         await producer.send("t", b"v", partition=-1)
-    with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 3; it has \[0, 1, 2\]"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 3; it has 0 to 2"):
         await producer.send("t", b"v", partition=3)
     with pytest.raises(UnsupportedVersionError, match="headers"):
         await producer.send("t", b"v", headers=[("a", b"b")])

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08._core.topic_names import check_topic_name, may_be_new, too_long_text
-from aiokafka08._wording import shorten
+from aiokafka08._wording import number_span, shorten
 from aiokafka08.errors import (
     BrokerResponseError,
     IllegalArgumentError,
@@ -107,7 +107,7 @@ class ClusterSnapshot:
         if partition is None:
             return (
                 f"topic {tp.topic!r} has no partition {tp.partition}; it has "
-                f"{sorted(info.partitions)}"
+                f"{number_span(sorted(info.partitions))}"
             )
         if partition.leader is None:
             return "the partition has no leader now"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from aiokafka08._tools.times import is_time, parse_time, show_time
-from aiokafka08._wording import partition_text
+from aiokafka08._wording import partition_name, partition_text, some_of
 from aiokafka08.errors import IllegalArgumentError, OffsetOutOfRangeError
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
@@ -236,12 +236,22 @@ def resolve(
     return number
 
 
-def describe_segment(tp: TopicPartition, position: Position, offset: int) -> str:
-    """Return the note for a time that the broker resolves only to the start of a segment."""
-    return (
-        f"{partition_text(tp)}: {show_time(position.number)} ≈ offset "
-        f"{offset}, by segment (the broker has no index by time)"
-    )
+def describe_segments(
+    offsets: Mapping[TopicPartition, int], positions: Mapping[TopicPartition, Position]
+) -> list[str]:
+    """Return a note for each time that brokers resolve only to the starts of segments.
+
+    Args:
+        offsets: the start of the segment in each partition.
+        positions: the time of each partition.
+    """
+    found: dict[int, list[str]] = {}
+    for tp, offset in offsets.items():
+        found.setdefault(positions[tp].number, []).append(f"{partition_name(tp)} at {offset}")
+    return [
+        f"{show_time(time_ms)} ≈ by segment (the brokers have no index by time): {some_of(places)}"
+        for time_ms, places in found.items()
+    ]
 
 
 def refuse_segment(tp: TopicPartition, position: Position) -> IllegalArgumentError:

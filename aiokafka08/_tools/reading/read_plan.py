@@ -22,11 +22,11 @@ from aiokafka08._tools.reading.positions import (
     OffsetSpan,
     Position,
     PositionKind,
-    describe_segment,
+    describe_segments,
     refuse_segment,
     resolve,
 )
-from aiokafka08._wording import missing_topics_text
+from aiokafka08._wording import missing_topics_text, number_span
 from aiokafka08.errors import IllegalArgumentError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
@@ -100,16 +100,10 @@ def select_partitions(
         for partition in sorted(set(partitions)) or existing:
             if partition not in existing:
                 raise UnknownTopicOrPartitionError(
-                    f"topic {topic!r} has no partition {partition}; it has {_spans(existing)}"
+                    f"topic {topic!r} has no partition {partition}; it has {number_span(existing)}"
                 )
             selected.append(TopicPartition(topic, partition))
     return selected
-
-
-def _spans(numbers: Sequence[int]) -> str:
-    if len(numbers) > 2 and list(numbers) == list(range(numbers[0], numbers[-1] + 1)):
-        return f"{numbers[0]} to {numbers[-1]}"
-    return ", ".join(map(str, numbers)) or "none"
 
 
 async def plan_ranges(
@@ -129,7 +123,7 @@ async def plan_ranges(
         start: where to begin; by default at the beginning.
         end: where to stop; by default `stop_at_end` decides.
         stop_at_end: stop at the end that the log has now, in any case.
-        note: called with a line for each start time that a broker without an index by time resolves
+        note: called with a line for each start time that brokers without an index by time resolve
             only to the start of a segment.
 
     Raises:
@@ -145,6 +139,7 @@ async def plan_ranges(
     found_starts = await _find_times(router, starts)
     found_ends = await _find_times(router, ends)
     ranges = []
+    by_segment: dict[TopicPartition, int] = {}
     for tp in tps:
         log = logs[tp]
         first = resolve(starts[tp], tp, log, found=found_starts.get(tp))
@@ -159,8 +154,10 @@ async def plan_ranges(
             stop = log.end if stop is None else min(stop, log.end)
         start_found = found_starts.get(tp)
         if start_found is not None and start_found.timestamp is None:
-            note(describe_segment(tp, starts[tp], first))
+            by_segment[tp] = first
         ranges.append(PartitionRange(tp, first, stop, log))
+    for text in describe_segments(by_segment, starts):
+        note(text)
     return ranges
 
 
@@ -185,7 +182,7 @@ async def offsets_at(
     Args:
         router: a started router.
         times_ms: milliseconds since the epoch; -1 is the end of the log, -2 its beginning.
-        note: called with a line for each time that a broker without an index by time resolves only
+        note: called with a line for each time that brokers without an index by time resolve only
             to the start of a segment.
 
     Raises:
@@ -194,10 +191,13 @@ async def offsets_at(
     logs = await log_bounds(router, [tp for tp, at in times_ms.items() if at < 0])
     positions = {tp: Position(PositionKind.TIME, at) for tp, at in times_ms.items() if at >= 0}
     offsets = {tp: log.end if times_ms[tp] == -1 else log.first for tp, log in logs.items()}
+    by_segment: dict[TopicPartition, int] = {}
     for tp, result in (await _find_times(router, positions)).items():
         offsets[tp] = -1 if result is None else result.offset
         if result is not None and result.timestamp is None:
-            note(describe_segment(tp, positions[tp], result.offset))
+            by_segment[tp] = result.offset
+    for text in describe_segments(by_segment, positions):
+        note(text)
     return {tp: offsets[tp] for tp in times_ms}
 
 
@@ -219,5 +219,5 @@ def _check_named_partitions(tps: Collection[TopicPartition], start: Bounds, end:
             if partition not in read:
                 raise IllegalArgumentError(
                     f"{option}={partition}=…: partition {partition} isn't read; expected one of "
-                    f"{_spans(sorted(read))}"
+                    f"{number_span(sorted(read))}"
                 )

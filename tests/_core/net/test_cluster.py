@@ -67,7 +67,7 @@ def test_no_leader_reason_names_the_cause() -> None:
     assert why("unseen", 0) is None
     assert why("t", 0) == "its leader, node 7, isn't among the known brokers"
     assert why("t", 1) == "the partition has no leader now"
-    assert why("t", 44) == "topic 't' has no partition 44; it has [0, 1, 2]"
+    assert why("t", 44) == "topic 't' has no partition 44; it has 0 to 2"
     assert why("t", 2) is None  # its leader is known
     assert why("gone", 0) == (
         "topic 'gone' doesn't exist and the brokers don't create it, or this principal may not "

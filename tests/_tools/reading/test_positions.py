@@ -11,7 +11,7 @@ from aiokafka08._tools.reading.positions import (
     OffsetSpan,
     Position,
     PositionKind,
-    describe_segment,
+    describe_segments,
     parse_bounds,
     resolve,
 )
@@ -19,6 +19,7 @@ from aiokafka08.errors import IllegalArgumentError, OffsetOutOfRangeError
 from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
 
 TP = TopicPartition("orders", 3)
+OTHER = TopicPartition("orders", 4)
 LOG = OffsetSpan(10, 20)
 NOW_MS = 1_700_000_000_000
 OFFSET, TIME = PositionKind.OFFSET, PositionKind.TIME
@@ -149,8 +150,9 @@ def test_time_becomes_the_offset_that_was_found() -> None:
     assert resolve(Position(TIME, 1), TP, LOG, found=OffsetAndTimestamp(25, 5)) == 20
 
 
-def test_note_of_a_segment_has_time_and_offset() -> None:
-    assert describe_segment(TP, Position(TIME, NOW_MS), 15) == (
-        "topic 'orders', partition 3: 2023-11-14T22:13:20.000Z ≈ offset 15, by segment (the broker "
-        "has no index by time)"
-    )
+def test_note_of_segments_has_each_time_once() -> None:
+    positions = {TP: Position(TIME, NOW_MS), OTHER: Position(TIME, NOW_MS)}
+    assert describe_segments({TP: 15, OTHER: 3}, positions) == [
+        "2023-11-14T22:13:20.000Z ≈ by segment (the brokers have no index by time): orders/3 at "
+        "15, orders/4 at 3"
+    ]

@@ -194,7 +194,7 @@ async def test_partitions_for_unknown_topic_creates_it(broker: Broker) -> None:
 async def test_unknown_partition_raises(broker: Broker) -> None:
     topic = await broker.create_topic(partitions=2)
     producer = await broker.producer()
-    with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 2; it has \[0, 1\]"):
+    with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 2; it has 0, 1"):
         await producer.send(topic, b"v", partition=2)
     with pytest.raises(IllegalArgumentError, match="partition=-1"):
         await producer.send(topic, b"v", partition=-1)
