@@ -70,6 +70,10 @@ class TargetMoves:
         topics: the partitions of each topic, none for all of them; without topics, all partitions
             of which the group has an offset.
         store: only in this store; None: in each.
+
+    Attributes:
+        uncommitted: the partitions that a plan without `topics` leaves out: the group has no offset
+            there, but in other partitions of the topic.
     """
 
     def __init__(
@@ -83,6 +87,7 @@ class TargetMoves:
         self._target = target
         self._topics = topics
         self._store = store
+        self.uncommitted: set[TopicPartition] = set()
 
     async def find(
         self, admin: AIOKafkaAdminClient
@@ -120,6 +125,9 @@ class TargetMoves:
         self, existing: Collection[TopicPartition], committed: Collection[TopicPartition]
     ) -> dict[TopicPartition, PlanTarget]:
         tps = self._named(existing) if self._topics else sorted(set(existing) & set(committed))
+        if not self._topics:
+            topics = {tp.topic for tp in tps}
+            self.uncommitted |= {tp for tp in existing if tp.topic in topics} - set(committed)
         return dict.fromkeys(tps, self._target)
 
     def _named(self, existing: Collection[TopicPartition]) -> list[TopicPartition]:

@@ -19,7 +19,7 @@ from aiokafka08._core.net.config import as_integer
 from aiokafka08._core.net.list_offsets import list_offsets
 from aiokafka08._core.net.offsets_for_times import offsets_for_times
 from aiokafka08._core.net.router import Router
-from aiokafka08._wording import missing_topics_text, partition_name
+from aiokafka08._wording import missing_topics_text, number_span, partition_name
 from aiokafka08.admin.offset_positions import epoch_ms
 from aiokafka08.errors import IllegalArgumentError, KafkaError, UnknownTopicOrPartitionError
 from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
@@ -52,6 +52,8 @@ class PlannedOffset(NamedTuple):
         wanted: the offset that the target named; it differs from `new` if it is outside the log.
         error: why the committed offset, which the reset replaces, can't be read; None if it can, or
             there is none.
+        found: for a time, the first message of that time or later; without a timestamp where the
+            broker knows only the start of its segment. None: no such message, or no time.
     """
 
     topic: str
@@ -61,6 +63,7 @@ class PlannedOffset(NamedTuple):
     metadata: str
     wanted: int
     error: str | None = None
+    found: OffsetAndTimestamp | None = None
 
 
 class _Logs(NamedTuple):
@@ -169,7 +172,7 @@ async def _read_logs(router: Router, targets: Mapping[TopicPartition, PlanTarget
             raise UnknownTopicOrPartitionError(missing_topics_text([topic]))
         if partition not in partitions:
             raise UnknownTopicOrPartitionError(
-                f"topic {topic!r} has no partition {partition}; it has {partitions}"
+                f"topic {topic!r} has no partition {partition}; it has {number_span(partitions)}"
             )
     first, end = await run_together(
         list_offsets(router, dict.fromkeys(targets, EARLIEST)),
@@ -188,7 +191,7 @@ def _planned(
     tp: TopicPartition, target: PlanTarget, current: OffsetAndMetadata | None, logs: _Logs
 ) -> PlannedOffset:
     first, end = logs.first[tp][0], logs.end[tp][0]
-    metadata = ""
+    metadata, found = "", None
     if isinstance(target, OffsetAndMetadata):
         wanted, metadata = target
     elif isinstance(target, int):
@@ -196,14 +199,15 @@ def _planned(
     elif isinstance(target, ShiftBy) and current is not None:
         wanted = current.offset + target.offsets
     elif isinstance(target, datetime.datetime):
-        at_time = logs.at_times.get(tp)
-        wanted = end if at_time is None else at_time.offset
+        found = logs.at_times.get(tp)
+        wanted = end if found is None else found.offset
     elif target == "current" and current is not None:
         wanted, metadata = current
     else:
         wanted = first if target == "earliest" else end
     new = min(max(wanted, first), end)
-    return PlannedOffset(*tp, None if current is None else current.offset, new, metadata, wanted)
+    committed = None if current is None else current.offset
+    return PlannedOffset(*tp, committed, new, metadata, wanted, found=found)
 
 
 def _range(logs: _Logs, planned: PlannedOffset) -> str:

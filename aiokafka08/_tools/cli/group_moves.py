@@ -85,6 +85,7 @@ async def plan_and_move(
     rows: list[Row],
     *,
     to_nearest: bool = True,
+    has_time: bool = False,
     save: Callable[[Sequence[Saved]], object] = lambda offsets: None,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
     """Return the plan, and add its rows. With `execute`, add the rows of a group when it is moved.
@@ -95,6 +96,7 @@ async def plan_and_move(
         execute: False changes nothing.
         rows: gets the rows.
         to_nearest: True moves an offset outside the log to the nearest one inside (default True).
+        has_time: True if the moves go to a time, so that the rows have a precision (default False).
         save: called before the first commit, with the present offsets of the plan's partitions
             (default: nothing).
 
@@ -102,6 +104,8 @@ async def plan_and_move(
         IllegalStateError: an offset that is about to change can't be saved.
         OffsetOutOfRangeError: an offset is outside the log, and `to_nearest` is False.
     """
+    from aiokafka08._tools.cli.commands.offsets import precision
+
     async with admin_client(settings) as admin:
         plan = []
         for group, targets in await moves.find(admin):
@@ -127,6 +131,7 @@ async def plan_and_move(
                     "committed": offset.current,
                     "new": offset.new,
                     "error": offset.error,
+                    **({"precision": precision(offset.found)} if has_time else {}),
                 }
                 for offset in planned
             ]

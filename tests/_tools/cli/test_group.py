@@ -277,6 +277,39 @@ def test_reset_shows_a_plan_and_carries_it_out(modern: EmbeddedCluster, cli: Run
             assert committed(modern, group, "orders", partition) == offset
 
 
+def test_reset_names_partitions_without_an_offset(modern: EmbeddedCluster, cli: RunCommand) -> None:
+    server = ("-b", modern.bootstrap_servers)
+    commit(modern, "g", {T0: 4})
+    plan = cli("group", "reset", "g", "--to-earliest", *server)
+    assert (
+        "no offset is committed for orders/1: not moved. Give --topic orders to include all "
+        "partitions\n"
+    ) in plan.err
+    whole = cli("group", "reset", "g", "--to-earliest", "--topic", "orders", *server)
+    assert "no offset is committed" not in whole.err
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        ("0.9", ["≈, by segment", "≈, by segment"]),
+        ("0.10", ["exact", "no message that late"]),
+    ],
+)
+def test_reset_to_a_time_says_how_precise_it_is(
+    version: str, expected: list[str], cli: RunCommand
+) -> None:
+    with EmbeddedCluster(version=version, topics={"orders": 2}) as cluster:
+        cluster.append("orders", 0, [b"tea"])
+        if version == "0.9":
+            cluster.append("orders", 1, [b"tea"])
+        commit(cluster, "g", {T0: 1, T1: 0})
+        server = ("-b", cluster.bootstrap_servers, "--format", "json")
+        plan = cli("group", "reset", "g", "--by-duration", "P1D", *server)
+        assert [one["precision"] for one in plan.json] == expected
+        assert "precision" not in cli("group", "reset", "g", "--to-latest", *server).json[0]
+
+
 def test_reset_prints_the_command_that_takes_it_back(
     modern: EmbeddedCluster, cli: RunCommand, tmp_path: Path
 ) -> None:

@@ -42,6 +42,10 @@ PLAN_FIELDS: Final = {
     "error": "why the committed offset can't be read; null if it can. --execute replaces it",
 }
 
+PRECISION_FIELD: Final = {
+    "precision": "to a time: as that of offsets --at",
+}
+
 STORES: Final[tuple[GroupStore, ...]] = ("kafka", "zookeeper")
 
 _store_option = click.option(
@@ -69,7 +73,7 @@ def _execute_options(function: Function) -> Function:
 
 @command(
     "reset",
-    fields=PLAN_FIELDS,
+    fields={**PLAN_FIELDS, **PRECISION_FIELD},
     examples=[
         Example(
             "Show what reading again since yesterday means",
@@ -167,7 +171,9 @@ def reset(
             _move(settings, FileMoves(offsets, store), execute, backup, format)
         return _note_texts(settings, texts)
     target = reset_target(targets[0], chosen[targets[0]])
-    _move(settings, TargetMoves(group, target, selected, store), execute, backup, format)
+    moves = TargetMoves(group, target, selected, store)
+    has_time = to_datetime is not None or by_duration is not None
+    _move(settings, moves, execute, backup, format, has_time=has_time)
     return 0
 
 
@@ -284,7 +290,7 @@ def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
 
 @command(
     "import",
-    fields=PLAN_FIELDS,
+    fields={**PLAN_FIELDS, **PRECISION_FIELD},
     examples=[
         Example(
             "Carry a group's offsets from ZooKeeper to Kafka",
@@ -382,6 +388,7 @@ def _move(
     format: str | None,
     *,
     to_nearest: bool = True,
+    has_time: bool = False,
 ) -> None:
     """Print the plan, carry it out with `execute`, and note the changes and the way back."""
     from aiokafka08._tools.cli.connection import run
@@ -390,16 +397,24 @@ def _move(
     from aiokafka08._tools.cli.notes import note
     from aiokafka08._tools.cli.output import rows_so_far
     from aiokafka08._tools.cli.table import Grouping
+    from aiokafka08._tools.group_reset import TargetMoves
 
     if backup is not None and not execute:
         raise click.UsageError("--backup without --execute: nothing would be changed")
     saved = Backup(backup)
     grouping = Grouping(("group", "store"))
-    with rows_so_far(PLAN_FIELDS, format, grouping=grouping) as rows:
+    fields = {**PLAN_FIELDS, **PRECISION_FIELD} if has_time else PLAN_FIELDS
+    with rows_so_far(fields, format, grouping=grouping) as rows:
         try:
             plan = run(
                 plan_and_move(
-                    settings, moves, execute, rows, to_nearest=to_nearest, save=saved.save
+                    settings,
+                    moves,
+                    execute,
+                    rows,
+                    to_nearest=to_nearest,
+                    has_time=has_time,
+                    save=saved.save,
                 )
             )
         except BaseException:  # Ctrl-C, too
@@ -412,6 +427,13 @@ def _move(
                     f"{partition_name(offset)} of group {group.group!r}: offset "
                     f"{offset.wanted} is outside the log, {offset.new} is the nearest one inside"
                 )
+    if isinstance(moves, TargetMoves) and moves.uncommitted:
+        uncommitted = sorted(moves.uncommitted)
+        topics = " ".join(f"--topic {topic}" for topic in dict.fromkeys(t for t, _ in uncommitted))
+        note(
+            f"no offset is committed for {some_of([*map(partition_name, uncommitted)])}: not "
+            f"moved. Give {topics} to include all partitions"
+        )
     if not execute:
         note(
             f"this is the plan for {settings.cluster}; nothing was changed. Carry it out with "

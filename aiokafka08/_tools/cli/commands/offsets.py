@@ -15,6 +15,7 @@ import click
 from aiokafka08._tools.cli.completing import topic_names
 from aiokafka08._tools.cli.declare import Example, command, connection_options, format_option
 from aiokafka08._tools.cli.settings import Settings
+from aiokafka08._wording import number_span
 
 if TYPE_CHECKING:
     from aiokafka08.structs import OffsetAndTimestamp, TopicPartition
@@ -85,14 +86,14 @@ async def _offsets(
     from aiokafka08.errors import UnknownTopicOrPartitionError
     from aiokafka08.structs import TopicPartition
 
-    async with admin_client(settings) as admin:
+    async with admin_client(settings, uses_zookeeper=False) as admin:
         [described] = await describe_topics(admin, [topic])
         leaders = {part["partition"]: part["leader"] for part in described["partitions"]}
         missing = sorted(set(partitions) - leaders.keys())
         if missing:
             raise UnknownTopicOrPartitionError(
                 f"topic {topic!r} has no partition {missing[0]}; it has "
-                f"{', '.join(map(str, sorted(leaders)))}"
+                f"{number_span(sorted(leaders))}"
             )
         wanted = sorted(set(partitions) or leaders)
         led = [TopicPartition(topic, number) for number in wanted if leaders[number] >= 0]
@@ -119,5 +120,12 @@ async def _offsets(
 def _at_row(result: OffsetAndTimestamp | None, end: int) -> dict[str, Any]:
     if result is None:
         return {"at": end, "precision": NO_MESSAGE}
-    precision = BY_SEGMENT if result.timestamp is None else EXACT
-    return {"at": result.offset, "timestamp": result.timestamp, "precision": precision}
+    at, timestamp = result
+    return {"at": at, "timestamp": timestamp, "precision": precision(result)}
+
+
+def precision(result: OffsetAndTimestamp | None) -> str:
+    """Return how precise the offset of a time is; None means that no message is that late."""
+    if result is None:
+        return NO_MESSAGE
+    return BY_SEGMENT if result.timestamp is None else EXACT
