@@ -164,6 +164,12 @@ def assert_config_is_applied(
     assert removed.json == [{"topic": topic, "name": "cleanup.policy", "value": "delete"}]
     asyncio.run(eventually(lambda: accepts(True)))
     assert cli("topic", "config", topic, *zookeeper, "--format", "json").json == removed.json
+    again = cli("topic", "config", topic, *zookeeper, "--unset", "max.message.bytes")
+    text = f"aiokafka08: topic {topic!r}: max.message.bytes isn't set; nothing to remove\n"
+    assert (again.code, again.err) == (0, text)
+    wrong = cli("topic", "config", topic, *zookeeper, "--unset", "retention.mss")
+    assert (wrong.code, wrong.out) == (1, b"")
+    assert wrong.err.endswith("Did you mean 'retention.ms'?\n")
 
 
 def test_wrong_changes_are_one_line(

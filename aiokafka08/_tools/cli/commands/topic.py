@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -188,24 +188,54 @@ def config(
     from aiokafka08._tools.similar_names import naming_similar_topics
 
     changes: dict[str, str | None] = {**name_value("--set", configs), **dict.fromkeys(removed)}
+    absent: list[str] = []
 
     async def work() -> Mapping[str, str]:
         async with admin_client(settings) as admin, naming_similar_topics(admin, [name]):
-            if changes:
-                return await admin.alter_topic_overrides(name, changes)
-            return (await admin.list_topic_overrides([name]))[name]
+            before: Mapping[str, str] = {}
+            if removed or not changes:
+                before = (await admin.list_topic_overrides([name]))[name]
+            absent.extend(_not_set(name, removed, before))
+            for key in absent:
+                del changes[key]
+            if not changes:
+                return before
+            return await admin.alter_topic_overrides(name, changes)
 
     overrides = sorted(run(work()).items())
     rows: list[dict[str, Any]] = [
         {"topic": name, "name": key, "value": to} for key, to in overrides
     ]
     write_rows(rows, CONFIG_FIELDS, format)
+    for key in absent:
+        note(f"topic {name!r}: {key} isn't set; nothing to remove")
     if changes:
         done = [
             f"{key} was removed" if value is None else f"{key}={value} was set"
             for key, value in changes.items()
         ]
         note(f"topic {name!r}: {', '.join(done)}, on {settings.cluster}")
+
+
+def _not_set(topic: str, names: Iterable[str], overrides: Mapping[str, str]) -> list[str]:
+    """Return the names that aren't among a topic's own configs.
+
+    Raises:
+        InvalidConfigurationError: one of them isn't a config of any release.
+    """
+    from aiokafka08._core.names import did_you_mean
+    from aiokafka08.admin.topic_config import TOPIC_CONFIGS
+    from aiokafka08.errors import InvalidConfigurationError
+
+    absent = [name for name in dict.fromkeys(names) if name not in overrides]
+    known = {*overrides, *(name for configs in TOPIC_CONFIGS.values() for name in configs)}
+    for name in absent:
+        if name not in known:
+            raise InvalidConfigurationError(
+                f"topic {topic!r}: --unset={name!r}: expected a config that is set"
+                f"{did_you_mean(name, sorted(known))}"
+            )
+    return absent
 
 
 @command(
