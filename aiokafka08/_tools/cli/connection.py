@@ -40,11 +40,17 @@ T = TypeVar("T")
 _ONE_CTRL_C_S: Final = 1.0
 
 
-def admin_client(settings: Settings, **options: Any) -> AIOKafkaAdminClient:
-    """Return an admin client, with ZooKeeper if the settings name it."""
+def admin_client(
+    settings: Settings, *, uses_zookeeper: bool = True, **options: Any
+) -> AIOKafkaAdminClient:
+    """Return an admin client, with ZooKeeper if the settings name it.
+
+    `uses_zookeeper` is False for a command that only brokers answer (default True).
+    """
     from aiokafka08.admin import AIOKafkaAdminClient
 
-    return AIOKafkaAdminClient(**{**admin_options(settings), **options})
+    given = admin_options(settings) if uses_zookeeper else _network(settings)
+    return AIOKafkaAdminClient(**{**given, **options})
 
 
 def admin_options(settings: Settings) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[EmbeddedCluster]:
 def test_metadata_shows_brokers_and_partitions(cluster: EmbeddedCluster, cli: RunCommand) -> None:
     server = ("-b", cluster.bootstrap_servers)
     done = cli("metadata", *server, "--format", "json")
-    assert (done.code, done.err) == (0, "")
+    assert (done.code, "isr that is stale" in done.err) == (0, cluster.version.startswith("0.8"))
     addresses = cluster.bootstrap_servers.split(",")
     release = {"0.10": "0.10.2"}.get(cluster.version, cluster.version)  # by its API versions
     known = cluster.version == "0.10"
@@ -60,9 +60,20 @@ def test_metadata_shows_brokers_and_partitions(cluster: EmbeddedCluster, cli: Ru
     ]
     assert len(cli("metadata", "orders", *server).lines) == 3
     assert len(cli("metadata", "--brokers", *server).lines) == 4
-    table = cli("metadata", *server, "--format", "table")
-    assert "brokers" in table.lines[0]
-    assert ("isr that is stale" in table.err) == cluster.version.startswith("0.8")
+    assert "brokers" in cli("metadata", *server, "--format", "table").lines[0]
+    for form in ("table", "tsv"):
+        note = cli("metadata", *server, "--format", form).err
+        assert note.endswith("give --zookeeper\n") == cluster.version.startswith("0.8")
+
+
+@pytest.mark.kafka_cluster(version="0.8.2", topics={"orders": 1})
+def test_metadata_without_its_zookeeper_says_why(
+    kafka_cluster: EmbeddedCluster, cli: RunCommand
+) -> None:
+    server = ("-b", kafka_cluster.bootstrap_servers, "--timeout", "1")
+    done = cli("metadata", *server, "--zookeeper", "127.0.0.1:1", "--format", "tsv")
+    assert (done.code, len(done.lines)) == (1, 2)
+    assert "aiokafka08: not read from ZooKeeper: " in done.err
 
 
 def test_metadata_creates_no_topic(cluster: EmbeddedCluster, cli: RunCommand) -> None:

@@ -17,6 +17,7 @@ from aiokafka08._tools.cli.settings import Settings
 
 if TYPE_CHECKING:
     from aiokafka08.admin import AIOKafkaAdminClient, TopicDescription
+    from aiokafka08.errors import KafkaError
 
 BROKER_FIELDS: Final = {
     "node": "the broker's node id",
@@ -31,10 +32,10 @@ PARTITION_FIELDS: Final = {
     "partition": "the partition's number",
     "leader": "the node id of the leader; null if there is none",
     "replicas": (
-        "the node ids of the replicas, the preferred leader first; on 0.8.2 and 0.9 without those "
-        "of dead brokers"
+        "the node ids of the replicas, the preferred leader first; without --zookeeper 0.8.2 and "
+        "0.9 leave out dead brokers"
     ),
-    "isr": "the node ids of the in-sync replicas; may be stale on 0.8",
+    "isr": "the node ids of the in-sync replicas; may be stale on 0.8 without --zookeeper",
     "error": "the name of the partition's or topic's error; null if there is none",
 }
 TOPIC_FIELDS: Final = {
@@ -63,7 +64,7 @@ TOPIC_FIELDS: Final = {
 @format_option
 def metadata(
     settings: Settings, topics: tuple[str, ...], only_brokers: bool, format: str | None
-) -> None:
+) -> int:
     """Show brokers and partitions.
 
     Each broker has its release. The partitions are those of all topics, or of the named ones.
@@ -73,38 +74,101 @@ def metadata(
     --brokers.
     """
     from aiokafka08._tools.cli.connection import run
-    from aiokafka08._tools.cli.notes import note
+    from aiokafka08._tools.cli.notes import note, note_each
     from aiokafka08._tools.cli.output import default_format, write_json, write_rows, write_text
 
     format = format or default_format()
-    brokers, partitions = run(
-        _metadata(settings, topics, with_brokers=only_brokers or format in ("table", "json"))
+    read = _metadata(
+        settings,
+        topics,
+        with_brokers=only_brokers or format in ("table", "json"),
+        with_partitions=not only_brokers,
     )
+    brokers, partitions, is_0_8, unread = run(read)
     if only_brokers:
         write_rows(brokers, BROKER_FIELDS, format)
-    elif format == "json":
+        return 0
+    if format == "json":
         write_json({"brokers": brokers, "partitions": partitions})
     else:
         if format == "table":
             write_rows(brokers, BROKER_FIELDS, format, title="brokers")
             write_text("\n")
         write_rows(partitions, PARTITION_FIELDS, format, title="partitions")
-        if format == "table" and not brokers:
-            note("brokers of 0.8 name no broker while the cluster has no topic")
-        elif any(str(broker["release"]).startswith("0.8") for broker in brokers):
-            note("brokers of 0.8 may report an isr that is stale; ZooKeeper has the true one")
+    if format == "table" and not brokers:
+        note("brokers of 0.8 name no broker while the cluster has no topic")
+    if is_0_8 and (settings.zookeeper_connect is None or unread):
+        note(
+            "brokers of 0.8 may report an isr that is stale; ZooKeeper has the true one: give "
+            "--zookeeper"
+        )
+    return note_each(f"not read from ZooKeeper: {error.text}" for error in unread)
 
 
 async def _metadata(
-    settings: Settings, topics: Sequence[str], *, with_brokers: bool
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of the brokers and of the partitions."""
-    from aiokafka08._tools.cli.connection import admin_client
+    settings: Settings, topics: Sequence[str], *, with_brokers: bool, with_partitions: bool
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], bool, list[KafkaError]]:
+    """Return the rows of the brokers and of the partitions.
 
+    Args:
+        settings: the cluster.
+        topics: only these; without any, all.
+        with_brokers: whether the rows of the brokers are wanted.
+        with_partitions: whether those of the partitions are wanted, with their replicas and in-sync
+            replicas in ZooKeeper if it is given.
+
+    Returns:
+        The rows, whether a broker is known to be of 0.8, and the errors of ZooKeeper.
+    """
+    from aiokafka08._tools.cli.connection import admin_client
+    from aiokafka08.errors import KafkaConfigurationError, KafkaError
+
+    errors: list[KafkaError] = []
     async with admin_client(settings) as admin:
         described = await describe_topics(admin, topics)
         brokers = await broker_rows(admin) if with_brokers else []
-        return brokers, partition_rows(described)
+        is_0_8 = any(str(broker["release"]).startswith("0.8") for broker in brokers)
+        rows = partition_rows(described)
+        if not with_partitions:
+            return brokers, rows, is_0_8, errors
+        if not with_brokers and settings.zookeeper_connect is None:
+            is_0_8 = await _has_0_8(admin, settings)
+        if settings.zookeeper_connect is not None:
+            try:
+                nodes, errors = await admin.describe_cluster_nodes()
+            except KafkaConfigurationError:
+                raise
+            except KafkaError as error:
+                nodes, errors = {}, [error]
+            for row in rows:
+                node = nodes.get(row["topic"])
+                stored = None if node is None else node.partitions.get(row.get("partition", -1))
+                if stored is not None:
+                    row["replicas"] = list(stored.replicas)
+                    row["isr"] = row["isr"] if stored.isr is None else sorted(stored.isr)
+            errors += [
+                error
+                for topic in described
+                if topic["topic"] in nodes
+                for error in nodes[topic["topic"]].errors
+            ]
+    return brokers, rows, is_0_8, errors
+
+
+async def _has_0_8(admin: AIOKafkaAdminClient, settings: Settings) -> bool:
+    """Return whether a broker is of 0.8, by requests that no broker logs as an error."""
+    import asyncio
+
+    from aiokafka08._core.net.versions import BrokerLine
+    from aiokafka08.errors import KafkaError
+
+    try:
+        async with asyncio.timeout(settings.network["start_timeout_ms"] / 1000):
+            versions = await admin.ping_brokers()
+    except TimeoutError:
+        return False
+    known = [version for version in versions.values() if not isinstance(version, KafkaError)]
+    return any(version.line < BrokerLine.V0_9 for version in known)
 
 
 async def broker_rows(admin: AIOKafkaAdminClient) -> list[dict[str, Any]]:
@@ -210,7 +274,7 @@ async def _topics(settings: Settings) -> list[dict[str, Any]]:
     from aiokafka08._core.net.cluster import INTERNAL_TOPICS
     from aiokafka08._tools.cli.connection import admin_client
 
-    async with admin_client(settings) as admin:
+    async with admin_client(settings, uses_zookeeper=False) as admin:
         described = await describe_topics(admin, ())
     return [
         {
