@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from unittest.mock import create_autospec
+from unittest.mock import AsyncMock, create_autospec
 
 import pytest
 
 from aiokafka08 import TopicPartition
 from aiokafka08.admin import LogBounds
 from aiokafka08.bridge.config import BridgeConfig, parse_config
-from aiokafka08.bridge.copy.offset_runs import OffsetMap
+from aiokafka08.bridge.copy.offset_runs import OffsetMap, OffsetRun
 from aiokafka08.bridge.cutover import readiness, steps
 from aiokafka08.bridge.cutover.readiness import Readiness, Step
 from aiokafka08.bridge.cutover.steps import CARRIED_OVER, cut_over
@@ -23,8 +23,10 @@ from aiokafka08.bridge.groups.group_plan import (
     GroupMove,
     SourceOffset,
 )
+from aiokafka08.bridge.groups.target_groups import TargetGroups
 from aiokafka08.bridge.target import target_release
-from aiokafka08.errors import KafkaConnectionError
+from aiokafka08.bridge.target.target_cluster import Target
+from aiokafka08.errors import IllegalStateError, KafkaConnectionError
 from tests._tools.cli.conftest import RunCommand
 
 FILE = (
@@ -62,6 +64,33 @@ def test_partition_that_a_group_never_committed_is_named(
     assert done.code == 0
     text = "no offset is committed for orders/1 (billing): there these groups begin at"
     assert text in " ".join(done.err.split())
+
+
+@pytest.mark.parametrize(("others", "is_refused"), [(["old.orders"], True), ([], False)])
+async def test_groups_by_another_rename_are_refused(
+    monkeypatch: pytest.MonkeyPatch, others: list[str], is_refused: bool
+) -> None:
+    """The offset runs are those of the other copies; the positions may also have expired."""
+    copied = {TP: CopiedPartition(TP, OffsetMap([OffsetRun(0, 0, 5)]), None, LogBounds(0, 5), None)}
+
+    async def elsewhere(config: BridgeConfig, target: Target, names: set[str]) -> list[str]:
+        assert names == {"orders"}
+        return others
+
+    monkeypatch.setattr(groups, "positions_elsewhere", elsewhere)
+    monkeypatch.setattr(groups, "source_admin", create_autospec(groups.source_admin))
+    monkeypatch.setattr(groups, "source_offsets", AsyncMock(return_value={}))
+    monkeypatch.setattr(groups, "copied_partitions", AsyncMock(return_value=copied))
+    target_groups = create_autospec(TargetGroups, instance=True)
+    target_groups.members.return_value = {}
+    monkeypatch.setattr(groups, "Target", create_autospec(Target))
+    monkeypatch.setattr(groups, "TargetGroups", lambda *_: target_groups)
+    transfer = GroupTransfer(parse_config(FILE))
+    if is_refused:
+        with pytest.raises(IllegalStateError, match="nothing is copied of orders, but bridge 'b'"):
+            await transfer.look()
+    else:
+        assert (await transfer.look())[0] == []
 
 
 STATE = TopicPartition("state", 0)

@@ -5,7 +5,7 @@ Invariant: it changes nothing, and fences no running bridge.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from aiokafka08._wording import counted, partition_name, some_of
@@ -101,12 +101,35 @@ async def other_copies(config: BridgeConfig, progress: Sequence[PartitionProgres
         return []
     target = Target(config)
     try:
-        counts = await target.partition_counts()
-        names = counts.keys() - {one.target for one in progress}
-        places = [TopicPartition(name, number) for name in names for number in range(counts[name])]
-        return sorted({tp.topic for tp in await target.committed(config.position_group, places)})
+        return await positions_elsewhere(config, target, {one.target for one in progress})
     finally:
         await target.close()
+
+
+async def positions_elsewhere(
+    config: BridgeConfig, target: Target, names: Collection[str]
+) -> list[str]:
+    """Return the topics of the target, except `names`, in which the bridge has positions, sorted.
+
+    Raises:
+        TargetError: the target doesn't respond.
+    """
+    counts = await target.partition_counts()
+    places = [
+        TopicPartition(name, number)
+        for name in counts.keys() - set(names)
+        for number in range(counts[name])
+    ]
+    return sorted({tp.topic for tp in await target.committed(config.position_group, places)})
+
+
+def other_copies_text(config: BridgeConfig, topics: Sequence[str], others: Sequence[str]) -> str:
+    """Return that nothing is copied of topics, but that the bridge has other copies. Pure."""
+    return (
+        f"nothing is copied of {some_of(topics)}, but bridge {config.name!r} has positions in "
+        f"other topics of the target: {some_of(others)}. Give the same rules of topics.rename and "
+        "--rename as to its 'bridge run'"
+    )
 
 
 def standstill_text(

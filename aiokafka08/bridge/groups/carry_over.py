@@ -29,6 +29,7 @@ from aiokafka08.admin.group_lag import (
 )
 from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_positions import read_stored_runs
+from aiokafka08.bridge.copy.read_progress import other_copies_text, positions_elsewhere
 from aiokafka08.bridge.copy.run_formats import (
     Checkpoint,
     OffsetSync,
@@ -57,7 +58,7 @@ from aiokafka08.bridge.target.target_release import refuse_old_target
 from aiokafka08.bridge.target.when_available import when_available
 from aiokafka08.bridge.topic_map import unmatched
 from aiokafka08.bridge.wording import nothing_matches
-from aiokafka08.errors import KafkaConfigurationError, KafkaError
+from aiokafka08.errors import IllegalStateError, KafkaConfigurationError, KafkaError
 from aiokafka08.structs import TopicPartition
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
@@ -261,6 +262,7 @@ class GroupTransfer:
             # larger.
             offsets = await source_offsets(self._config, admin, self._file_offsets)
             partitions = await copied_partitions(self._config, admin, self.target)
+        await self._refuse_other_copies(partitions)
         partitions = await without_head_holes(self._config, partitions, offsets.values())
         cluster = CopiedCluster(partitions, offsets)
         copies = [part.copy for part in partitions.values() if part.target_start is not None]
@@ -272,6 +274,22 @@ class GroupTransfer:
                 group, offsets[group], partitions, before, members[group], rewind=may_rewind
             )
         return moves, cluster
+
+    async def _refuse_other_copies(
+        self, partitions: Mapping[TopicPartition, CopiedPartition]
+    ) -> None:
+        """Refuse topics that the bridge has copied to other topics than the rules name now.
+
+        The offset runs, which are by the source's topic, would give the offsets of these copies.
+        """
+        copied = {tp.topic for tp, part in partitions.items() if part.position is not None}
+        known = {tp.topic for tp, part in partitions.items() if len(part.known)}
+        if not (topics := sorted(known - copied)):
+            return
+        names = {part.copy.topic for part in partitions.values()}
+        others = await when_available(lambda: positions_elsewhere(self._config, self.target, names))
+        if others:
+            raise IllegalStateError(other_copies_text(self._config, topics, others))
 
     async def committed(
         self, group: str, copies: Sequence[TopicPartition]
