@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from aiokafka08._tools.cli.terminal import is_terminal, printable, shows_escapes, width
 from aiokafka08._tools.text_columns import cut, text_width, wrap
+from aiokafka08._wording import counted
 
 if TYPE_CHECKING:
     from aiokafka08.errors import KafkaError
@@ -26,6 +27,16 @@ _ERASE: Final = "\r\x1b[K"
 _ARGUMENT: Final = re.compile(
     r"(?<![\w'\"./-])([a-z]+(?:_[a-z]+)+)(?!\w|['\"/-]|\.\w)(?:='([\w.]+)')?"
 )
+
+
+# Arguments of the admin client that are no properties, in the words of commands and pages.
+_WORDS: Final = {
+    "total_count": "partitions",
+    "num_partitions": "partitions",
+    "replication_factor": "replicas",
+    "replica_assignments": "assignments",
+    "topic_configs": "configs",
+}
 
 
 class _StatusLine:
@@ -76,8 +87,16 @@ def note_each(texts: Iterable[str]) -> int:
 
 
 @contextlib.contextmanager
-def noted_end(group: str | None, note: Callable[[str], object]) -> Iterator[None]:
+def noted_end(
+    group: str | None, note: Callable[[str], object], commits: Iterable[int], count_option: str
+) -> Iterator[None]:
     """Note the end of stdout's reader in a group, since unread records stay uncommitted.
+
+    Args:
+        group: the group; None notes nothing.
+        note: shows a line.
+        commits: the number of records in each commit, at the end of the block.
+        count_option: the option that reads one record, as the note names it.
 
     Raises:
         BrokenPipeError: the reader has ended.
@@ -87,8 +106,9 @@ def noted_end(group: str | None, note: Callable[[str], object]) -> Iterator[None
     except BrokenPipeError:
         if group is not None:
             note(
-                f"group {group!r}: the reader of stdout has ended. What it hasn't read isn't "
-                "committed, and comes again"
+                f"group {group!r}: the reader of stdout has ended. "
+                f"{counted(sum(commits), 'message')} committed: the blocks that it took. All "
+                f"others come again. To take one message, give {count_option}"
             )
         raise
 
@@ -145,7 +165,7 @@ def in_options(text: str) -> str:
     if "_" in text:
         from aiokafka08._tools.cli.settings import properties_by_argument
 
-        properties = properties_by_argument()
+        properties = {**_WORDS, **properties_by_argument()}
 
         def of_argument(found: re.Match[str]) -> str:
             name, value = found.groups()

@@ -44,7 +44,7 @@ FIELDS: Final = {
             "-f '%p/%o %k: %s\\n'",
         ),
         Example(
-            "The records of the last hour, in a form of your own",
+            "The records of the last hour, in a form of your own (%d is -1 below 0.10)",
             "aiokafka08 consume orders -b kafka1:9092 --from -1h --exit "
             "-f '%d{strftime[%F %T]} %p/%o %k: %s\\n'",
         ),
@@ -237,14 +237,17 @@ def consume(
     )
     encoder = record_encoder(options)
     output = open_stdout(enlarge=group is None)
-    reading = read(settings, job, lambda broker_of: encoder, output, note=note)
+    commits: list[int] = []
+    reading = read(
+        settings, job, lambda broker_of: encoder, output, note=note, on_commit=commits.append
+    )
     if group is None:
         run(reading, end_with_stdout=True)
         return
     # A group was moved: the only change that reading makes.
     moved = f"group {group!r} has committed what was written, {settings.cluster}"
     try:
-        with noted_end(group, note):
+        with noted_end(group, note, commits, "--count 1"):
             run(reading, end_with_stdout=True)
     except KeyboardInterrupt:
         is_taken = output.taken_bytes() == output.written_bytes

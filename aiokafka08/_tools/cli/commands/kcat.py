@@ -87,8 +87,10 @@ def kcat(arguments: tuple[str, ...]) -> int:
         mode = "C" if sys.stdin is not None and sys.stdin.isatty() else "P"
         kind = "Consumer" if mode == "C" else "Producer"
         _say(options, f"Auto-selecting {kind} mode (use -P or -C to override)")
-    work = {"P": _produce, "C": _consume, "G": _consume, "L": _list, "Q": _query}[mode]
-    with noted_end(options.group, partial(_say, options)):
+    commits: list[int] = []
+    consume = partial(_consume, commits=commits)
+    work = {"P": _produce, "C": consume, "G": consume, "L": _list, "Q": _query}[mode]
+    with noted_end(options.group, partial(_say, options), commits, "-c 1"):
         run(work(settings, options), end_with_stdout=mode != "P" or options.tee)
     return 0
 
@@ -168,7 +170,7 @@ async def _produce(settings: Settings, options: KcatOptions) -> None:
     await produce(settings, job, options.names, reading, tee=options.tee, note=note)
 
 
-async def _consume(settings: Settings, options: KcatOptions) -> None:
+async def _consume(settings: Settings, options: KcatOptions, commits: list[int]) -> None:
     import time
 
     from aiokafka08._tools.cli.moving.consuming import ConsumeJob, consume
@@ -218,6 +220,7 @@ async def _consume(settings: Settings, options: KcatOptions) -> None:
         open_stdout(enlarge=options.group is None),
         note=note,
         on_end=at_end,
+        on_commit=commits.append,
     )
 
 

@@ -113,6 +113,7 @@ async def consume(
     *,
     note: Note,
     on_end: Callable[[TopicPartition, int], object] | None = None,
+    on_commit: Callable[[int], object] = lambda count: None,
 ) -> None:
     """Read records and write them to stdout.
 
@@ -123,6 +124,8 @@ async def consume(
         output: stdout.
         note: shows a line on stderr.
         on_end: called when a partition has reached its stop, with that offset (default None).
+        on_commit: called after each commit of the group with the number of records that it covers
+            (default: nothing).
 
     Raises:
         UnknownTopicOrPartitionError: a topic or partition doesn't exist.
@@ -151,7 +154,9 @@ async def consume(
             "consumed", total if known_end else None, "messages", is_shown=not output.is_terminal
         )
         embedded = settings.headers == "embedded"
-        copied = _Copied(job, encoder, output, progress, embedded_headers=embedded)
+        copied = _Copied(
+            job, encoder, output, progress, embedded_headers=embedded, on_commit=on_commit
+        )
         stops = {range_.tp: range_.stop for range_ in ranges}
         with progress:
             try:
@@ -293,6 +298,7 @@ async def _source(
             ranges,
             copied.output,
             seek=is_given and not job.start.has(PositionKind.STORED),
+            on_commit=copied.on_commit,
         )
         copied.on_written = member.written
         try:
@@ -332,8 +338,9 @@ class _Copied:
 
     Attributes:
         output: the output for the records.
-        on_written: called with a partition and an offset, when all records that were read before
-            that offset are written.
+        on_written: called with a partition, an offset and a number, when that many more records are
+            written, and with them all that were read before the offset.
+        on_commit: see `consume`.
     """
 
     def __init__(
@@ -344,9 +351,11 @@ class _Copied:
         progress: Progress,
         *,
         embedded_headers: bool = False,
+        on_commit: Callable[[int], object],
     ) -> None:
         now = asyncio.get_running_loop().time()
-        self.on_written: Callable[[TopicPartition, int], object] = lambda tp, offset: None
+        self.on_written: Callable[[TopicPartition, int, int], object] = lambda *written: None
+        self.on_commit = on_commit
         self._left = job.count
         self._only = job.only
         # Records that are written in one piece are also committed in one.
@@ -444,7 +453,8 @@ class _Copied:
         # The next record may have the offset of the last one (docs/brokers.md 6.7). Then report
         # that offset, not the one after it, so that the next record isn't skipped.
         next_offset = last_offset + 1
-        self.on_written(tp, next_offset if following is None else min(next_offset, following))
+        upto = next_offset if following is None else min(next_offset, following)
+        self.on_written(tp, upto, count)
         self._progress.add(count)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -38,6 +38,7 @@ class GroupReader(ConsumerRebalanceListener):
         ranges: the stop of each partition; and its start, if `seek` is true.
         output: the output of the records.
         seek: begin at the start of the ranges, whatever the group has committed.
+        on_commit: called after each commit with the number of records that it covers.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class GroupReader(ConsumerRebalanceListener):
         output: Output,
         *,
         seek: bool,
+        on_commit: Callable[[int], object],
     ) -> None:
         self._consumer = consumer
         self._topics = list(topics)
@@ -56,8 +58,11 @@ class GroupReader(ConsumerRebalanceListener):
         self._assigned: set[TopicPartition] | None = None
         self._output = output
         self._taken: dict[TopicPartition, int] = {}
-        # The bytes that were written in all, and the offsets to commit once these bytes are taken.
-        self._waiting: deque[tuple[int, dict[TopicPartition, int]]] = deque()
+        self._taken_count = 0
+        self._on_commit = on_commit
+        # The bytes that were written in all, the number of records since the entry before, and the
+        # offsets to commit once these bytes are taken.
+        self._waiting: deque[tuple[int, int, dict[TopicPartition, int]]] = deque()
         self._read_to: dict[TopicPartition, int] = {}
         self._commit_at = asyncio.get_running_loop().time() + COMMIT_S
 
@@ -71,6 +76,7 @@ class GroupReader(ConsumerRebalanceListener):
         # Before a partition came back, another member may have read on and committed: an older
         # offset must not be committed now.
         self._taken.clear()
+        self._taken_count = 0
         self._waiting.clear()
         for tp in self._to_seek & set(assigned):
             self._consumer.seek(tp, self._ranges[tp].start)
@@ -106,14 +112,16 @@ class GroupReader(ConsumerRebalanceListener):
             if self._is_done(ended):
                 return
 
-    def written(self, tp: TopicPartition, offset: int) -> None:
-        """Note that the output has the records of a partition before `offset`."""
+    def written(self, tp: TopicPartition, offset: int, count: int) -> None:
+        """Note that the output has `count` more records of a partition, all before `offset`."""
         # The consumer's position is lower than `offset` while more records may come with the offset
         # of the last one (docs/brokers.md 6.7).
         written = self._output.written_bytes
-        if not self._waiting or self._waiting[-1][0] < written:
-            self._waiting.append((written, {}))
-        self._waiting[-1][1][tp] = min(offset, self._read_to[tp])
+        before, offsets = 0, dict[TopicPartition, int]()
+        if self._waiting and self._waiting[-1][0] >= written:
+            _, before, offsets = self._waiting.pop()
+        offsets[tp] = min(offset, self._read_to[tp])
+        self._waiting.append((written, before + count, offsets))
         self._take(self._output.taken_bytes())
 
     async def commit(self, *, all_written: bool = False) -> None:
@@ -130,15 +138,18 @@ class GroupReader(ConsumerRebalanceListener):
         self._take(output.written_bytes if all_written else output.taken_bytes())
         assigned = self._consumer.assignment()
         offsets = {tp: offset for tp, offset in self._taken.items() if tp in assigned}
-        self._taken = {}
+        count, self._taken, self._taken_count = self._taken_count, {}, 0
         if offsets:
             with suppress(CommitFailedError):  # another member has the partitions now
                 await self._consumer.commit(offsets)
+                self._on_commit(count)
 
     def _take(self, taken_bytes: int) -> None:
         """Note as taken the records in the first `taken_bytes` bytes of the output."""
         while self._waiting and self._waiting[0][0] <= taken_bytes:
-            self._taken.update(self._waiting.popleft()[1])
+            _, count, offsets = self._waiting.popleft()
+            self._taken.update(offsets)
+            self._taken_count += count
 
     def _is_done(self, ended: set[TopicPartition]) -> bool:
         return self._assigned is not None and self._assigned <= ended
