@@ -236,6 +236,22 @@ class TopicMissing(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class TopicCreated(Event):
+    """A topic that was named didn't exist, and the brokers have created it."""
+
+    name = "created_topics"
+    unit = "topics"
+    topic: str
+    partitions: int
+
+    def __str__(self) -> str:
+        return (
+            f"topic {self.topic!r} didn't exist; the brokers have created it with "
+            f"{counted(self.partitions, 'partition')}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetReset(Event):
     """`auto_offset_reset` moved a position that was outside the log."""
 

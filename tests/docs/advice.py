@@ -146,6 +146,7 @@ EVENTS: dict[str, tuple[str, str]] = {
         "each one: messages may be lost. And on `BatchFailed`: messages that were never written",
     ),
     "PartitionFailed": ("when a leader moves", "a steady rate for one partition: it isn't read"),
+    "TopicCreated": ("for a new topic", "a misspelt name"),
     "TopicMissing": ("none", "each one: create the topic, or mend its name"),
     "OffsetReset": ("none", "each one: messages were deleted unread, or the log was cut"),
     "StartedAtEnd": (

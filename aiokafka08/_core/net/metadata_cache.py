@@ -28,7 +28,7 @@ from aiokafka08._core.net.retry import is_final, retry
 from aiokafka08._core.net.staggered_race import Stagger
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.topic_names import check_topic_name
-from aiokafka08._wording import missing_topics_text
+from aiokafka08._wording import missing_topics_text, number_span
 from aiokafka08.errors import (
     IllegalStateError,
     InvalidTopicError,
@@ -39,9 +39,18 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka08.protocol.requests.metadata import MetadataResponse, TopicState
-from aiokafka08.telemetry import MetadataChanged, MetadataFailed, Telemetry, TopicMissing
+from aiokafka08.telemetry import (
+    MetadataChanged,
+    MetadataFailed,
+    Telemetry,
+    TopicCreated,
+    TopicMissing,
+)
 
 _log: Final = logging.getLogger("aiokafka08.net")
+
+# The codes of a topic that doesn't exist; the second one while it is being created.
+_ABSENT: Final = (UnknownTopicOrPartitionError.errno, LeaderNotAvailableError.errno)
 
 
 class Metadata:
@@ -231,7 +240,7 @@ class Metadata:
             missing = [partition for partition in partitions if partition not in known]
             return not missing or UnknownTopicOrPartitionError(
                 f"topic {topic!r} has no partition {', '.join(map(str, missing))}; it has "
-                f"{list(known)}"
+                f"{number_span(list(known))}"
             )
 
         self._topics.add(topic)
@@ -291,6 +300,7 @@ class Metadata:
         leaders_by = loop.time() + leaders_s
         info: TopicInfo | None = None
         unknown_since: float | None = None
+        was_missing = False  # a response had the topic without partitions
         is_unknown = False  # at least two responses have lacked the topic, for long enough
 
         def note_unknown() -> None:
@@ -305,7 +315,7 @@ class Metadata:
                 self.warn_missing(topic)
 
         async def attempt(limit_s: float) -> TopicInfo | KafkaError:
-            nonlocal info, unknown_since
+            nonlocal info, unknown_since, was_missing
             failure: KafkaError | None = None
             exists = info is not None and bool(info.partitions)
             if exists:
@@ -323,6 +333,7 @@ class Metadata:
             if info is None and failure is None and not self.may_create_topics:
                 note_unknown()
             if info is not None:
+                was_missing |= not info.partitions and info.error_code in _ABSENT
                 if info.partitions and (
                     leaders(partition.leader is not None for partition in info.partitions.values())
                     or loop.time() >= leaders_by
@@ -341,7 +352,7 @@ class Metadata:
         # A topic that was just created has its leaders soon, so begin with short waits.
         first_s = min(max(self._config.retry_backoff_s, 0.01), 0.05)
         try:
-            return await retry(
+            found = await retry(
                 attempt,
                 deadline=loop.time() + timeout_s,
                 backoff=Backoff(first_s, max(self._config.retry_backoff_max_s, first_s)),
@@ -352,6 +363,10 @@ class Metadata:
             if info is not None and info.partitions:
                 return info
             raise
+        if was_missing and topic not in self._topics:
+            self._topics.add(topic)  # so that other callers don't report it again
+            self._telemetry.emit(TopicCreated(topic, len(found.partitions)))
+        return found
 
     def _unknown_s(self) -> float:
         versions = (node.version for node in self._nodes)

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
             "printf 'k1:tea\\nk2:\\n' | aiokafka08 produce orders -b kafka1:9092 -K : -Z",
         ),
         Example(
-            "Copy a topic, with its partitions",
-            "aiokafka08 consume orders -b kafka1:9092 --exit --format jsonl | "
+            "Copy a topic of two partitions",
+            "aiokafka08 topic create orders-copy --partitions 2 -b kafka1:9092 --zookeeper "
+            "zk1:2181 && aiokafka08 consume orders -b kafka1:9092 --exit --format jsonl | "
             "aiokafka08 produce orders-copy -b kafka1:9092 --format jsonl --keep-partition",
         ),
     ],
@@ -105,14 +106,15 @@ def produce(
     Each is sent as soon as it is complete. Delimiters may have several bytes, and the escapes
     \\n \\r \\t \\xNN. A message counts as sent when all in-sync replicas have it (-X acks=1: the
     leader; -X acks=0: when it is written to the connection). At the end, and after Ctrl-C, stderr
-    says how many messages were acknowledged, and where. If a broker closes a connection with
-    acks=0, a note says how many messages may be lost, and the exit code is 0.
+    says how many messages were acknowledged, and where, and if the brokers created the topic. If a
+    broker closes a connection with acks=0, a note says how many messages may be lost, and the exit
+    code is 0.
 
     A message that isn't acknowledged (with acks=0: written) within -X delivery.timeout.ms (default:
     120000; --timeout doesn't change it) ends the command with exit code 1.
 
-    Message sets without compression have 16 KiB; while one is in flight, the next ones grow as the
-    link needs. -X batch.size=BYTES sets another size, but consumers read larger sets more slowly.
+    Message sets without compression have 16 KiB, or more on a slow link; -X batch.size=BYTES sets
+    another size. Consumers read larger sets more slowly.
     """
     from aiokafka08._core.concurrency.rate import parse_rate
     from aiokafka08._tools.cli.connection import run

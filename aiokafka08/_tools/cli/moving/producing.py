@@ -43,6 +43,7 @@ from aiokafka08.errors import (
     UnknownTopicOrPartitionError,
     UnsupportedVersionError,
 )
+from aiokafka08.telemetry import Event, TopicCreated
 
 # The default of buffer.memory here.
 _BUFFER_MEMORY: Final = 16 * 1024 * 1024
@@ -118,7 +119,7 @@ async def produce(
         options: how to read the input.
         tee: write the values to stdout as well (default False).
         note: shows a line on stderr: how many messages were acknowledged, if this is cancelled; how
-            many may be lost, with acks=0.
+            many may be lost, with acks=0; that the brokers have created the topic.
 
     Raises:
         IllegalArgumentError: options don't go together, or there are headers, which the mode
@@ -143,7 +144,13 @@ async def produce(
             block_bytes = min(block_bytes, RateLimit(job.bytes_per_s, 0).block_bytes)
         source = delimited_messages(paths, stdin, record_decoder(options), block_bytes)
     output = open_stdout() if tee else None
-    async with producer(settings, **producer_arguments(settings, job)) as sending:
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, TopicCreated):
+            note(str(event))
+
+    arguments = producer_arguments(settings, job)
+    async with producer(settings, **arguments, on_event=on_event) as sending:
         try:
             with Progress("produced", total, "bytes", is_shown=not tee) as progress:
                 await send_all(
