@@ -42,6 +42,13 @@ SASL_WITHOUT_EFFECT: Final = (
 )
 """This client renews tickets by itself, at 80 % of their life."""
 
+SASL_OF_OTHERS: Final = (
+    "sasl.client.callback.handler.class",
+    "sasl.login.callback.handler.class",
+    "sasl.login.class",
+)
+"""Properties of Java's clients that this client doesn't have, as all of `sasl.oauthbearer.`"""
+
 ARGUMENTS: Final = {
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
@@ -56,6 +63,12 @@ _JAAS: Final = re.compile(
     re.IGNORECASE,
 )
 _JAAS_OPTION: Final = re.compile(r"(\w[\w.]*)\s*=\s*(?:\"((?:\\.|[^\"\\])*)\"|([^\s\";]+))")
+
+
+def is_known(name: str) -> bool:
+    """Return whether a property that begins with `sasl.` is one of Java's clients or librdkafka."""
+    known = (*SASL, *SASL_WITHOUT_EFFECT, *SASL_OF_OTHERS)
+    return name in known or name.startswith("sasl.oauthbearer.")
 
 
 class Secret(str):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from aiokafka08._tools.cli.settings import (
+    ENVIRONMENT,
     Settings,
     Source,
     environment_source,
@@ -56,8 +57,13 @@ def merged_settings(
     ]
     if start_timeout_s is not None:
         sources.append(Source("default", {"start.timeout.ms": str(round(start_timeout_s * 1000))}))
+    merged = settings(sources)
+    # A command to repeat may run in another shell, without these variables.
+    if bootstrap is None and merged.origin == ENVIRONMENT:
+        flags[0] = ("-b", merged.bootstrap_servers)
+        flags[1] = ("--zookeeper", merged.zookeeper_connect)
     words = [word for name, text in flags if text is not None for word in (name, text)]
-    return replace(settings(sources), flags=tuple(words))
+    return replace(merged, flags=tuple(words))
 
 
 def file_sources(config: str | None, profile: str | None) -> list[Source]:

@@ -37,6 +37,7 @@ from aiokafka08._core.sasl.java_properties import (
     ARGUMENTS,
     SASL,
     SASL_WITHOUT_EFFECT,
+    is_known,
     is_sasl,
     sasl_options,
 )
@@ -162,6 +163,7 @@ _DUAL_COMMIT: Final = "dual.commit.enabled"
 _ZOOKEEPER: Final = "zookeeper.connect"
 _ZOOKEEPER_CHECK: Final = "zookeeper.check"
 _COMMAND_LINE: Final = "command line"
+ENVIRONMENT: Final = "environment"
 _ALL_TLS: Final = (*TLS, *property_names.TLS)
 _TLS_FILES: Final = tuple(name for name in _ALL_TLS if name.endswith(".location"))
 _ALL_TLS_UNSUPPORTED: Final = (*TLS_UNSUPPORTED, *property_names.TLS_UNSUPPORTED)
@@ -220,7 +222,7 @@ def environment_source(environment: Mapping[str, str]) -> Source:
     """Return the properties of the environment: `AIOKAFKA08_CLIENT_ID` is `client.id`."""
     names = {name: name.removeprefix(ENVIRONMENT_PREFIX) for name in environment}
     return Source(
-        "environment",
+        ENVIRONMENT,
         {
             short.lower().replace("_", "."): environment[name]
             for name, short in names.items()
@@ -395,7 +397,7 @@ def _add(
         raise IllegalArgumentError(f"{shown} is not supported: {property_names.REFUSED[name]}")
     if name in property_names.WITHOUT_EFFECT:
         notes.append(f"{shown} has no effect: {property_names.WITHOUT_EFFECT[name]}")
-    elif name.startswith("sasl."):
+    elif is_known(name):
         if not is_sasl(texts):
             notes.append(
                 f"{hide_value(property_.name)} has no effect: security.protocol doesn't ask for "

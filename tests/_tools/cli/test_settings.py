@@ -231,13 +231,17 @@ def test_secrets_are_in_no_error_and_not_accepted_from_flags() -> None:
             merged({name: "hush"})
         assert f"{name}=…: unknown property" in str(caught.value)
         assert "hush" not in str(caught.value)
-    misspelt = {"sasl.passwd": "hush"}
-    assert merged(misspelt).notes == (
-        "sasl.passwd=… has no effect: security.protocol doesn't ask for SASL",
+    for name in ("sasl.passwd", "sasl.foo"):
+        for protocol in ({}, {"security.protocol": "SASL_SSL"}):
+            with pytest.raises(IllegalArgumentError, match=f"{name}=…: unknown prop") as refused:
+                merged({name: "hush", **protocol})
+            assert "hush" not in str(refused.value)
+    of_java = {"sasl.login.class": "a.B"}
+    assert merged(of_java).notes == (
+        "sasl.login.class=… has no effect: security.protocol doesn't ask for SASL",
     )
-    with pytest.raises(IllegalArgumentError, match=r"sasl\.passwd=… is not supported") as refused:
-        merged({**misspelt, "security.protocol": "SASL_SSL"})
-    assert "hush" not in str(refused.value)
+    with pytest.raises(IllegalArgumentError, match=r"sasl\.login\.class=… is not supported"):
+        merged({**of_java, "security.protocol": "SASL_SSL"})
     sasl = {"security.protocol": "sasl_plaintext", "sasl.mechanisms": "PLAIN"}
     found = merged({**sasl, "sasl.username": "me", "sasl.password": "hush"})
     assert found.network["sasl_plain_password"] == "hush"
