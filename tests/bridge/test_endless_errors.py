@@ -18,11 +18,11 @@ from aiokafka08.bridge.copy.status import CopyStatus, PartitionStatus, RepeatedE
 from aiokafka08.bridge.copy.status_pages import health_page, metrics_page
 from aiokafka08.bridge.daemon import run_bridge
 from aiokafka08.bridge.errors import BridgeError, BridgeFencedError, TargetUnavailableError
-from aiokafka08.bridge.sink.events import TransactionAborted
+from aiokafka08.bridge.sink.events import TransactionAborted, TransactionCommitted
 from aiokafka08.structs import TopicPartition
 from aiokafka08.testing import EmbeddedCluster
 from tests.bridge.clusters import config_without_zookeeper, copy, running_bridge
-from tests.bridge.sessions import UnstartedSession
+from tests.bridge.sessions import UnstartedSession, record
 from tests.bridge.test_recovery import CONFIG, append, no_check, old
 from tests.brokers import RealCluster
 from tests.support.waiting import until
@@ -135,6 +135,29 @@ async def test_consequence_of_a_known_refusal_is_for_debugging(
     await made.session.step(None)
     levels = [one.levelname for one in caplog.records if "is read again" in one.getMessage()]
     assert levels == ["WARNING", "DEBUG"]
+
+
+async def test_target_that_acknowledges_nothing_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """librdkafka reports a timeout only after a minute."""
+    caplog.set_level(logging.WARNING, "aiokafka08.bridge")
+    made, tp = UnstartedSession(CONFIG), TopicPartition("t", 0)
+    await made.add({tp: CopyStart(0, False)})
+    await made.read({tp: [record(tp)]})
+    made.now += 5
+    made.session.note_silence()
+    assert made.status.away == {}
+    for _ in range(3):
+        made.now += 10
+        made.session.note_silence()
+    [line] = [one.getMessage() for one in caplog.records]
+    assert "the target is away: no response: messages have been waiting for 15 s" in line
+    assert "waiting for 35 s" in made.status.away["target"].text
+    made.sink.events.append(TransactionCommitted(0, {tp: 1}, {}, 1, 1))
+    await made.session.step(None)
+    made.session.note_silence()
+    assert made.status.away == {}
 
 
 async def test_position_of_an_aborted_transaction_is_put_again() -> None:

@@ -44,6 +44,7 @@ from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.bridge.target.topic_creation import TargetTopics
 from aiokafka08.bridge.target.topic_plan import LEAST_MESSAGE_BYTES
 from aiokafka08.bridge.target.when_available import when_available
+from aiokafka08.bridge.wording import size_text
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
@@ -59,6 +60,10 @@ LEADER_S: Final = 10.0
 RELEASE_S: Final = 5.0
 # The last transactions' share of the 5 s after SIGTERM; the rest is for closing.
 STOP_S: Final = 3.0
+# A target that has committed nothing for this long, beside the time of a transaction, is reported,
+# and again after each `_SILENT_LOG_S`.
+_SILENT_S: Final = 10.0
+_SILENT_LOG_S: Final = 30.0
 # How long `prepare` may take to commit the first positions.
 _PREPARE_S: Final = 60.0
 
@@ -162,6 +167,7 @@ class CopySession:
         self._refused: dict[TopicPartition, int] = {}
         # When each position was last committed, or tried, for `_recommit`.
         self._committed_at: dict[TopicPartition, float] = {}
+        self._silence_logged_at = -math.inf
         rate = config.copy.rate
         self._rate = None if rate is None else RateLimit(rate, self._clock())
 
@@ -178,6 +184,7 @@ class CopySession:
             KafkaError: one of the clusters failed.
         """
         watching: asyncio.Task[None] | None = None
+        silence = asyncio.create_task(self._watch_silence(), name="bridge target watch")
         try:
             await self._start(may_come_later=not until_caught_up)
             ends = await self._ends() if until_caught_up else None
@@ -185,15 +192,19 @@ class CopySession:
             watch = self._watch.follow(self._refused, new_pairs)
             watching = asyncio.get_running_loop().create_task(watch, name="bridge watch")
             self._status.begin_session()
-            _log.info("%s: copying %s", self._client_id, counted(len(self._topics), "partition"))
+            limit = self._config.copy.rate
+            rate = "" if limit is None else f", at most {size_text(limit)}/s"
+            count = counted(len(self._topics), "partition")
+            _log.info("%s: copying %s%s", self._client_id, count, rate)
             while ends is None or not self.has_reached(ends):
                 if watching.done():
                     watching.result()
                 await self.step(ends)
         finally:
-            if watching is not None:
-                watching.cancel()
-                await asyncio.gather(watching, return_exceptions=True)
+            tasks = [silence] if watching is None else [silence, watching]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._close()
 
     async def prepare(self) -> PreparedCopy:
@@ -541,6 +552,25 @@ class CopySession:
     def _note_stop(self, tp: TopicPartition, reason: str) -> None:
         self._status.partitions[tp].stopped = reason
         _log.error("%s: %s", self._client_id, reason)
+
+    async def _watch_silence(self) -> None:
+        """Report, until cancelled, that the target acknowledges nothing, as if it hangs."""
+        # librdkafka itself waits for a minute before it reports a timeout.
+        while True:
+            await asyncio.sleep(1.0)
+            self.note_silence()
+
+    def note_silence(self) -> None:
+        """Log and note that the target hangs, if it has long acknowledged none of the messages."""
+        since, now = self._status.copying_since, self._clock()
+        if since is None or now - since < self._config.copy.transaction_s + _SILENT_S:
+            self._silence_logged_at = -math.inf
+            return
+        text = f"no response: messages have been waiting for {now - since:.0f} s for a commit"
+        self._status.note_away("target", text)
+        if now - self._silence_logged_at >= _SILENT_LOG_S:
+            self._silence_logged_at = now
+            _log.warning("%s: the target is away: %s", self._client_id, text)
 
     # --- progress ---------------------------------------------------------------------------------
 

@@ -63,9 +63,9 @@ _quiet_option = click.option(
 @_quiet_option
 @format_option
 def plan(file: Path, scan: bool, quiet_s: float, format: str | None) -> int:
-    """Show the steps of a cut-over, and whether each is ready; change nothing.
+    """Show the steps of a cut-over, and whether each is ready.
 
-    The exit code is 0 if all are, 1 if not.
+    It changes nothing. The exit code is 0 if all are, 1 if not.
     """
     from aiokafka08._tools.cli.connection import run
     from aiokafka08.bridge.config import read_config
@@ -120,7 +120,7 @@ def cutover(
     quiet_s: float,
     format: str | None,
 ) -> int:
-    """Switch the groups to the target, or with --rollback back to the source.
+    """Switch the groups to the target, or back with --rollback.
 
     Without --execute and --rollback it is `bridge plan`. --execute checks that the producers are
     stopped, the copy has reached the end, both sides are equal and the consumers are stopped; then

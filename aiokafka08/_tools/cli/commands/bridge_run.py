@@ -13,7 +13,6 @@ from aiokafka08._tools.cli.declare import LOG_LEVELS, Example, command, format_o
 from aiokafka08._tools.cli.main import DONE, FAILED, FENCED, fail
 from aiokafka08._tools.cli.notes import erase_status, note, show_status
 from aiokafka08._tools.cli.signals import Terminated
-from aiokafka08._wording import some_of
 
 if TYPE_CHECKING:
     from aiokafka08._core.metrics.endpoint import Page
@@ -129,12 +128,16 @@ def _noted_end(status: CopyStatus) -> Iterator[None]:
     import time
 
     from aiokafka08.bridge.copy.copy_rate import summary_text
+    from aiokafka08.bridge.errors import BridgeFencedError
 
     began, text = time.monotonic(), "ended; copied and committed"
     try:
         yield
     except (Terminated, KeyboardInterrupt):
         text = "stopped; all that was copied is committed"
+        raise
+    except BridgeFencedError:
+        text = "fenced by a newer start; copied and committed before"
         raise
     except BaseException:
         text = ""
@@ -285,6 +288,7 @@ async def _status(
 
     from aiokafka08.bridge.copy.read_progress import (
         other_copies,
+        other_copies_text,
         read_progress,
         standstill_text,
         uncopied_topics,
@@ -300,11 +304,7 @@ async def _status(
         if not problems:
             texts.append(standstill_text(before, progress, seconds))
     if not problems and (others := await other_copies(config, progress)):
-        texts.append(
-            f"nothing is copied of {some_of(uncopied_topics(progress))}, but bridge "
-            f"{config.name!r} has positions in other topics of the target: {some_of(others)}. Give "
-            "the same rules of topics.rename and --rename as to its 'bridge run'"
-        )
+        texts.append(other_copies_text(config, uncopied_topics(progress), others))
     elif progress and not problems and not has_begun:
         texts.append(
             "nothing is copied yet: start 'bridge run', or check name, target and rename in "
