@@ -115,6 +115,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run(**vars(options))
     except UsageError as error:
         parser().error(str(error))
+    except (OSError, ValueError) as error:
+        _log.error("%s", error)
+        return 1
 
 
 class UsageError(ValueError):
@@ -145,6 +148,8 @@ def run(
 
     Raises:
         UsageError: the options can't be used.
+        OSError: a broker can't listen at its address.
+        ValueError: the cluster refuses an option.
     """
     if not (allow_remote or _is_loopback(host)):
         raise UsageError(
@@ -183,9 +188,6 @@ def run(
         _runner()(_serve(cluster))
     except KeyboardInterrupt:
         return 130
-    except (OSError, ValueError) as error:
-        _log.error("%s", error)
-        return 1
     return 0
 
 

@@ -128,6 +128,7 @@ class Node:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._closing: dict[BrokerConnection, None] = {}  # closed, but the socket isn't yet
         self._closed = False
+        self._close_reason = ""
 
     def __repr__(self) -> str:
         lanes = " ".join(
@@ -286,7 +287,7 @@ class Node:
         """Close all lanes and cancel all attempts; their callers get an error."""
         if self._closed:
             return
-        self._closed = True
+        self._closed, self._close_reason = True, reason
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         for attempt in self._attempts():
@@ -324,7 +325,7 @@ class Node:
                 f"{where}: no connection within {limit_s * 1000:.0f} ms: {self._progress}"
             )
         if attempt.cancelled():
-            raise KafkaConnectionError(f"{where}: closed by the client while connecting")
+            raise KafkaConnectionError(f"{where}: {self._close_reason}, while connecting")
         return attempt.result()
 
     async def _open(self, lane: Lane) -> BrokerConnection:

@@ -80,7 +80,7 @@ def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
             _where(group, behind),
             why + _losses(last, topics),
             "Start its consumers; or delete the group if it isn't used any more (aiokafka08 group "
-            "delete)",
+            "delete). Brokers show a group that was just deleted for up to 10 minutes",
         )
 
 

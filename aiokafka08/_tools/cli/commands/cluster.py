@@ -7,6 +7,7 @@ from typing import Any, Final
 import click
 
 from aiokafka08._tools.cli.declare import Example, command
+from aiokafka08._tools.cli.main import FAILED, fail
 
 VERSIONS: Final = ("0.8.0", "0.8.1", "0.8.2", "0.9", "0.10")
 
@@ -100,3 +101,5 @@ def cluster(**options: Any) -> int:
         return run(**options)
     except UsageError as error:
         raise click.UsageError(str(error)) from None
+    except ValueError as error:
+        return fail(str(error), FAILED)
