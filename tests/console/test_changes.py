@@ -331,6 +331,8 @@ async def test_group_is_reset_to_its_plan(
         data = await json_of(client, "/group/reset", name="billing", **query)
         assert [one["new"] for one in data["plan"]] == [offset]
         assert "They will go on from the new offsets" in page
+        assert "No offset is committed for orders/1: not moved" in page
+        assert {one["by_segment"] for one in data["plan"]} == {False}
         assert await committed(cluster) == 4
         token = {"csrf": fields_of(page)["csrf"]}
         done = await client.post(change_of(page), data=token, headers=FORM)

@@ -133,12 +133,18 @@ async def reset_draft(
     # All offsets, not a shortened list: the record is the only way to undo the reset.
     moved = ", ".join(f"{partition_name(one)} {one.current} → {one.new}" for one in plan)
     back = url_of("/group", {"name": group, "store": store})
+    notes = ["The group has no members now. They will go on from the new offsets."]
+    if moves.uncommitted:
+        notes.append(
+            f"No offset is committed for {some_of(sorted(moves.uncommitted))}: not moved. Name the "
+            "topic to include all its partitions."
+        )
     return Draft(
         f"Reset group {group}",
         f"reset group {group!r} in {store}: {moved}",
         carry_out,
         back,
-        ["The group has no members now. They will go on from the new offsets."],
+        notes,
         plan=plan,
     )
 

@@ -44,7 +44,7 @@ from aiokafka08._tools.doctor.brokers import releases_of
 from aiokafka08._tools.group_reset import reset_target
 from aiokafka08._tools.records.headers import parse_header
 from aiokafka08._wording import shorten
-from aiokafka08.admin import AIOKafkaAdminClient
+from aiokafka08.admin import AIOKafkaAdminClient, PlannedOffset
 from aiokafka08.admin.offset_reset import PlanTarget
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 
@@ -150,7 +150,7 @@ class ChangePages:
             except KafkaError as failed:
                 error = failed
         draft, title = context["draft"], f"Reset group {row.group}"
-        data = {"plan": [] if draft is None else [one._asdict() for one in draft.plan]}
+        data = {"plan": [] if draft is None else [_plan_row(one) for one in draft.plan]}
         context |= {"lacks_zookeeper": lacks_zookeeper, "data": data, "error": error}
         return self._form(request, "reset.html", title, session, **context)
 
@@ -369,3 +369,10 @@ def _topic_change(row: TopicRow, form: Mapping[str, str]) -> MakeDraft:
     if wanted == "delete":
         return partial(delete_draft, row=row)
     raise IllegalArgumentError(f"do={shorten(wanted)}: expected grow, configure or delete")
+
+
+def _plan_row(planned: PlannedOffset) -> dict[str, Any]:
+    """Return a row of a plan; `by_segment` is true if only a segment's time is known."""
+    row = planned._asdict()
+    found = row.pop("found")
+    return {**row, "by_segment": found is not None and found.timestamp is None}
