@@ -136,7 +136,7 @@ async def test_topics_and_groups_in_zookeeper_are_changed_as_confirmed(
 
         new = {"name": topic, "partitions": "2", "replicas": "1"}
         too_many = await post(client, "/create-topic", **{**new, "replicas": "9"})
-        assert "replication_factor=9; expected 1 to 1" in text_of(too_many.text)
+        assert "replicas=9; expected 1 to 1" in text_of(too_many.text)
         assert topic not in await admin.list_topics()
         asked = await post(client, "/create-topic", **new)
         assert topic not in await admin.list_topics()

@@ -29,16 +29,6 @@ _ARGUMENT: Final = re.compile(
 )
 
 
-# Arguments of the admin client that are no properties, in the words of commands and pages.
-_WORDS: Final = {
-    "total_count": "partitions",
-    "num_partitions": "partitions",
-    "replication_factor": "replicas",
-    "replica_assignments": "assignments",
-    "topic_configs": "configs",
-}
-
-
 class _StatusLine:
     """Whether the last line of the terminal is that of `show_status()`."""
 
@@ -151,6 +141,7 @@ def in_options(text: str) -> str:
     Arguments become properties, `zookeeper_connect` becomes a flag, and `seek()` "begin at".
     """
     from aiokafka08._tools.reading.positions import in_positions
+    from aiokafka08._tools.topic_words import in_topic_words
 
     text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
     text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")
@@ -159,13 +150,13 @@ def in_options(text: str) -> str:
         "Check --zookeeper, its chroot, and -b",
     )
     text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
-    text = in_positions(text)
+    text = in_topic_words(in_positions(text))
     text = re.sub(r"\([^()]*; for commands ", "(", text)
     text = re.sub(r"\w+ \(for commands ([^()]+)\)", r"\1", text)
     if "_" in text:
         from aiokafka08._tools.cli.settings import properties_by_argument
 
-        properties = {**_WORDS, **properties_by_argument()}
+        properties = properties_by_argument()
 
         def of_argument(found: re.Match[str]) -> str:
             name, value = found.groups()

@@ -43,6 +43,7 @@ from aiokafka08._tools.console.query_table import expect_number
 from aiokafka08._tools.doctor.brokers import releases_of
 from aiokafka08._tools.group_reset import reset_target
 from aiokafka08._tools.records.headers import parse_header
+from aiokafka08._tools.topic_words import in_topic_words
 from aiokafka08._wording import shorten
 from aiokafka08.admin import AIOKafkaAdminClient, PlannedOffset
 from aiokafka08.admin.offset_reset import PlanTarget
@@ -243,7 +244,7 @@ class ChangePages:
         if session == "":
             session = known or secrets.token_urlsafe(16)
         if error is not None:
-            message = self._frame.reword(error.text.removeprefix("--"))
+            message = in_topic_words(self._frame.reword(error.text.removeprefix("--")))
             status = 400 if isinstance(error, IllegalArgumentError) else 409
         context["csrf"] = "" if session is None else self._form_token(request, session)
         data = {**(data or {}), "error": message}

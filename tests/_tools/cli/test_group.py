@@ -334,6 +334,16 @@ def test_reset_prints_the_command_that_takes_it_back(
     assert len(list(tmp_path.rglob("offsets-*"))) == 2
 
 
+def test_way_back_names_the_brokers_of_the_environment(
+    modern: EmbeddedCluster, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command may run in another shell."""
+    commit(modern, "g", {T0: 4, T1: 5})
+    monkeypatch.setenv("AIOKAFKA08_BOOTSTRAP_SERVERS", modern.bootstrap_servers)
+    done = cli("group", "reset", "g", "--to-earliest", "--execute")
+    assert done.err.endswith(f" --execute -b {modern.bootstrap_servers}\n")
+
+
 def test_reset_changes_nothing_if_the_offsets_cant_be_saved(
     modern: EmbeddedCluster, cli: RunCommand, tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ import aiokafka08
 from aiokafka08._tools.cli.connection import run
 from aiokafka08._tools.cli.declare import DeclaredCommand
 from aiokafka08._tools.cli.main import error_text, main
+from aiokafka08._tools.cli.notes import in_options
 from aiokafka08._tools.cli.root import COMMANDS, root
 from aiokafka08._tools.cli.signals import Terminated
 from aiokafka08.errors import (
@@ -218,6 +219,25 @@ def test_wrong_usage_is_one_line(cli: RunCommand, arguments: list[str], part: st
     done = cli(*arguments)
     assert (done.code, done.out) == (2, b"")
     assert_one_line(done.err, part)
+
+
+def test_cluster_on_a_used_port_is_one_line(cli: RunCommand) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        done = cli("cluster", "--port", str(server.getsockname()[1]))
+    assert (done.code, done.out) == (1, b"")
+    assert_one_line(done.err, "aiokafka08: broker 0 can't listen on 127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("topic 't': total_count=3; expected", "topic 't': partitions=3; expected"),
+        ("replication_factor=5; expected 1 to 3", "replicas=5; expected 1 to 3"),
+        ("topic 'total_count'", "topic 'total_count'"),
+    ],
+)
+def test_arguments_of_the_admin_client_are_words(text: str, shown: str) -> None:
+    assert in_options(text) == shown
 
 
 @pytest.mark.parametrize("arguments", [[], ["topic"]])

@@ -185,7 +185,7 @@ def test_wrong_changes_are_one_line(
         (["create", topic, *server, "--zookeeper", "::"], 2, "zookeeper.connect='::': bad host"),
         (["create", topic, *server, "--zookeeper", "a:b"], 2, "expected 'host:port,host:port/"),
         (["create", topic, *zookeeper, "--partitions", "0"], 1, "expected 1 to 100000"),
-        (["create", topic, *zookeeper, "--replicas", "2"], 1, "replication_factor=2; expected"),
+        (["create", topic, *zookeeper, "--replicas", "2"], 1, "replicas=2; expected"),
         (["create", topic, *zookeeper, "--assignment", "7"], 1, "replicas [7]; expected"),
         (["create", "a b", *zookeeper], 1, "a b"),
         (["create", topic, *zookeeper, "--set", "retention.m=1"], 1, "'retention.m' on the 0.8"),
