@@ -183,15 +183,16 @@ class CopySession:
             BridgeError: the bridge or a cluster needs a change by hand.
             KafkaError: one of the clusters failed.
         """
-        watching: asyncio.Task[None] | None = None
-        silence = asyncio.create_task(self._watch_silence(), name="bridge target watch")
+        tasks: list[asyncio.Task[None]] = []
         try:
             await self._start(may_come_later=not until_caught_up)
             ends = await self._ends() if until_caught_up else None
             new_pairs = self._new_pairs if ends is None else None
             watch = self._watch.follow(self._refused, new_pairs)
-            watching = asyncio.get_running_loop().create_task(watch, name="bridge watch")
+            watching = asyncio.create_task(watch, name="bridge watch")
+            tasks.append(watching)
             self._status.begin_session()
+            tasks.append(asyncio.create_task(self._watch_silence(), name="bridge target watch"))
             limit = self._config.copy.rate
             rate = "" if limit is None else f", at most {size_text(limit)}/s"
             count = counted(len(self._topics), "partition")
@@ -201,7 +202,6 @@ class CopySession:
                     watching.result()
                 await self.step(ends)
         finally:
-            tasks = [silence] if watching is None else [silence, watching]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
