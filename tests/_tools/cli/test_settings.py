@@ -231,8 +231,9 @@ def test_secrets_are_in_no_error_and_not_accepted_from_flags() -> None:
             merged({name: "hush"})
         assert f"{name}=…: unknown property" in str(caught.value)
         assert "hush" not in str(caught.value)
+    protocols: list[dict[str, str]] = [{}, {"security.protocol": "SASL_SSL"}]
     for name in ("sasl.passwd", "sasl.foo"):
-        for protocol in ({}, {"security.protocol": "SASL_SSL"}):
+        for protocol in protocols:
             with pytest.raises(IllegalArgumentError, match=f"{name}=…: unknown prop") as refused:
                 merged({name: "hush", **protocol})
             assert "hush" not in str(refused.value)

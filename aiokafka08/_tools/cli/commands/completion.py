@@ -29,14 +29,15 @@ def completion(shell: str) -> None:
     options before them name, else of the configured one, if that answers within 2 seconds. Groups
     may take longer on 0.8.2 to 0.10.0, where they are read from the topic __consumer_offsets.
     """
-    from click.shell_completion import get_completion_class
+    from click.shell_completion import BashComplete, get_completion_class
 
     from aiokafka08._tools.cli.completing import BASH_SCRIPT, COMPLETION_VARIABLE
     from aiokafka08._tools.cli.output import write_text
     from aiokafka08._tools.cli.root import PROGRAM, root
 
-    script = get_completion_class(shell)
+    class BashCompletion(BashComplete):
+        source_template = BASH_SCRIPT
+
+    script = BashCompletion if shell == "bash" else get_completion_class(shell)
     assert script is not None
-    if shell == "bash":
-        script = type("BashCompletion", (script,), {"source_template": BASH_SCRIPT})
     write_text(script(root, {}, PROGRAM, COMPLETION_VARIABLE).source() + "\n", flush=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -89,9 +90,15 @@ def kcat(arguments: tuple[str, ...]) -> int:
         _say(options, f"Auto-selecting {kind} mode (use -P or -C to override)")
     commits: list[int] = []
     consume = partial(_consume, commits=commits)
-    work = {"P": _produce, "C": consume, "G": consume, "L": _list, "Q": _query}[mode]
+    works: dict[str, Callable[[Settings, KcatOptions], Coroutine[Any, Any, None]]] = {
+        "P": _produce,
+        "C": consume,
+        "G": consume,
+        "L": _list,
+        "Q": _query,
+    }
     with noted_end(options.group, partial(_say, options), commits, "-c 1"):
-        run(work(settings, options), end_with_stdout=mode != "P" or options.tee)
+        run(works[mode](settings, options), end_with_stdout=mode != "P" or options.tee)
     return 0
 
 
