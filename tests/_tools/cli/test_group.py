@@ -300,11 +300,11 @@ def test_reset_to_a_time_says_how_precise_it_is(
     version: str, expected: list[str], cli: RunCommand
 ) -> None:
     with EmbeddedCluster(version=version, topics={"orders": 2}) as cluster:
-        cluster.append("orders", 0, [b"tea"])
-        if version == "0.9":
-            cluster.append("orders", 1, [b"tea"])
+        at = ("-b", cluster.bootstrap_servers)
+        for partition in range(2) if version == "0.9" else range(1):
+            assert cli("produce", "orders", "-p", str(partition), *at, stdin=b"tea\n").code == 0
         commit(cluster, "g", {T0: 1, T1: 0})
-        server = ("-b", cluster.bootstrap_servers, "--format", "json")
+        server = (*at, "--format", "json")
         plan = cli("group", "reset", "g", "--by-duration", "P1D", *server)
         assert [one["precision"] for one in plan.json] == expected
         assert "precision" not in cli("group", "reset", "g", "--to-latest", *server).json[0]

@@ -304,7 +304,16 @@ async def _source(
         try:
             async with aclosing(member.read()) as batches:
                 yield batches
-        except BaseException:  # the reader of stdout is gone, a signal, or an error
+        except BrokenPipeError:
+            # `connection.run` notices the end of stdout's reader too, and cancels this task. The
+            # commit is awaited all the same; a second cancellation, by Ctrl-C, ends it.
+            commit = asyncio.create_task(member.commit(), name="consume last commit")
+            try:
+                await asyncio.shield(commit)
+            except asyncio.CancelledError:
+                await commit
+            raise
+        except BaseException:  # a signal, the end of stdout's reader during a read, or an error
             await member.commit()
             raise
         await member.commit(all_written=True)
