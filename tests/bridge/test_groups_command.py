@@ -24,6 +24,7 @@ from aiokafka08.bridge.groups.group_plan import (
     SourceOffset,
 )
 from aiokafka08.bridge.groups.target_groups import TargetGroups
+from aiokafka08.bridge.source.source_clients import source_admin
 from aiokafka08.bridge.target import target_release
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.errors import IllegalStateError, KafkaConnectionError
@@ -78,7 +79,7 @@ async def test_groups_by_another_rename_are_refused(
         return others
 
     monkeypatch.setattr(groups, "positions_elsewhere", elsewhere)
-    monkeypatch.setattr(groups, "source_admin", create_autospec(groups.source_admin))
+    monkeypatch.setattr(groups, "source_admin", create_autospec(source_admin))
     monkeypatch.setattr(groups, "source_offsets", AsyncMock(return_value={}))
     monkeypatch.setattr(groups, "copied_partitions", AsyncMock(return_value=copied))
     target_groups = create_autospec(TargetGroups, instance=True)
