@@ -5,8 +5,7 @@ logging: Python would print warnings without time and level, and drop the report
 
 Invariants:
 - Only processes that Spark started are changed, and there only the loggers of this package.
-- If the root logger has a handler, as with `spark.sql.pyspark.worker.logging.enabled`, that handler
-  alone gets the records.
+- If the root logger has a handler (Spark has a setting for one), only that gets the records.
 """
 
 from __future__ import annotations

@@ -338,7 +338,9 @@ async def test_pages_open_on_each_line(version: str) -> None:
                 text_of(page.text)
             assert "tombstone" in page.text
             [broker, _] = (await json_of(client, "/"))["brokers"]
-            assert broker["release"] == ("0.10.2" if version == "0.10" else version[:3])
+            # The console doesn't ask the brokers which release of 0.8 they have.
+            shown = {"0.8.0": "0.8.x", "0.8.2": "0.8.x", "0.9": "0.9", "0.10": "0.10.2"}
+            assert broker["release"] == shown[version]
 
 
 # --- hostile data ---------------------------------------------------------------------------------

@@ -95,7 +95,10 @@ def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.Monkey
     release.set_version("0.2.0")
     assert "\n    pip install 'aiokafka08[spark]'\n" in (tmp_path / "docs/spark.md").read_text()
     services = (tmp_path / "docs/guides/services.md").read_text()
-    assert "\n    pip install 'aiokafka08[prometheus,zookeeper]' fastapi uvicorn\n" in services
+    assert (
+        "\n    pip install 'aiokafka08[prometheus,zookeeper]' fastapi uvicorn gunicorn\n"
+        in services
+    )
     for page in pages:
         assert release.RELEASED in page.read_text()
         assert "no release yet" not in page.read_text()
@@ -120,7 +123,7 @@ def test_version_and_date_are_written(tmp_path: Path, monkeypatch: pytest.Monkey
     ],
 )
 def test_command_for_a_clone_becomes_one_for_the_index(written: str, published: str) -> None:
-    assert release.IN_A_CLONE.sub(r"\1P\2\3", written) == published
+    assert release.for_the_index(written, "P") == published
 
 
 def test_no_page_installs_what_no_index_has() -> None:

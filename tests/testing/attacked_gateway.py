@@ -21,6 +21,7 @@ from dataclasses import replace
 import uvloop
 
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
 from aiokafka08.protocol.record_batch import RecordBatchBuilder
@@ -99,6 +100,12 @@ def answer(frame: bytes, ports: Sequence[int], fetched: bytes = bytes(14)) -> by
     if key == 1:
         (offset,) = struct.unpack_from(">q", frame, max(len(frame) - 24, 0))
         return None if offset >= _WAITS else fetched
+    if key == 18:
+        known = {api.key: api.versions for api in apis().values() if api.versions}
+        known[3] = range(2)  # see above
+        ranges = [(one, versions[0], versions[-1]) for one, versions in known.items()]
+        listed = b"".join(struct.pack(">3h", *one) for one in ranges)
+        return bytes(2) + len(ranges).to_bytes(4, "big") + listed
     return bytes(8)  # no topics, and a throttle time
 
 

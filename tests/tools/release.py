@@ -43,7 +43,7 @@ UNRELEASED = "There is no release yet: `pip install .` in a clone installs it."
 RELEASED = "`pip install aiokafka08` installs it, on common systems without a compiler."
 
 IN_A_CLONE = re.compile(
-    r"(pip (?:install|wheel) [^\n`]*?'?)\.(\[[\w,]+\]'|(?= ))(.*?)(?: +#)? in a clone\b"
+    r"(pip (?:install|wheel)) (?:-e )?([^\n`]*?'?)\.(\[[\w,]+\]'|(?= ))(.*?)(?: +#)? in a clone\b"
 )
 """A command of a page that installs from a clone, until the first release, and the words for it."""
 
@@ -101,7 +101,12 @@ def set_version(version: str) -> None:
     changelog.write_text(merge_sections(changelog.read_text(), version, today))
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         text = page.read_text().replace(UNRELEASED, RELEASED)
-        page.write_text(IN_A_CLONE.sub(r"\1aiokafka08\2\3", text))
+        page.write_text(for_the_index(text))
+
+
+def for_the_index(text: str, package: str = "aiokafka08") -> str:
+    """Return the text with commands that install the package from an index."""
+    return IN_A_CLONE.sub(rf"\1 \2{package}\3\4", text)
 
 
 def missing_addresses() -> list[str]:
