@@ -1,8 +1,7 @@
 """The embedded cluster, in a process of its own, whose leader the demo kills.
 
-In a thread of the demo it would share the interpreter lock with the client. On 2 cores that made
-ingestion 1.6 times slower (370,000 messages/s instead of 610,000), and reading equally fast
-(490,000). The process ends when its stdin ends: with the demo, in whatever way the demo ends.
+In a thread of the demo it would share the interpreter lock with the client, which would send more
+slowly. The process ends when its stdin ends: with the demo, in whatever way the demo ends.
 
 A line on its stdin kills the leader of a topic's first partition; the line that it prints then has
 the leader's id and how many partitions it led. Until the controller notices, no message is
