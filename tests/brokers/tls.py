@@ -1,4 +1,4 @@
-"""Create a server certificate for the SSL listeners of one cluster, with ``keytool``."""
+"""Create certificates and what Java clients trust, with ``keytool``."""
 
 from __future__ import annotations
 
@@ -44,6 +44,24 @@ def make_identity(folder: Path) -> ServerIdentity:
     )  # fmt: skip
     _keytool("-exportcert", *store, "-rfc", "-file", str(identity.ca_path))
     return identity
+
+
+def java_trust(certificate: Path, store: Path) -> dict[str, object]:
+    """Create the truststore of a Java client, and return the settings for it.
+
+    Args:
+        certificate: the PEM file of the authority.
+        store: the file to create, in PKCS12, which clients from 0.9 on read.
+    """
+    _keytool(
+        "-importcert", "-noprompt", "-file", str(certificate), "-alias", "authority",
+        "-keystore", str(store), "-storetype", "PKCS12", "-storepass", _PASSWORD,
+    )  # fmt: skip
+    return {
+        "ssl.truststore.location": store,
+        "ssl.truststore.type": "PKCS12",
+        "ssl.truststore.password": _PASSWORD,
+    }
 
 
 def _keytool(*args: str) -> None:

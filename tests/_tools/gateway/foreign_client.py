@@ -4,6 +4,8 @@
     python -m tests._tools.gateway.foreign_client consume librdkafka 0.9.0.1 SERVERS GROUP TOPIC
     python -m tests._tools.gateway.foreign_client exchange librdkafka 0.9.0.1 SERVERS TOPIC SECONDS
 
+Producers and members take further settings of their client as a last argument, in JSON.
+
 A producer prints its history, one operation of `aiokafka08.testing.history` a line. A member prints
 "value v" for each message. An exchange ends by itself, or with an error when a step has taken so
 many seconds: it prints "sent OFFSET TIMESTAMP KEY VALUE" for each message that was acknowledged,
@@ -13,13 +15,14 @@ clients leave sockets and threads open.
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -120,20 +123,22 @@ class Journal:
 class KafkaPython:
     """kafka-python, with a retry for each error; it logs retries."""
 
-    def __init__(self, servers: str, version: str, topic: str, journal: Journal) -> None:
+    def __init__(
+        self, servers: str, version: str, topic: str, journal: Journal, others: Mapping[str, Any]
+    ) -> None:
         self._topic = topic
         newer = {"enable_idempotence": False} if kafka.__version__ > "2.1" else {}
-        self._producer = kafka.KafkaProducer(
-            bootstrap_servers=servers.split(","),
-            api_version=tuple(map(int, version.split("."))),
-            acks="all",
-            retries=1_000_000,
-            retry_backoff_ms=200,
-            request_timeout_ms=10_000,
-            max_block_ms=120_000,
-            max_in_flight_requests_per_connection=1,
-            **newer,
-        )
+        settings = {
+            "bootstrap_servers": servers.split(","),
+            "api_version": tuple(map(int, version.split("."))),
+            "acks": "all",
+            "retries": 1_000_000,
+            "retry_backoff_ms": 200,
+            "request_timeout_ms": 10_000,
+            "max_block_ms": 120_000,
+            "max_in_flight_requests_per_connection": 1,
+        }
+        self._producer = kafka.KafkaProducer(**{**settings, **newer, **others})
         handler = logging.Handler()
         handler.emit = lambda record: self._logged(record, journal)  # type: ignore[method-assign]
         logging.getLogger("kafka.producer.sender").addHandler(handler)
@@ -156,7 +161,9 @@ class KafkaPython:
 class Librdkafka:
     """confluent-kafka; a lost connection or a request that had no response is sent again."""
 
-    def __init__(self, servers: str, version: str, topic: str, journal: Journal) -> None:
+    def __init__(
+        self, servers: str, version: str, topic: str, journal: Journal, others: Mapping[str, Any]
+    ) -> None:
         self._topic = topic
         self._producer = confluent_kafka.Producer(
             {
@@ -170,13 +177,12 @@ class Librdkafka:
                 "statistics.interval.ms": 100,
                 "stats_cb": lambda text: self._counted(text, journal),
                 "error_cb": lambda error: journal.retried(),
+                **others,
             }
         )
         self._known: dict[str, tuple[int, int]] = {}
 
     def _counted(self, text: str, journal: Journal) -> None:
-        import json
-
         may_be_sent_again = False
         for name, one in json.loads(text)["brokers"].items():
             retries = one["txretries"] + one["req_timeouts"] + one["txerrs"]
@@ -218,11 +224,17 @@ PRODUCERS: dict[str, Callable[..., Producer]] = {
 
 
 def produce(
-    end: threading.Event, client: str, version: str, servers: str, topic: str, partitions: str
+    end: threading.Event,
+    client: str,
+    version: str,
+    servers: str,
+    topic: str,
+    partitions: str,
+    others: str = "{}",
 ) -> None:
     """Send numbered messages to each partition."""
     journal = Journal(topic, int(partitions), client)
-    producer: Producer = PRODUCERS[client](servers, version, topic, journal)
+    producer: Producer = PRODUCERS[client](servers, version, topic, journal, json.loads(others))
     number = 0
     while not end.wait(PAUSE_S):
         for partition in range(int(partitions)):
@@ -232,17 +244,25 @@ def produce(
 
 
 def consume(
-    end: threading.Event, client: str, version: str, servers: str, group: str, topic: str
+    end: threading.Event,
+    client: str,
+    version: str,
+    servers: str,
+    group: str,
+    topic: str,
+    others: str = "{}",
 ) -> None:
     """Be a member of a group."""
-    poll = MEMBERS[client](servers, version, group, topic)
+    poll = MEMBERS[client](servers, version, group, topic, json.loads(others))
     while not end.is_set():
         for value in poll():
             print("value", value.decode(), flush=True)
     poll(end=True)
 
 
-def kafka_python_member(servers: str, version: str, group: str, topic: str) -> Any:
+def kafka_python_member(
+    servers: str, version: str, group: str, topic: str, others: Mapping[str, Any]
+) -> Any:
     """Return a function that polls, and ends the member."""
     consumer: Any = kafka.KafkaConsumer(
         topic,
@@ -254,6 +274,7 @@ def kafka_python_member(servers: str, version: str, group: str, topic: str) -> A
         auto_commit_interval_ms=200,
         request_timeout_ms=12_000,
         auto_offset_reset="earliest",
+        **others,
     )
 
     def poll(*, end: bool = False) -> list[bytes]:
@@ -275,7 +296,9 @@ def kafka_python_member(servers: str, version: str, group: str, topic: str) -> A
     return poll
 
 
-def librdkafka_member(servers: str, version: str, group: str, topic: str) -> Any:
+def librdkafka_member(
+    servers: str, version: str, group: str, topic: str, others: Mapping[str, Any]
+) -> Any:
     """Return a function that polls, and ends the member."""
     consumer = confluent_kafka.Consumer(
         {
@@ -284,6 +307,7 @@ def librdkafka_member(servers: str, version: str, group: str, topic: str) -> Any
             "session.timeout.ms": 6000,
             "auto.commit.interval.ms": 200,
             "auto.offset.reset": "earliest",
+            **others,
         }
     )
     consumer.subscribe([topic])
@@ -409,7 +433,9 @@ def main(work: str, *arguments: str) -> None:
     """Work until SIGTERM."""
     end = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end.set())
-    {"produce": produce, "consume": consume, "exchange": exchange}[work](end, *arguments)
+    works: dict[str, Callable[..., None]]
+    works = {"produce": produce, "consume": consume, "exchange": exchange}
+    works[work](end, *arguments)
 
 
 if __name__ == "__main__":

@@ -87,11 +87,15 @@ class Program:
 
         Its other threads may write on behind the exception.
         """
-        text, code = self._path.with_suffix(".err").read_text(), self._process.poll()
+        text, code = self.log(), self._process.poll()
         lines = text.rpartition("Traceback (most recent call last):\n")[2].splitlines()
         end = next((at for at, line in enumerate(lines) if line[:1] != " "), 0)
         exception = "\n".join(lines[max(end - _FRAMES, 0) : end + 1])
         return f"exit code {code}\n{exception}\n\nthe end of stderr:\n{text[-2000:]}"
+
+    def log(self) -> str:
+        """Return what it has written to stderr."""
+        return self._path.with_suffix(".err").read_text()
 
     def stop(self) -> None:
         """Send SIGTERM, and wait until it has finished its work."""
