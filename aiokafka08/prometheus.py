@@ -6,7 +6,7 @@
     REGISTRY.register(collector(producer, consumer))
 
 Invariant: the clients don't import this module, which needs prometheus-client. The extra
-`prometheus` installs it: `pip install 'aiokafka08[prometheus]'`.
+`prometheus` installs it.
 """
 
 from __future__ import annotations

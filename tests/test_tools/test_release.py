@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tomllib
@@ -126,17 +127,33 @@ def test_command_for_a_clone_becomes_one_for_the_index(written: str, published: 
     assert release.for_the_index(written, "P") == published
 
 
+WITH_COMMANDS = {".md", ".py", ".yml", ".sh"}
+
+
+def printed_docstrings() -> list[tuple[str, str]]:
+    """Return the names and docstrings of the modules that the site prints."""
+    names = re.findall(r"automodule:: (\S+)", (ROOT / "docs/reference/api.md").read_text())
+    found = []
+    for name in names:
+        path = ROOT / name.replace(".", "/")
+        path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+        found.append((name, ast.get_docstring(ast.parse(path.read_text())) or ""))
+    assert "aiokafka08.prometheus" in dict(found)
+    return found
+
+
 def test_no_page_installs_what_no_index_has() -> None:
     """Before the first release nobody but the package's own errors names the index's package."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.*")]
     if release.UNRELEASED not in pages[0].read_text():
         return
+    texts = [(page.name, page.read_text()) for page in pages if page.suffix in WITH_COMMANDS]
+    texts += printed_docstrings()
     local = re.compile(r"--find-links|test\.pypi\.org|\.whl|as errors say it")
     assert not [
-        (page.name, line)
-        for page in pages
-        if page.suffix in {".md", ".py", ".yml", ".sh"}
-        for line in page.read_text().splitlines()
+        (name, line)
+        for name, text in texts
+        for line in text.splitlines()
         if re.search(r"pip (install|download|wheel).*aiokafka08", line) and not local.search(line)
     ]
 
