@@ -4,7 +4,7 @@ import asyncio
 import os
 import sys
 
-import httpx
+import httpx2
 import pytest
 import pytest_asyncio
 import service
@@ -22,10 +22,10 @@ async def client(kafka_cluster, monkeypatch):
     monkeypatch.setenv("KAFKA", kafka_cluster.bootstrap_servers)
     monkeypatch.setenv("METRICS_PORT", "0")  # any free one
     monkeypatch.setattr(service, "RESTART_S", 0.1)
-    transport = httpx.ASGITransport(service.app)
+    transport = httpx2.ASGITransport(service.app)
     async with (
         service.lifespan(service.app),
-        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+        httpx2.AsyncClient(transport=transport, base_url="http://service") as client,
     ):
         await until_ready(client)
         yield client
@@ -125,10 +125,10 @@ async def test_a_group_on_0_8_without_zookeeper_ends_the_service(
 async def test_it_starts_before_the_brokers(monkeypatch):
     monkeypatch.setenv("KAFKA", "127.0.0.1:1")
     monkeypatch.setenv("METRICS_PORT", "0")
-    transport = httpx.ASGITransport(service.app)
+    transport = httpx2.ASGITransport(service.app)
     async with (
         service.lifespan(service.app),
-        httpx.AsyncClient(transport=transport, base_url="http://service") as client,
+        httpx2.AsyncClient(transport=transport, base_url="http://service") as client,
     ):
         assert (await client.get("/live")).status_code == 200
         assert (await client.get("/ready")).json() == {"producer": False, "consumer": False}
@@ -138,7 +138,7 @@ async def test_it_starts_before_the_brokers(monkeypatch):
 async def test_metrics_tell_the_workers_apart(client):
     await client.post("/orders", content=b"tea")
     port = service.app.state.service.metrics.server_port
-    async with httpx.AsyncClient() as scraper:
+    async with httpx2.AsyncClient() as scraper:
         text = (await scraper.get(f"http://127.0.0.1:{port}/metrics")).text
     for name in (
         f'producer_acknowledgement_seconds_count{{client_id="orders-{os.getpid()}"}} ',
