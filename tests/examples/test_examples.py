@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -106,13 +107,19 @@ def test_produce_and_consume_print_the_messages(
 # --- the service ----------------------------------------------------------------------------------
 
 
+APP = "examples.service:app"
+GUNICORN = ("gunicorn", "--worker-class=uvicorn.workers.UvicornWorker", "--no-control-socket")
+
+
 @contextmanager
-def service(servers: str, *options: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    """Start the service, and end it; print its log, which pytest shows after a failure."""
+def service(servers: str, *command: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
+    """Start the service by a server's command, and end it; print its log, which pytest shows after
+    a failure.
+    """
     with (
         tempfile.TemporaryFile("w+") as logged,
         subprocess.Popen(
-            [sys.executable, "-m", "uvicorn", "examples.service:app", *options],
+            [sys.executable, "-m", *command],
             stderr=logged,
             stdout=logged,
             text=True,
@@ -148,7 +155,7 @@ async def test_service_bills_each_order_on_0_8(cluster: RealCluster, unique_topi
         await asyncio.to_thread(cluster.create_topic, topic, 3)
     with service(
         cluster.bootstrap_servers,
-        f"--port={port}",
+        *("uvicorn", APP, f"--port={port}"),
         ZOOKEEPER=cluster.zookeeper_connect,
         METRICS_PORT="0",
         ORDERS=orders,
@@ -171,14 +178,21 @@ async def test_service_bills_each_order_on_0_8(cluster: RealCluster, unique_topi
 
 
 @pytest.mark.timeout(200)
-async def test_service_with_two_workers_loses_no_answered_order_at_sigterm() -> None:
+@pytest.mark.parametrize(
+    ("server", "listen"),
+    [(("uvicorn",), "--port={}"), *in_full((GUNICORN, "--bind=127.0.0.1:{}"))],
+    ids=["uvicorn", "gunicorn"],
+)
+async def test_service_with_two_workers_loses_no_answered_order_at_sigterm(
+    server: tuple[str, ...], listen: str
+) -> None:
     """Each worker has metrics of its own; both are members of the group."""
     port, metrics_port = free_port(), free_port()
     acknowledged: dict[tuple[int, int], bytes] = {}
     with EmbeddedCluster(version="0.9", topics={"orders": 4, "bills": 1}) as kafka:
         with service(
             kafka.bootstrap_servers,
-            *(f"--port={port}", "--workers=2"),
+            *(*server, APP, listen.format(port), "--workers=2"),
             METRICS_PORT=str(metrics_port),
         ) as process:
 
@@ -230,6 +244,50 @@ async def test_service_with_two_workers_loses_no_answered_order_at_sigterm() -> 
             committed += commit.offset if commit else 0
         keys = {message.key for message in kafka.log("bills", 0)}
         assert 0 < committed <= len(keys)  # no order is committed without its bill
+
+
+@pytest.mark.full
+@pytest.mark.timeout(200)
+async def test_service_starts_again_when_its_file_changes(tmp_path: Path) -> None:
+    """With `--reload`: the old process ends, and the new one gets the group's partitions."""
+    program = tmp_path / "service.py"
+    program.write_text((ROOT / "examples/service.py").read_text())
+    port, metrics_port = free_port(), free_port()
+    address = f"http://127.0.0.1:{metrics_port}/metrics"
+
+    async def pid_of_reader() -> int | None:
+        async with httpx.AsyncClient() as client:
+            try:
+                text = (await client.get(address)).text
+            except httpx.TransportError:
+                return None
+        name = "aiokafka08_consumer_assigned_partitions"
+        shown = re.search(name + r'{client_id="billing-(\d+)"} 4\.0', text)
+        return int(shown[1]) if shown else None
+
+    with (
+        EmbeddedCluster(version="0.9", topics={"orders": 4, "bills": 1}) as kafka,
+        service(
+            kafka.bootstrap_servers,
+            *("uvicorn", "service:app", f"--app-dir={tmp_path}", f"--port={port}"),
+            *("--reload", f"--reload-dir={tmp_path}"),
+            METRICS_PORT=str(metrics_port),
+        ),
+    ):
+
+        async def is_read() -> bool:
+            return await pid_of_reader() is not None
+
+        await eventually(is_read, timeout_s=90, pause_s=0.1)
+        old = await pid_of_reader()
+        assert old is not None
+        program.write_text(program.read_text() + "# changed\n")
+
+        async def is_read_by_another() -> bool:
+            return await pid_of_reader() not in (None, old)
+
+        await eventually(is_read_by_another, timeout_s=60, pause_s=0.1)
+        assert not psutil.pid_exists(old)
 
 
 # --- the daemon -----------------------------------------------------------------------------------
