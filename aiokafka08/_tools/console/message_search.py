@@ -47,9 +47,9 @@ _MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _UNPACKED_BYTES: Final = 16 * 1024 * 1024
 """How large a compressed message may be once it is unpacked; brokers don't limit it."""
 _JSON_BYTES: Final = 1_000_000
-# How the pages name the options of `RecordFilter`
-_LABELS: Final = {"--grep": "Value contains", "--key": "Key is"}
 """How long a value may be that is taken apart to look for a field."""
+_LABELS: Final = {"--grep": "Value contains", "--key": "Key is"}
+"""How the pages name the options of `RecordFilter`."""
 _TURN_S: Final = 0.005
 """How long messages are filtered or decoded until other pages get their turn."""
 _AT_ONCE: Final = 8
