@@ -7,7 +7,7 @@ topic doesn't set one of them, `unknown_settings` reports it as unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
@@ -59,15 +59,20 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
             for number, partition in sorted(topic.partitions.items())
             if partition.all_replicas
         }
-        factors = {tp: len(partition.all_replicas) for tp, partition in known.items()}
+        # A partition that is being moved has its old replicas and the new ones.
+        factors = {
+            tp: len(partition.all_replicas)
+            for tp, partition in known.items()
+            if tp.partition not in topic.moving
+        }
         is_mixed = len(set(factors.values())) > 1
-        unfit = ((tp, one) for tp, factor in factors.items() if (one := _unfit(least, factor)))
+        advice = _advice(factors.values()) if is_mixed else None
+        unfit = (
+            (tp, (one[0], one[1], advice or one[2]))
+            for tp, factor in factors.items()
+            if (one := _unfit(least, factor))
+        )
         for where, (code, why, action) in grouped(unfit):
-            if is_mixed:
-                action = (
-                    "Give all partitions of the topic the same number of replicas "
-                    f"(kafka-reassign-partitions.sh): {MIN_ISR} is one for all of them"
-                )
             yield Finding(code, where if is_mixed else f"topic {name!r}", why, action)
         # A partition with fewer replicas is below it, whatever its ISR.
         below = (
@@ -80,7 +85,9 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
             )
             for tp, partition in known.items()
             if partition.leader is not None
-            and len(partition.in_sync) + len(partition.perhaps_in_sync) < least <= factors[tp]
+            and len(partition.in_sync) + len(partition.perhaps_in_sync)
+            < least
+            <= len(partition.all_replicas)
         )
         for where, (in_sync, missing) in grouped(below):
             yield Finding(
@@ -143,6 +150,17 @@ def _unfit(least: int, factor: int) -> tuple[FindingCode, str, str] | None:
             f"Set {MIN_ISR}={max(factor - 1, 2)} for the topic",
         )
     return None
+
+
+def _advice(factors: Collection[int]) -> str:
+    """Return the action for a topic whose partitions differ in their number of replicas."""
+    value = max(min(factors) - 1, 1)
+    if not any(_unfit(value, factor) for factor in factors):
+        return f"Set {MIN_ISR}={value} for the topic"
+    return (
+        "Give all partitions of the topic the same number of replicas "
+        f"(kafka-reassign-partitions.sh): {MIN_ISR} is one for all of them"
+    )
 
 
 def unknown_settings(cluster: ClusterSample) -> Iterator[Finding]:

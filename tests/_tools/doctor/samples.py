@@ -44,11 +44,12 @@ def cluster(
     topic: str = "t",
     brokers: Iterable[int] = (0, 1, 2),
     groups: Iterable[GroupSample] = (),
+    moving: Mapping[int, tuple[int, ...]] | None = None,
 ) -> ClusterSample:
     """Return a cluster with one topic; with ZooKeeper if its settings are given."""
     return ClusterSample(
         {node_id: BrokerSample(node_id, f"kafka{node_id}:9092") for node_id in brokers},
-        {topic: TopicSample(dict(enumerate(partitions)), config)},
+        {topic: TopicSample(dict(enumerate(partitions)), config, moving=moving or {})},
         tuple(groups),
         has_zookeeper=config is not None,
     )

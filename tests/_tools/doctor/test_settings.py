@@ -58,6 +58,32 @@ def test_min_isr_of_few_replicas_concerns_their_partitions_only() -> None:
     assert too_low == [("min-isr-too-low", "topic 't', partitions 0-1")]
 
 
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("1", [("min-isr-too-low", "0-1")]),
+        ("2", []),
+        ("3", [("min-isr-all-replicas", "0")]),
+        ("5", [("min-isr-too-high", "0"), ("min-isr-too-high", "1")]),
+    ],
+)
+def test_min_isr_that_fits_all_factors_is_advised(
+    setting: str, expected: list[tuple[str, str]]
+) -> None:
+    parts = [partition(assigned=range(number), stored_isr=range(number)) for number in (3, 4)]
+    found = list(min_isr(cluster(*parts, config={"min.insync.replicas": setting})))
+    assert [(code, where.split()[-1]) for code, where in told(found)] == expected
+    assert {one.action for one in found} <= {"Set min.insync.replicas=2 for the topic"}
+
+
+def test_min_isr_is_not_compared_with_replicas_of_a_move() -> None:
+    """During a move a partition has its old replicas and the new ones."""
+    parts = [partition(assigned=range(number), stored_isr=[0, 1, 2]) for number in (3, 6)]
+    seen = cluster(*parts, config={"min.insync.replicas": "3"}, moving={1: (3, 4, 5)})
+    [found] = min_isr(seen)
+    assert told([found]) == [("min-isr-all-replicas", "topic 't'")]
+
+
 def test_partition_without_leader_is_not_under_min_isr() -> None:
     one = partition(assigned=[0, 1, 2], stored_isr=[], leader=None)
     assert not list(min_isr(cluster(one, config={"min.insync.replicas": "2"})))
