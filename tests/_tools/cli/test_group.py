@@ -16,12 +16,14 @@ import pytest
 from aiokafka08 import AIOKafkaConsumer, TopicPartition
 from aiokafka08._core.net.config import OffsetsStorage
 from aiokafka08._core.zookeeper.group_nodes import GroupNodes
+from aiokafka08._tools.cli.declare import DeclaredCommand
 from aiokafka08.errors import GroupAuthorizationFailedError, KafkaConnectionError
 from aiokafka08.protocol.requests.committed_offsets import OffsetCommitRequest, OffsetFetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest, GroupCoordinatorRequest
 from aiokafka08.protocol.requests.metadata import MetadataRequest
 from aiokafka08.testing import LINES, Answer, EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand
+from tests._tools.cli.document import commands
 
 T0, T1, V0 = (TopicPartition(*tp) for tp in (("orders", 0), ("orders", 1), ("visits", 0)))
 
@@ -642,6 +644,23 @@ def test_import_names_all_groups_that_it_has_written(
     done = cli("group", "import", "--execute", *server, stdin=exported)
     text = f"2 offsets committed: groups 'a', 'b', cluster {modern.bootstrap_servers}"
     assert (done.code, text in done.err) == (0, True)
+
+
+@pytest.mark.kafka_cluster(version="0.10", topics={"orders": 1})
+def test_rows_of_import_have_the_fields_that_its_help_names(
+    kafka_cluster: EmbeddedCluster, cli: RunCommand
+) -> None:
+    [fields] = [
+        command.fields
+        for _, name, command in commands()
+        if name == "group import" and isinstance(command, DeclaredCommand)
+    ]
+    kafka_cluster.append("orders", 0, [b"v"] * 5)
+    commit(kafka_cluster, "g", {T0: 4})
+    server = ("-b", kafka_cluster.bootstrap_servers)
+    exported = cli("group", "export", "g", *server).out
+    [planned] = cli("group", "import", *server, "--format", "json", stdin=exported).json
+    assert planned.keys() == fields.keys()
 
 
 @pytest.mark.kafka_cluster(version="0.9", topics={"orders": 1})

@@ -37,8 +37,8 @@ PLAN_FIELDS: Final = {
     "store": 'where the offset is kept: "kafka" or "zookeeper"',
     "topic": "the topic",
     "partition": "the partition's number",
-    "committed": "the offset that was committed before; null: none",
-    "new": "the offset that is committed by --execute",
+    "committed": "the offset committed before; null: none",
+    "new": "the offset that --execute commits",
     "error": "why the committed offset can't be read; null if it can. --execute replaces it",
 }
 
@@ -290,7 +290,7 @@ def _refuse_two_stores(offsets: Collection[GroupOffset]) -> None:
 
 @command(
     "import",
-    fields={**PLAN_FIELDS, **PRECISION_FIELD},
+    fields=PLAN_FIELDS,
     examples=[
         Example(
             "Carry a group's offsets from ZooKeeper to Kafka",
