@@ -73,7 +73,7 @@ class TargetMoves:
 
     Attributes:
         uncommitted: the partitions that a plan without `topics` leaves out: the group has no offset
-            there, but in other partitions of the topic.
+            there in any of the stores, but in other partitions of the topic.
     """
 
     def __init__(
@@ -105,7 +105,10 @@ class TargetMoves:
         for place, committed in places:
             if not committed and not self._topics:
                 raise await _no_offsets(admin, [place], f" in {place.store}", "--topic")
-        return [(group, self._targets(existing, committed)) for group, committed in places]
+        moves = [(group, self._targets(existing, committed)) for group, committed in places]
+        # A partition with an offset in another store is moved there.
+        self.uncommitted.difference_update(*(committed for _, committed in places))
+        return moves
 
     async def find_in(
         self, admin: AIOKafkaAdminClient, place: StoredGroup

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from aiokafka08 import AIOKafkaConsumer, OffsetAndMetadata, TopicPartition
+from aiokafka08._core.net.config import OffsetsStorage
+from aiokafka08._tools.group_reset import TargetMoves
 from aiokafka08.admin import AIOKafkaAdminClient, LogBounds, StoredGroup
 from aiokafka08.errors import (
     GroupAuthorizationFailedError,
@@ -65,12 +67,15 @@ async def admin(request: pytest.FixtureRequest) -> AsyncIterator[AIOKafkaAdminCl
 
 
 async def commit(
-    cluster: EmbeddedCluster, group: str, offsets: Mapping[TopicPartition, int]
+    cluster: EmbeddedCluster,
+    group: str,
+    offsets: Mapping[TopicPartition, int],
+    storage: OffsetsStorage = "kafka",
 ) -> None:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap_servers,
         group_id=group,
-        offsets_storage="kafka",
+        offsets_storage=storage,
         enable_auto_commit=False,
     )
     consumer.assign(list(offsets))
@@ -336,6 +341,19 @@ async def test_reset_of_an_absent_topic_says_that_it_may_be_hidden(
 ) -> None:
     with pytest.raises(UnknownTopicOrPartitionError, match="'no' doesn't exist, or this principal"):
         await admin.reset_consumer_group_offsets("g", {TopicPartition("no", 0): "earliest"})
+
+
+async def test_reset_of_both_stores_names_partitions_that_neither_has(
+    one_broker: EmbeddedCluster, admin: AIOKafkaAdminClient
+) -> None:
+    await commit(one_broker, "g", {T0: 1})
+    await commit(one_broker, "g", {T0: 1, T1: 1}, "zookeeper")
+    both = TargetMoves("g", "earliest", {}, None)
+    moved = {group.store: len(targets) for group, targets in await both.find(admin)}
+    assert (moved, both.uncommitted) == ({"kafka": 1, "zookeeper": 2}, set())
+    one = TargetMoves("g", "earliest", {}, "kafka")
+    await one.find(admin)
+    assert one.uncommitted == {T1}
 
 
 @pytest.mark.parametrize("call", ["plan_group_reset", "check_group_change", "delete_stored_group"])
