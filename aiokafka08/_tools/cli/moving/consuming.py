@@ -67,6 +67,9 @@ _LEADER_S: Final = 5.0
 # After this time without a response of any broker, a reader that follows says so.
 _OUTAGE_S: Final = 3.0
 
+# Failures that are further apart belong to different outages.
+_QUIET_S: Final = 60.0
+
 # Control characters that text doesn't have; ESC is in coloured logs.
 _NOT_TEXT: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 
@@ -325,6 +328,7 @@ class _OutageNote:
     def __init__(self, note: Note) -> None:
         self._note = note
         self._since: float | None = None
+        self._last: float | None = None
         self._is_noted = False
 
     def on_event(self, event: Event) -> None:
@@ -333,6 +337,10 @@ class _OutageNote:
             self._since, self._is_noted = None, False
         elif isinstance(event, MetadataFailed):
             now = asyncio.get_running_loop().time()
+            # Connections may outlast an outage: then none is opened after it.
+            if self._last is not None and now - self._last > _QUIET_S:
+                self._since, self._is_noted = None, False
+            self._last = now
             self._since = now if self._since is None else self._since
             if now - self._since >= _OUTAGE_S and not self._is_noted:
                 self._is_noted = True
