@@ -18,6 +18,8 @@ from aiokafka08._tools.console.cluster_view import (
 )
 from aiokafka08._tools.console.guard import Admission
 from aiokafka08._tools.console.numbers import exact_text, number_text
+from aiokafka08._tools.console.page_frame import PageFrame
+from aiokafka08._tools.console.watch import ClusterWatch
 from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
 from aiokafka08._tools.monitoring.cluster_sample import (
     BrokerSample,
@@ -87,6 +89,15 @@ def test_unknown_ends_are_unknown_not_zero() -> None:
     assert (row.messages, row.under_replicated, row.groups) == (None, 1, 1)
     group = view.groups["g", "kafka"]
     assert (group.lag, group.unknown, group.lag_s) == (6, 1, None)
+
+
+def test_small_graph_has_sixty_intervals() -> None:
+    frame = PageFrame(ClusterWatch({}, 3600.0), "", lambda text: text)
+    history = PointHistory(60)
+    for hour in range(3):
+        history.add(3600.0 * hour, hour % 2)
+    module = frame.templates.get_template("_macros.html").module
+    assert "polyline" in module.spark(history, "")  # type: ignore[attr-defined]
 
 
 def test_lag_in_seconds_grows_until_the_group_commits() -> None:
