@@ -91,6 +91,18 @@ def test_unknown_ends_are_unknown_not_zero() -> None:
     assert (group.lag, group.unknown, group.lag_s) == (6, 1, None)
 
 
+def test_isr_that_may_be_stale_makes_counts_unknown() -> None:
+    partitions = {
+        0: PartitionSample(1, (1, 2), (1,), perhaps_in_sync=(2,)),
+        1: PartitionSample(1, (1, 3), (1,)),
+    }
+    brokers = [BrokerSample(node_id, f"kafka{node_id}:9092") for node_id in (1, 2, 3)]
+    sample = ClusterSample({one.node_id: one for one in brokers}, {"t": TopicSample(partitions)})
+    [view] = views((0.0, sample))
+    assert view.topics["t"].under_replicated is None
+    assert [one["out_of_sync"] for one in view.brokers(brokers)] == [0, None, 1]
+
+
 def test_small_graph_has_sixty_intervals() -> None:
     frame = PageFrame(ClusterWatch({}, 3600.0), "", lambda text: text)
     history = PointHistory(60)

@@ -146,6 +146,22 @@ async def test_cluster_page_shows_rates_after_the_second_sample(cluster: Embedde
         assert "spark" in (await client.get("/topics")).text
 
 
+async def test_topic_with_a_stale_isr_is_neither_ok_nor_under_replicated() -> None:
+    """Brokers of 0.8 may list an old ISR; without ZooKeeper nothing else is known."""
+    async with EmbeddedCluster(version="0.8.2", brokers=2, topics={"orders": 1}) as cluster:
+        cluster.stop(1)
+        cluster.restart(1)
+        async with opened(cluster.bootstrap_servers) as client:
+            data = await json_of(client, "/")
+            assert data["under_replicated"] is None
+            assert {one["node"]: one["out_of_sync"] for one in data["brokers"]} == {0: 0, 1: None}
+            [row] = (await json_of(client, "/topics", problems="1"))["topics"]
+            assert row["under_replicated"] is None
+            page = text_of((await client.get("/topics?sort=-problems")).text)
+            assert "replication unknown" in page
+            assert (await client.get("/topics/orders")).status_code == 200
+
+
 async def _has(client: httpx.AsyncClient, path: str, text: str) -> bool:
     return text in (await client.get(path)).text
 

@@ -53,6 +53,7 @@ class TopicRow:
     """A topic.
 
     `messages` is the number of offsets in its logs; after compaction they have fewer messages.
+    `under_replicated` is None if an ISR may be stale (`PartitionSample.perhaps_in_sync`).
     `rate_lacks` is the number of partitions that `messages_per_s` lacks. If it isn't 0, the true
     rate may be higher.
     """
@@ -61,7 +62,7 @@ class TopicRow:
     partitions: int
     replicas: int
     leaderless: int
-    under_replicated: int
+    under_replicated: int | None
     messages: int | None
     groups: int
     config: Mapping[str, str] | None
@@ -186,15 +187,20 @@ class ClusterView:
         ]
 
     def brokers(self, named: Iterable[BrokerSample]) -> list[dict[str, Any]]:
-        """Return the rows of these brokers, by node id; `error` is None if one responds."""
+        """Return the rows of these brokers, by node id; `error` is None if one responds.
+
+        `out_of_sync` is None if an ISR that lacks the broker may be stale.
+        """
         leaders: Counter[int | None] = Counter()
         replicas: Counter[int] = Counter()
         missing: Counter[int] = Counter()
+        unknown: set[int] = set()
         for _, partition in self.sample.partitions():
             leaders[partition.leader] += 1
             replicas.update(partition.all_replicas)
             in_sync = {*partition.in_sync, *partition.perhaps_in_sync}
             missing.update(set(partition.all_replicas) - in_sync)
+            unknown.update(partition.perhaps_in_sync)
         controller = self.sample.controller
         # The lines of 0.8 aren't told apart: that would take requests to each broker.
         releases = {
@@ -209,7 +215,7 @@ class ClusterView:
                 "controller": None if controller is None else node == controller,
                 "leaders": leaders[node],
                 "replicas": replicas[node],
-                "out_of_sync": missing[node],
+                "out_of_sync": None if node in unknown else missing[node],
                 "error": one.error,
             }
             for node, one in sorted((one.node_id, one) for one in named)
@@ -422,14 +428,13 @@ def _rate(topic: TopicSample, old: TopicSample | None, seconds: float) -> _Rate:
 
 def _topic_row(name: str, topic: TopicSample, rate: _Rate, groups: int) -> TopicRow:
     partitions = topic.partitions.values()
-    counts = [count for one in partitions if (count := one.messages) is not None]
     return TopicRow(
         name,
         len(partitions),
         max((len(one.all_replicas) for one in partitions), default=0),
         sum(one.leader is None for one in partitions),
-        sum(one.is_under_replicated is True for one in partitions),
-        sum(counts) if len(counts) == len(partitions) else None,
+        sum_if_known(one.is_under_replicated for one in partitions),
+        sum_if_known(one.messages for one in partitions),
         groups,
         topic.config,
         name in INTERNAL_TOPICS,
@@ -505,6 +510,16 @@ def total_of(rows: Iterable[LagRow]) -> LagTotal:
         None if slowest is None else slowest.lag_s,
         slowest is not None and slowest.lag_s_is_least,
     )
+
+
+def sum_if_known(numbers: Iterable[int | None]) -> int | None:
+    """Return the sum of numbers; None if one isn't known."""
+    total = 0
+    for number in numbers:
+        if number is None:
+            return None
+        total += number
+    return total
 
 
 def rows_by(rows: Iterable[R], key: Callable[[R], K]) -> dict[K, list[R]]:

@@ -26,7 +26,13 @@ from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from aiokafka08._core.concurrency.offload import Offload
-from aiokafka08._tools.console.cluster_view import GroupRow, rows_by, total_of
+from aiokafka08._tools.console.cluster_view import (
+    GroupRow,
+    TopicRow,
+    rows_by,
+    sum_if_known,
+    total_of,
+)
 from aiokafka08._tools.console.message_search import (
     DEFAULT_COUNT,
     LIMIT_S,
@@ -60,9 +66,13 @@ _GRAPHS: Final = 8
 """How many topics and groups the page of graphs has."""
 _ETA_WINDOW_S: Final = 300.0
 
-_TOPIC_COLUMNS: Final = {
+_TOPIC_COLUMNS: Final[Columns[TopicRow]] = {
     **{name: attrgetter(name) for name in ("topic", "partitions", "replicas", "messages")},
-    "problems": attrgetter("leaderless", "under_replicated"),
+    "problems": lambda row: (
+        row.leaderless,
+        row.under_replicated or 0,
+        row.under_replicated is None,
+    ),
     "rate": attrgetter("messages_per_s"),
     "groups": attrgetter("groups"),
 }
@@ -127,7 +137,7 @@ class Pages:
         data = {
             "topics": sum(not row.internal for row in topics),
             **{
-                name: sum(getattr(row, name) for row in topics)
+                name: sum_if_known(getattr(row, name) for row in topics)
                 for name in ("partitions", "leaderless", "under_replicated")
             },
             "groups": len({group for group, _ in view.groups}),
@@ -152,7 +162,7 @@ class Pages:
             row
             for row in self._frame.view().topics.values()
             if (query.get("internal") == "1" or not row.internal)
-            and (query.get("problems") != "1" or row.leaderless or row.under_replicated)
+            and (query.get("problems") != "1" or row.leaderless or row.under_replicated != 0)
         ]
         return self._listed(request, "Topics", rows, _TOPIC_COLUMNS)
 
