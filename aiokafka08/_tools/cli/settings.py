@@ -49,7 +49,7 @@ from aiokafka08.errors import IllegalArgumentError, KafkaError, UnsupportedVersi
 ENVIRONMENT_PREFIX: Final = "AIOKAFKA08_"
 # Variables with this prefix that aren't properties.
 _OTHER_VARIABLES: Final = frozenset(
-    {"CACHE", "CONFIG", "HEADERS", "IMPL", "NO_REAL_BROKERS", "PROFILE"}
+    {"CACHE", "CONFIG", "HEADERS", "IMPL", "LOG_LEVEL", "NO_REAL_BROKERS", "PROFILE"}
 )
 
 _CLIENT_ID: Final = "aiokafka08-cli"

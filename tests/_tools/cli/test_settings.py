@@ -18,6 +18,7 @@ from aiokafka08._tools.cli.settings import (
 )
 from aiokafka08.errors import IllegalArgumentError, UnsupportedVersionError
 from tests.brokers.jars import jar_folder
+from tests.support.paths import ROOT
 
 
 def merged(*sources: dict[str, str], bootstrap: str = "kafka1:9092") -> Settings:
@@ -92,6 +93,20 @@ def test_environment_has_properties_and_other_variables() -> None:
         }
     )
     assert source.values == {"bootstrap.servers": "kafka1", "ssl.key.password": "hush"}
+
+
+def test_documented_variables_of_the_environment_are_accepted() -> None:
+    """The command line also runs where a variable of another part of the package is set."""
+    page = (ROOT / "docs/reference/environment.md").read_text()
+    names = set(re.findall(r"AIOKAFKA08_[A-Z_]+", page)) - {"AIOKAFKA08_NAME_OF_PROPERTY"}
+    values = {
+        "AIOKAFKA08_LINGER_MS": "5",
+        "AIOKAFKA08_OFFSETS_STORAGE": "kafka",
+        "AIOKAFKA08_ZOOKEEPER_CHECK": "warn",
+    }
+    assert set(values) < names
+    source = environment_source({name: values.get(name, "kafka1") for name in names})
+    assert settings([source]).bootstrap_servers == "kafka1"
 
 
 @pytest.mark.parametrize(
