@@ -141,7 +141,6 @@ def in_options(text: str) -> str:
     Arguments become properties, `zookeeper_connect` becomes a flag, and `seek()` "begin at".
     """
     from aiokafka08._tools.reading.positions import in_positions
-    from aiokafka08._tools.topic_words import in_topic_words
 
     text = text.replace("zookeeper_connect='host:2181/chroot'", "--zookeeper host:2181/chroot")
     text = text.replace("zookeeper_check='warn'", "-X zookeeper.check=warn")
@@ -150,7 +149,7 @@ def in_options(text: str) -> str:
         "Check --zookeeper, its chroot, and -b",
     )
     text = text.replace("zookeeper_connect: kazoo", "--zookeeper: kazoo")
-    text = in_topic_words(in_positions(text))
+    text = in_positions(text)
     text = re.sub(r"\([^()]*; for commands ", "(", text)
     text = re.sub(r"\w+ \(for commands ([^()]+)\)", r"\1", text)
     if "_" in text:

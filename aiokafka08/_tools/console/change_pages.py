@@ -218,8 +218,11 @@ class ChangePages:
         parts = [(name, text.show(data, "auto", _SHOWN_BYTES)) for name, data in draft.parts]
         context: dict[str, Any] = {"change": change, "draft": draft, "parts": parts}
         context["cluster_text"] = self._changes.cluster_text(change.cluster)
-        data = {"state": change.state, "outcome": self._frame.reword(change.outcome.text)}
+        data = {"state": change.state, "outcome": self._reworded(change.outcome.text)}
         return self._form(request, "change.html", draft.title, data=data, error=error, **context)
+
+    def _reworded(self, text: str) -> str:
+        return in_topic_words(self._frame.reword(text))
 
     def _form(
         self,
@@ -244,7 +247,7 @@ class ChangePages:
         if session == "":
             session = known or secrets.token_urlsafe(16)
         if error is not None:
-            message = in_topic_words(self._frame.reword(error.text.removeprefix("--")))
+            message = self._reworded(error.text.removeprefix("--"))
             status = 400 if isinstance(error, IllegalArgumentError) else 409
         context["csrf"] = "" if session is None else self._form_token(request, session)
         data = {**(data or {}), "error": message}

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 import pytest
@@ -22,10 +22,11 @@ import aiokafka08
 from aiokafka08._tools.cli.connection import run
 from aiokafka08._tools.cli.declare import DeclaredCommand
 from aiokafka08._tools.cli.main import error_text, main
-from aiokafka08._tools.cli.notes import in_options
 from aiokafka08._tools.cli.root import COMMANDS, root
 from aiokafka08._tools.cli.signals import Terminated
+from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.errors import (
+    IllegalArgumentError,
     KafkaError,
     KafkaTimeoutError,
     NotLeaderForPartitionError,
@@ -236,8 +237,26 @@ def test_cluster_on_a_used_port_is_one_line(cli: RunCommand) -> None:
         ("topic 'total_count'", "topic 'total_count'"),
     ],
 )
-def test_arguments_of_the_admin_client_are_words(text: str, shown: str) -> None:
-    assert in_options(text) == shown
+def test_errors_of_topics_have_no_arguments_of_the_admin_client(
+    text: str, shown: str, cli: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> NoReturn:
+        raise IllegalArgumentError(text)
+
+    monkeypatch.setattr(AIOKafkaAdminClient, "create_partitions", refuse)
+    with EmbeddedCluster() as cluster:
+        done = cli("topic", "grow", "t", "3", "-b", cluster.bootstrap_servers)
+    assert (done.code, done.err) == (2, f"aiokafka08: {shown}\n")
+
+
+def test_errors_of_a_bridge_name_the_keys_of_its_file(cli: RunCommand, tmp_path: Path) -> None:
+    """Some of them are also arguments of the admin client."""
+    path = tmp_path / "bridge.toml"
+    clusters = "[source]\nbootstrap = 'x:1'\n[target]\nbootstrap = 'y:1'"
+    path.write_text(f"name = 'b'\n{clusters}\nreplication_facto = 3")
+    done = cli("bridge", "plan", str(path))
+    assert done.code == 2
+    assert_one_line(done.err, "replication_facto=…: unknown key; similar: replication_factor")
 
 
 @pytest.mark.parametrize("arguments", [[], ["topic"]])

@@ -24,7 +24,22 @@ if TYPE_CHECKING:
     from aiokafka08.errors import KafkaError
 
 
-@click.group("topic", cls=CommandGroup)
+class TopicGroup(CommandGroup):
+    """The commands of topics; their errors don't name arguments of the admin client."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command."""
+        from aiokafka08._tools.topic_words import in_topic_words
+        from aiokafka08.errors import KafkaError
+
+        try:
+            return super().invoke(ctx)
+        except KafkaError as error:
+            error.args = (in_topic_words(error.text),)
+            raise
+
+
+@click.group("topic", cls=TopicGroup)
 def topic() -> None:
     """Create, delete, grow and configure topics.
 
