@@ -78,6 +78,7 @@ _COUNTERS: Final = (
     "connect_failures",
     "metadata_changes",
     "metadata_failures",
+    "created_topics",
 )
 
 
@@ -722,7 +723,8 @@ class AIOKafkaProducer:
         (compressed message sets, retries included), `requests_sent`, `retries` (batches),
         `batches_failed`, `acks0_unknown` (messages), `headers_dropped` (messages whose headers
         were dropped), `connections_opened`, `connections_closed`, `connect_failures`,
-        `metadata_changes`, `metadata_failures`.
+        `metadata_changes`, `metadata_failures`, `created_topics` (by brokers, because they were
+        named).
 
         Histograms, in seconds: `acknowledgement_seconds` (from the first message of a batch to its
         acknowledgement, once for each batch; none with acks=0) and `request_seconds` (from the

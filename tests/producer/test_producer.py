@@ -632,6 +632,16 @@ async def test_metrics_and_health(cluster: EmbeddedCluster, producer_for: Produc
     assert producer.metrics()["messages_sent"] == 1
 
 
+async def test_topics_that_brokers_create_are_counted(
+    cluster: EmbeddedCluster, producer_for: ProducerFor
+) -> None:
+    producer = await producer_for(cluster)
+    assert producer.metrics()["created_topics"] == 0
+    await producer.send_and_wait("t", b"v")
+    await producer.send_and_wait("new", b"v")
+    assert producer.metrics()["created_topics"] == 1
+
+
 # --- waiting for memory ---------------------------------------------------------------------------
 
 
