@@ -102,6 +102,7 @@ async def serve(servers, topic, port, started=lambda server: None):
         started(server)
         await stop.wait()
         server.close()
+        await asyncio.sleep(0)  # a connection accepted just now is made in the next iteration
         ingest.stopping = True
         log.info("stopping")
         for writer in connections.values():

@@ -58,6 +58,21 @@ async def test_the_end_sends_what_a_socket_holds(kafka_cluster):
 
 @pytest.mark.asyncio
 @pytest.mark.kafka_cluster(topics={"access": 1})
+async def test_a_connection_accepted_with_the_signal_is_read(kafka_cluster):
+    started = asyncio.get_running_loop().create_future()
+    daemon = asyncio.create_task(
+        serve(kafka_cluster.bootstrap_servers, "access", 0, started.set_result)
+    )
+    address = (await started).sockets[0].getsockname()
+    os.kill(os.getpid(), signal.SIGTERM)
+    with socket.create_connection(address) as peer:  # the event loop finds both at once
+        peer.sendall(b"one\n")
+        ingest = await daemon
+    assert (ingest.acknowledged, ingest.failed) == (1, 0)
+
+
+@pytest.mark.asyncio
+@pytest.mark.kafka_cluster(topics={"access": 1})
 async def test_each_line_counts(kafka_cluster):
     long = b"x" * (LONGEST_LINE_BYTES + 1)
     async with AIOKafkaProducer(
