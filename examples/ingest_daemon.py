@@ -162,6 +162,7 @@ async def _read(ingest: Ingest, listen: tuple[str, int] | None, stop: asyncio.Ev
 async def _read_pipe(ingest: Ingest, stop: asyncio.Event) -> None:
     """Send the lines of a pipe; at `stop`, those that it holds."""
     reader = asyncio.StreamReader()
+    number = os.dup(sys.stdin.fileno())  # the transport closes its own
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
     )
@@ -170,10 +171,11 @@ async def _read_pipe(ingest: Ingest, stop: asyncio.Event) -> None:
         await stop.wait()
         if transport.is_closing():  # the pipe has ended
             return
-        transport.pause_reading()
+        # Paused, it would read on when the reader has room: behind the end of its input.
+        transport.close()
         with contextlib.suppress(BlockingIOError):  # the pipe is empty
             for _ in range(LARGEST_PIPE_BYTES // CHUNK_BYTES):
-                if chunk := os.read(sys.stdin.fileno(), CHUNK_BYTES):
+                if chunk := os.read(number, CHUNK_BYTES):
                     reader.feed_data(chunk)
         reader.feed_eof()
 
@@ -183,6 +185,7 @@ async def _read_pipe(ingest: Ingest, stop: asyncio.Event) -> None:
     finally:
         ending.cancel()
         transport.close()
+        os.close(number)
 
 
 async def _listen(ingest: Ingest, host: str, port: int, stop: asyncio.Event) -> None:

@@ -114,6 +114,49 @@ def test_the_end_sends_what_this_machine_has_received(source: str) -> None:
     assert log.endswith(f" {sent} lines acknowledged, 0 failed\n")
 
 
+def test_the_end_of_a_pipe_leaves_a_writer_that_goes_on() -> None:
+    """The pipe holds more than the reader's buffer takes without a pause."""
+    line = b"x" * 99 + b"\n"
+    with EmbeddedCluster(topics={"t": 1}) as cluster:
+        arguments = ["--bootstrap", cluster.bootstrap_servers, "--topic", "t"]
+        process = subprocess.Popen(
+            [sys.executable, "examples/ingest_daemon.py", *arguments],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=as_users(),
+        )
+        try:
+            assert process.stdin is not None
+            assert process.stderr is not None
+            file = process.stdin.fileno()
+            fcntl.fcntl(file, fcntl.F_SETPIPE_SZ, 1024 * 1024)
+            os.write(file, line)
+            while not cluster.log("t", 0):
+                time.sleep(0.01)
+            process.send_signal(signal.SIGSTOP)
+            os.set_blocking(file, False)
+            written = os.write(file, line * 10_000)
+            os.set_blocking(file, True)
+            writer = threading.Thread(target=write_lines, args=[file, line, written])
+            writer.start()
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)
+            process.wait(20)
+            log = process.stderr.read()
+            writer.join(20)
+        finally:
+            process.kill()
+            process.communicate()
+        stored = [message.value for message in cluster.log("t", 0)]
+    assert "Traceback" not in log
+    assert set(stored) == {line[:-1]}, "no line is cut"
+    assert len(stored) > written // len(line)
+    assert log.endswith(f" {len(stored)} lines acknowledged, 0 failed\n")
+    assert process.returncode == 0
+
+
 def test_lines_that_are_not_sent_are_counted_and_named() -> None:
     """A line that is too long fails alone; the end says how many lines it waits for."""
     with EmbeddedCluster(topics={"t": 1}) as cluster:
@@ -164,6 +207,14 @@ def test_closed_standard_input_is_an_error_of_one_line() -> None:
     assert done.returncode == 2
     assert " error: standard input is closed" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def write_lines(file: int, line: bytes, written: int) -> None:
+    """Write lines behind so many bytes, until the reader ends."""
+    with contextlib.suppress(BrokenPipeError):
+        os.write(file, line[written % len(line) :])
+        while True:
+            os.write(file, line * 1000)
 
 
 LINE_BYTES = 700
