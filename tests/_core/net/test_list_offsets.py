@@ -145,7 +145,7 @@ async def test_a_leader_that_dies_is_waited_for(started: Started) -> None:
 async def test_a_hanging_leader_is_left_for_the_new_one(started: Started) -> None:
     async with filled() as cluster:
         fill(cluster)
-        router = await started(cluster, request_timeout_ms=2000)
+        router = await started(cluster, request_timeout_ms=6000)
         await list_offsets(router, {T1: LATEST})
         cluster.fault(ListOffsetsRequest, then=Hang(), node=1, where=lambda r: r.topics)
         asked = cluster.next_request(ListOffsetsRequest, node=1)
@@ -210,7 +210,7 @@ async def test_no_broker_raises_in_time(started: Started) -> None:
 async def test_a_missing_partition_raises(started: Started) -> None:
     async with filled() as cluster:
         router = await started(cluster, limits=NetLimits(partition_unknown_s=0.2))
-        with pytest.raises(UnknownTopicOrPartitionError, match=r"no partition 7.*\[0, 1, 2\]"):
+        with pytest.raises(UnknownTopicOrPartitionError, match="no partition 7; it has 0 to 2"):
             await list_offsets(router, {TopicPartition("t", 7): LATEST, T0: LATEST})
 
 
