@@ -15,7 +15,12 @@ from aiokafka08.bridge.config import BridgeConfig
 from aiokafka08.bridge.copy.copy_session import CopyParts, CopySession
 from aiokafka08.bridge.copy.copy_starts import CopyStart, CopyStarts, FoundStarts, LeftOut
 from aiokafka08.bridge.copy.status import CopyStatus
-from aiokafka08.bridge.sink.events import Chunk, SinkEvent, WorkerFailed
+from aiokafka08.bridge.sink.events import (
+    Chunk,
+    SinkEvent,
+    TransactionCommitted,
+    WorkerFailed,
+)
 from aiokafka08.bridge.sink.sink import BridgeRun
 from aiokafka08.bridge.source.source_reader import SourceReader
 from aiokafka08.bridge.source.topic_identity import TopicIdentities
@@ -46,6 +51,10 @@ class RecordingSink:
     @property
     def failure(self) -> WorkerFailed | None:
         return next((one for one in self.events if isinstance(one, WorkerFailed)), None)
+
+    @property
+    def has_new_commit(self) -> bool:
+        return any(isinstance(one, TransactionCommitted) for one in self.events)
 
     async def wait_room(self) -> None:
         pass

@@ -160,6 +160,21 @@ async def test_target_that_acknowledges_nothing_is_named(
     assert made.status.away == {}
 
 
+async def test_commit_that_waits_to_be_applied_is_no_silence() -> None:
+    """A low `copy.rate` keeps the session from the events of the sink while a read is put."""
+    made, tp = UnstartedSession(CONFIG), TopicPartition("t", 0)
+    await made.add({tp: CopyStart(0, False)})
+    await made.read({tp: [record(tp), record(tp, 1)]})
+    made.now += 35
+    made.sink.events.append(TransactionCommitted(0, {tp: 1}, {}, 1, 1))
+    made.session.note_silence()
+    assert made.status.away == {}
+    await made.session.step(None)
+    made.now += 35
+    made.session.note_silence()
+    assert "waiting for 35 s" in made.status.away["target"].text
+
+
 async def test_position_of_an_aborted_transaction_is_put_again() -> None:
     """It had no records, so nothing is read again; without this it waited for `recommit_s`."""
     made, tp = UnstartedSession(CONFIG), TopicPartition("t", 0)

@@ -563,6 +563,8 @@ class CopySession:
     def note_silence(self) -> None:
         """Log and note that the target hangs, if it has long acknowledged none of the messages."""
         since, now = self._status.copying_since, self._clock()
+        if self._sink.has_new_commit:
+            return  # while a low `copy.rate` delays the read that comes before its turn
         if since is None or now - since < self._config.copy.transaction_s + _SILENT_S:
             self._silence_logged_at = -math.inf
             return

@@ -28,7 +28,13 @@ from aiokafka08.bridge.sink.claims import (
     next_claim,
     producer_of,
 )
-from aiokafka08.bridge.sink.events import Chunk, ChunkTaken, SinkEvent, WorkerFailed
+from aiokafka08.bridge.sink.events import (
+    Chunk,
+    ChunkTaken,
+    SinkEvent,
+    TransactionCommitted,
+    WorkerFailed,
+)
 from aiokafka08.bridge.sink.worker import INITIALISE_S, TransactionWorker, WorkerSettings
 from aiokafka08.bridge.target.target_cluster import Target
 from aiokafka08.structs import TopicPartition
@@ -267,6 +273,11 @@ class TransactionSink:
     def failure(self) -> WorkerFailed | None:
         """The failure of a worker among the events that weren't taken; None if there is none."""
         return next((event for event in self._events if isinstance(event, WorkerFailed)), None)
+
+    @property
+    def has_new_commit(self) -> bool:
+        """Whether a commit is among the events that weren't taken."""
+        return any(isinstance(event, TransactionCommitted) for event in self._events)
 
     def next_event(self) -> SinkEvent | None:
         """Return the next event of a worker, None if there is none."""
