@@ -10,8 +10,17 @@ from typing import Any
 import pytest
 
 from aiokafka08._core.server.work import PAUSE, Work
-from aiokafka08.testing import LINES
-from aiokafka08.testing.handlers.outcome import Disconnect, Reply, Wait
+from aiokafka08.protocol.api import Topic
+from aiokafka08.protocol.compression import Codec
+from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
+from aiokafka08.testing import LINES, controls
+from aiokafka08.testing.handlers.fetch import fetch
+from aiokafka08.testing.handlers.outcome import (
+    Disconnect,
+    Reply,
+    RequestContext,
+    Wait,
+)
 from aiokafka08.testing.runtime import ClusterRuntime
 from aiokafka08.testing.state import BrokerSettings, BrokerState, ClusterState
 
@@ -107,3 +116,37 @@ async def test_change_between_the_decision_to_wait_and_the_wait_is_seen() -> Non
     request.exchange.finish()
     assert request.replies == [Disconnect()]
     await request.runtime.close()
+
+
+@pytest.mark.parametrize("version", ["0.8.0", "0.8.1", "0.8.2"])
+@pytest.mark.parametrize("partition", [0, 199])
+@pytest.mark.parametrize(("min_sets", "outcome"), [(2, Reply), (3, Wait)])
+async def test_produce_during_the_first_look_of_a_fetch_counts_once(
+    version: str, partition: int, min_sets: int, outcome: type[Reply | Wait]
+) -> None:
+    """Whether the fetch has looked at its partition before or looks at it afterwards."""
+    state = ClusterState(LINES[version], BrokerSettings(), [BrokerState(0, "127.0.0.1", 0)])
+    runtime = ClusterRuntime(state, time.time, 1 << 20)
+    controls.create_topic(runtime, "t", 200, 1, None)
+
+    def append() -> None:
+        controls.append(runtime, "t", partition, [b"tea"], None, Codec.NONE, 0)
+
+    append()
+    size = state.topics["t"][partition].log.size_bytes
+    items = [FetchPartition(number, 0, 1 << 20) for number in range(200)]
+    request = FetchRequest(-1, 60_000, min_sets * size, [Topic("t", items)])
+    client = (None, "127.0.0.1", 1)
+    context = RequestContext(state, state.nodes[0], 0, 0, 0, 0.0, *client, lambda size: True)
+    work = fetch(context, request)
+    next(work)  # it has looked at half of the partitions
+    append()
+    results: list[object] = []
+
+    def finish() -> Work[None]:
+        results.append((yield from work))
+
+    for _ in finish():
+        pass
+    assert isinstance(results[0], outcome)
+    await runtime.close()

@@ -97,13 +97,21 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
             if not number % _STEP_PARTITIONS:
                 yield PAUSE
     keys = list(items)
+    seen_bytes = 0  # what had arrived at each partition when it was looked at, together
     nameless = line.data_needs_client_id and context.client_id is None
     if request.replica_id >= 0 and line.unknown_replicas_fail:
         yield from in_steps(partial(_check_replica, context, request.replica_id), keys)
 
     def look() -> Work[list[_PartitionView]]:
         limit = _ResponseLimit(request.max_bytes, at_least_one=context.layout >= 3)
-        return in_steps(lambda key: _view_partition(context, key, items[key], request, limit), keys)
+
+        def view(key: TopicPartition) -> _PartitionView:
+            nonlocal seen_bytes
+            if line.waits_for_any_produce:
+                seen_bytes += _arrived_bytes(context, [key])
+            return _view_partition(context, key, items[key], request, limit)
+
+        return in_steps(view, keys)
 
     def reply(views: list[_PartitionView]) -> Work[Reply | Disconnect]:
         if not context.reserve(sum(view.readable_bytes for view in views)):
@@ -120,7 +128,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
     # The broker fails only after the wait, and then sends no response.
     if nameless:
         return Wait(None, frozenset(), lambda expired: None)
-    arrived_before = _arrived_bytes(context, keys)
+    arrived_before = seen_bytes
 
     def check(expired: bool) -> Work[Late]:
         if line.waits_for_any_produce:
