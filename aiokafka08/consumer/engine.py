@@ -301,22 +301,23 @@ class ConsumerEngine:
         """Raise an error unless all these partitions are assigned.
 
         Raises:
-            PartitionRevokedError: the group divides the topic of one among its members.
+            PartitionRevokedError: one exists, and the group divides its topic among its members.
             CommitFailedError: the same, and the session in ZooKeeper has ended.
-            IllegalStateError: one isn't assigned, and isn't of the subscription.
+            IllegalStateError: one isn't assigned, and doesn't exist or isn't of the subscription.
         """
         for tp in partitions:
             if tp in self.assigned:
                 continue
-            subscription = self._subscription
-            if subscription.by_topic and tp.topic in subscription.topics(
-                self._router.metadata.snapshot
+            subscription, snapshot = self._subscription, self._router.metadata.snapshot
+            if (
+                subscription.by_topic
+                and tp.topic in subscription.topics(snapshot)
+                and tp.partition in snapshot.partitions(tp.topic)
             ):
                 self.commits.check_session()
                 raise PartitionRevokedError(
-                    f"commit of offsets: {partition_text(tp)}: not assigned to this member of the "
-                    "group. A rebalance has revoked it; its next member begins at the committed "
-                    "offset"
+                    f"commit of offsets: {partition_text(tp)}: not assigned to this member now; "
+                    "the one that has it begins at the committed offset"
                 )
             self.cursor(tp)
 

@@ -275,8 +275,12 @@ def test_commit_of_revoked_partitions_is_a_failed_commit() -> None:
             await until(first.assignment, "reading", SESSION_S)
             assert first.assignment() == {kept}
             await first.commit({kept: 0})
-            with pytest.raises(PartitionRevokedError, match="partition 1: not assigned"):
+            wanted = "partition 1: not assigned to this member now"
+            with pytest.raises(PartitionRevokedError, match=wanted):
                 await first.commit({kept: 0, moved: 0})
+            with pytest.raises(IllegalStateError, match="not assigned to this consumer") as other:
+                await first.commit({TopicPartition("t", 7): 0})
+            assert not isinstance(other.value, CommitFailedError)
             idle = await start_member(world, "c.example")
             membership: Any = idle.engine.membership
             await until(lambda: membership.is_joined, "joining", SESSION_S)
