@@ -237,7 +237,7 @@ class TopicMissing(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicCreated(Event):
-    """A topic that was named didn't exist, and the brokers have created it."""
+    """A named topic was unknown at first, and exists now: it is new, or a broker had restarted."""
 
     name = "created_topics"
     unit = "topics"
@@ -246,8 +246,8 @@ class TopicCreated(Event):
 
     def __str__(self) -> str:
         return (
-            f"topic {self.topic!r} didn't exist; the brokers have created it with "
-            f"{counted(self.partitions, 'partition')}"
+            f"topic {self.topic!r} was unknown at first; it has "
+            f"{counted(self.partitions, 'partition')} now"
         )
 
 

@@ -119,7 +119,7 @@ async def produce(
         options: how to read the input.
         tee: write the values to stdout as well (default False).
         note: shows a line on stderr: how many messages were acknowledged, if this is cancelled; how
-            many may be lost, with acks=0; that the brokers have created the topic.
+            many may be lost, with acks=0; that the topic was unknown at first.
 
     Raises:
         IllegalArgumentError: options don't go together, or there are headers, which the mode
