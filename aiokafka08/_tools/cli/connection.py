@@ -126,7 +126,7 @@ def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
     with _Interrupts() as interrupts, asyncio.Runner(loop_factory=_loop_factory()) as runner:
         try:
             return runner.run(_cancellable(work, end_with_stdout, interrupts))
-        except (asyncio.CancelledError, KeyboardInterrupt, Terminated, BrokenPipeError):
+        except BaseException:
             # The runner waits for the threads of the default executor. A call of kazoo can't be
             # cancelled, and may take until its timeout, so its executor is replaced. At the end of
             # the process `run_process()` doesn't wait for it either.

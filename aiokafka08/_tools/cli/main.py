@@ -33,8 +33,8 @@ TERMINATED: Final = 143
 def run_process() -> NoReturn:
     """Run the command line of the process and end the process."""
     code = main()
-    # sys.exit() would wait for threads that are still busy, even after a signal.
-    if code > WRONG_USAGE or is_completing():
+    # sys.exit() would wait for threads that are still busy, even after a signal or an error.
+    if code or is_completing():
         os._exit(code)  # main() has flushed stdout
     sys.exit(code)
 

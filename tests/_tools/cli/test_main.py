@@ -449,6 +449,30 @@ def test_interrupt_does_not_wait_for_zookeeper(cluster: EmbeddedCluster) -> None
     assert (process.returncode, out, err.strip()) == (130, b"", b"")
 
 
+def test_error_does_not_wait_for_a_thread() -> None:
+    """A call of kazoo may take until its timeout, and would hide the error until then."""
+    code = """if True:
+        import asyncio, sys, time
+        from aiokafka08._tools.cli import connection, main
+        from aiokafka08.errors import KafkaError
+
+        async def work():
+            asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
+            raise KafkaError("the reason")
+
+        def fail(arguments):
+            try:
+                connection.run(work())
+            except KafkaError as error:
+                return main.fail(error.text, main.FAILED)
+
+        main._run = fail
+        main.run_process()
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (1, "aiokafka08: the reason\n")
+
+
 @pytest.mark.parametrize("moment", ["open", "close"])
 def test_ctrl_c_waits_while_the_loop_opens_or_closes(
     moment: str, monkeypatch: pytest.MonkeyPatch
