@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final, NamedTuple
 
+from aiokafka08._core.concurrency.task_set import run_together
 from aiokafka08._core.limited_log import LimitedLog, later_in_loop
 from aiokafka08._core.metrics.metric_family import MetricFamily
 from aiokafka08._core.net.authentication import renew_credentials
@@ -208,7 +209,7 @@ class Gateway:
         # A client notices earlier that a broker can't be reached, but there may be none.
         while True:
             await asyncio.sleep(WATCH_S)
-            await asyncio.gather(*(one.leave_if_away() for one in self._brokers.values()))
+            await run_together(*(one.leave_if_away() for one in self._brokers.values()))
 
     async def _leave_gone_clients(self) -> None:
         # One that only doesn't send any more can't be told from these; brokers don't answer it.
@@ -324,11 +325,6 @@ class _GatewayListener(Listener):
             self.is_away = True
             self._gateway.shared.tasks.start(self._return())
 
-    async def leave_if_away(self) -> None:
-        """Call `leave` if the broker can't be reached now."""
-        if not self.is_away and (why := await self._why_unreachable()) is not None:
-            self.leave(f": {why}")
-
     def leave(self, why: str = "") -> None:
         """Accept no connections until the broker can be reached; open connections stay.
 
@@ -403,9 +399,18 @@ class _BrokerListener(_GatewayListener):
     def _route(self) -> BrokerRoute:
         return self.route
 
+    async def leave_if_away(self) -> None:
+        """Call `leave` if the broker can't be reached now, and this machine isn't the reason."""
+        if not self.is_away and (why := await self._ask(ignores_shortage=True)) is not None:
+            self.leave(f": {why}")
+
     async def _why_unreachable(self) -> str | None:
+        return await self._ask(ignores_shortage=False)
+
+    async def _ask(self, *, ignores_shortage: bool) -> str | None:
         self.route.line = None  # the broker may be of another release now
-        return await why_unreachable(self.route.address, self._gateway.shared.options.network)
+        network = self._gateway.shared.options.network
+        return await why_unreachable(self.route.address, network, ignores_shortage=ignores_shortage)
 
 
 async def find_brokers(network: NetConfig) -> dict[int, Address]:

@@ -21,7 +21,6 @@ Invariants:
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -48,7 +47,7 @@ from aiokafka08._tools.gateway.layouts import Api, TakesLongError, apis
 from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
 from aiokafka08._tools.gateway.peers import has_no_own
 from aiokafka08._tools.gateway.shared_state import SharedState
-from aiokafka08._tools.gateway.target_connection import CONNECT_TIMEOUT_S
+from aiokafka08._tools.gateway.target_connection import CONNECT_TIMEOUT_S, is_own_shortage
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import request_end
 from aiokafka08._tools.gateway.upstream import Answer, Upstream, connect, respond
@@ -59,11 +58,6 @@ from aiokafka08.protocol.types import Buffer
 T = TypeVar("T")
 
 _log: Final = logging.getLogger("aiokafka08.gateway")
-
-_OUT_OF_RESOURCES: Final = frozenset(
-    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
-)
-"""Errors of this machine, which don't mean that the broker can't be reached."""
 
 LOGIN_S: Final = 20.0
 """How long a client may take to authenticate."""
@@ -167,8 +161,7 @@ class GatewayHandler(ConnectionHandler):
             self.warn(f"no connection to node {route.node_id} at {error.text}")
             self.shared.measurements.upstream_failed(route.node_id, "connect")
             self.connection.abort()
-            cause = error.__cause__
-            if not (isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES):
+            if not is_own_shortage(error):
                 route.unreachable()
             return
         self.hold("connecting", False)

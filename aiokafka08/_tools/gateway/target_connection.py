@@ -8,6 +8,7 @@ what is wrong, without secrets.
 
 from __future__ import annotations
 
+import errno
 from typing import Any, Final
 
 from aiokafka08._core.net import config
@@ -20,6 +21,9 @@ from aiokafka08.protocol.api import ApiKey
 CLIENT_ID: Final = "aiokafka08-gateway"
 CONNECT_TIMEOUT_S: Final = 10.0
 
+_OUT_OF_RESOURCES: Final = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+)
 _VERSION: Final = BrokerVersion(BrokerLine.V0_10, {ApiKey.SASL_AUTHENTICATE: range(1)})
 """The version to assume before a broker was asked for its versions: SASL begins by SaslHandshake,
 not with a bare token."""
@@ -48,11 +52,25 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
     return await open_session(address, network, _VERSION, CONNECT_TIMEOUT_S)
 
 
-async def why_unreachable(address: Address, network: NetConfig) -> str | None:
-    """Return why a broker can't be reached, or refuses the gateway; None if neither is so."""
+def is_own_shortage(error: KafkaError) -> bool:
+    """Return whether a failed connection says nothing about the broker: this machine is short."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES
+
+
+async def why_unreachable(
+    address: Address, network: NetConfig, *, ignores_shortage: bool = False
+) -> str | None:
+    """Return why a broker can't be reached, or refuses the gateway; None if neither is so.
+
+    `ignores_shortage` is True for None, too, if this machine lacks descriptors, ports or memory
+    (default False).
+    """
     try:
         session = await open_target(address, network)
     except KafkaError as error:
+        if ignores_shortage and is_own_shortage(error):
+            return None
         return error.text.removeprefix(f"{address_text(address)}: ")
     await session.stream.close()
     return None

@@ -505,8 +505,13 @@ async def test_want_of_resources_leaves_the_listener_open(
     loop = asyncio.get_running_loop()
     connect = loop.create_connection
 
+    monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
+    failed = 0
+
     async def fail(factory: Any, host: str, port: int, **changed: Any) -> Any:
+        nonlocal failed
         if port == broker.port:
+            failed += 1
             raise OSError(errno.EMFILE, "Too many open files")
         return await connect(factory, host, port, **changed)
 
@@ -518,10 +523,41 @@ async def test_want_of_resources_leaves_the_listener_open(
             patched.setattr(loop, "create_connection", fail)
             async with await RawClient.connect(first_port(gateway)) as client:
                 assert await client.is_closed()
+            looks = failed
+            await until(lambda: failed > looks + 1, "the gateway has looked", 10)
         async with await RawClient.connect(first_port(gateway)) as client:
             client.send(request(16, 0))
             assert await client.frame() == b"\0\0\0\x01answer"
     assert "Too many open files" in caplog.text
+    assert "not listening" not in caplog.text
+
+
+async def test_stop_waits_for_all_looks_at_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    class TwoNodes(ScriptedBroker):
+        def metadata(self, nodes: dict[int, int] | None = None) -> bytes:
+            return super().metadata({0: self.port, 1: self.port})
+
+    monkeypatch.setattr(gateway_module, "WATCH_S", 0.05)
+    looking: list[None] = []
+
+    async def look(*given: Any, **more: Any) -> str | None:
+        looking.append(None)
+        turns = 100 ** len(looking)
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            try:
+                for _ in range(turns):  # the connection closes, one faster than the other
+                    await asyncio.sleep(0)
+            finally:
+                looking.pop()
+        raise AssertionError
+
+    monkeypatch.setattr(gateway_module, "why_unreachable", look)
+    async with TwoNodes(lambda frame: b"") as broker:
+        async with running(broker.address):
+            await until(lambda: len(looking) == 2, "the gateway looks")
+        assert not looking
 
 
 class SlowBroker(ScriptedBroker):
