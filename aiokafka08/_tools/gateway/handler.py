@@ -189,6 +189,8 @@ class GatewayHandler(ConnectionHandler):
                 self.connection.resume_requests()
 
     def _upstream_lost(self, error: Exception | None) -> None:
+        if not self.connection.is_lost:
+            self._route.line = None  # the broker may be of another release when it is back
         if error is not None:
             text = error.text if isinstance(error, KafkaError) else str(error)
             self.warn(f"connection to node {self._route.node_id} lost: {text}")

@@ -253,6 +253,21 @@ async def test_broker_of_another_release_is_noticed(monkeypatch: pytest.MonkeyPa
             await eventually(is_of_0_9)
 
 
+async def test_release_is_asked_again_after_a_lost_connection() -> None:
+    """A broker is upgraded faster than the gateway looks."""
+    async with ScriptedBroker(silent) as broker:
+        broker.is_of_0_9 = True
+        async with connected(broker.address, is_observing=True) as (gateway, client):
+            client.send(struct.pack(">hhih", 16, 0, 16, -1))
+            await client.frame()
+            broker.is_of_0_9 = False
+            broker.end_responses()
+            assert await client.is_closed()
+            async with await RawClient.connect(first_port(gateway)) as again:
+                again.send(struct.pack(">hhih", 18, 0, 18, -1))
+                assert (await again.frame())[:4] == struct.pack(">i", 18)
+
+
 @pytest.mark.parametrize(("version", "first"), [("0.9", 17), ("0.10", 18)])
 async def test_release_is_known_before_a_client_logs_in(version: str, first: int) -> None:
     users = SaslUsers({"alice": "alice-secret"})
