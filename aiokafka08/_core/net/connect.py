@@ -33,6 +33,10 @@ from aiokafka08.errors import (
 
 T = TypeVar("T")
 
+_OUT_OF_RESOURCES: Final = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
+)
+
 
 class PendingStep(NamedTuple):
     """What an attempt to connect waits for, for the error of a timeout."""
@@ -223,6 +227,12 @@ def _reason(config: NetConfig, error: Exception) -> str:
 
 def connection_error(address: Address, config: NetConfig, error: Exception) -> KafkaConnectionError:
     return KafkaConnectionError(f"{address_text(address)}: {_reason(config, error)}")
+
+
+def is_own_shortage(error: KafkaError) -> bool:
+    """Return whether a failed connection says nothing about the broker: this machine is short."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES
 
 
 def timeout_text(address: Address, config: NetConfig, limit_s: float) -> str:

@@ -401,16 +401,13 @@ class _BrokerListener(_GatewayListener):
 
     async def leave_if_away(self) -> None:
         """Call `leave` if the broker can't be reached now, and this machine isn't the reason."""
-        if not self.is_away and (why := await self._ask(ignores_shortage=True)) is not None:
+        if not self.is_away and (why := await self._why_unreachable(own=False)) is not None:
             self.leave(f": {why}")
 
-    async def _why_unreachable(self) -> str | None:
-        return await self._ask(ignores_shortage=False)
-
-    async def _ask(self, *, ignores_shortage: bool) -> str | None:
+    async def _why_unreachable(self, *, own: bool = True) -> str | None:
         self.route.line = None  # the broker may be of another release now
         network = self._gateway.shared.options.network
-        return await why_unreachable(self.route.address, network, ignores_shortage=ignores_shortage)
+        return await why_unreachable(self.route.address, network, own=own)
 
 
 async def find_brokers(network: NetConfig) -> dict[int, Address]:

@@ -31,6 +31,7 @@ from aiokafka08 import environment
 from aiokafka08._core.concurrency.remembered import Remembered
 from aiokafka08._core.limited_log import one_line
 from aiokafka08._core.net.config import Address
+from aiokafka08._core.net.connect import is_own_shortage
 from aiokafka08._core.net.probe import find_line
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._core.server.connection import ConnectionHandler, Exchange, ServerConnection
@@ -47,7 +48,7 @@ from aiokafka08._tools.gateway.layouts import Api, TakesLongError, apis
 from aiokafka08._tools.gateway.messages import find_in_request, read_request, response_frame
 from aiokafka08._tools.gateway.peers import has_no_own
 from aiokafka08._tools.gateway.shared_state import SharedState
-from aiokafka08._tools.gateway.target_connection import CONNECT_TIMEOUT_S, is_own_shortage
+from aiokafka08._tools.gateway.target_connection import CONNECT_TIMEOUT_S
 from aiokafka08._tools.gateway.translated_requests import TranslatedRequests
 from aiokafka08._tools.gateway.translation import request_end
 from aiokafka08._tools.gateway.upstream import Answer, Upstream, connect, respond

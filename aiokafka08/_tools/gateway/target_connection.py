@@ -8,12 +8,12 @@ what is wrong, without secrets.
 
 from __future__ import annotations
 
-import errno
 from typing import Any, Final
 
 from aiokafka08._core.net import config
 from aiokafka08._core.net.authentication import AuthenticatedStream, open_session
 from aiokafka08._core.net.config import Address, BootstrapServers, NetConfig, address_text
+from aiokafka08._core.net.connect import is_own_shortage
 from aiokafka08._core.net.versions import BrokerLine, BrokerVersion
 from aiokafka08.errors import KafkaError
 from aiokafka08.protocol.api import ApiKey
@@ -21,9 +21,6 @@ from aiokafka08.protocol.api import ApiKey
 CLIENT_ID: Final = "aiokafka08-gateway"
 CONNECT_TIMEOUT_S: Final = 10.0
 
-_OUT_OF_RESOURCES: Final = frozenset(
-    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
-)
 _VERSION: Final = BrokerVersion(BrokerLine.V0_10, {ApiKey.SASL_AUTHENTICATE: range(1)})
 """The version to assume before a broker was asked for its versions: SASL begins by SaslHandshake,
 not with a bare token."""
@@ -52,24 +49,15 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
     return await open_session(address, network, _VERSION, CONNECT_TIMEOUT_S)
 
 
-def is_own_shortage(error: KafkaError) -> bool:
-    """Return whether a failed connection says nothing about the broker: this machine is short."""
-    cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES
-
-
-async def why_unreachable(
-    address: Address, network: NetConfig, *, ignores_shortage: bool = False
-) -> str | None:
+async def why_unreachable(address: Address, network: NetConfig, *, own: bool = True) -> str | None:
     """Return why a broker can't be reached, or refuses the gateway; None if neither is so.
 
-    `ignores_shortage` is True for None, too, if this machine lacks descriptors, ports or memory
-    (default False).
+    With `own=False` it is None, too, if this machine lacks descriptors, ports or memory.
     """
     try:
         session = await open_target(address, network)
     except KafkaError as error:
-        if ignores_shortage and is_own_shortage(error):
+        if not own and is_own_shortage(error):
             return None
         return error.text.removeprefix(f"{address_text(address)}: ")
     await session.stream.close()
