@@ -42,6 +42,8 @@ MAX_GROWTH: Final = 16
 SLOW_RESPONSE_S: Final = 0.004
 """If a broker begins to respond earlier than this, larger fetches gain too little."""
 
+_NO_OFFSETS: Final[frozenset[int]] = frozenset()  # shared: a set costs memory in each cursor
+
 
 class StartPosition(enum.Enum):
     """How `start_offsets` is to find the position of a cursor."""
@@ -187,7 +189,7 @@ class Cursor:
         self.borrowed_bytes = 0
         # The partition's part of the memory when its last fetch began (`fetch_memory`)
         self.part_bytes = 0
-        self._damaged_offsets = frozenset[int]()  # offsets at which a fetch was damaged
+        self._damaged_offsets = _NO_OFFSETS  # offsets at which a fetch was damaged
         # The type of the last raised error, and `_place` then. The position alone doesn't show that
         # messages were returned since: those that share the damage's offset don't move it.
         self._raised: tuple[type[Exception], int, int] | None = None
@@ -258,7 +260,7 @@ class Cursor:
         """Continue at `offset` without the buffer, the error and the back-off."""
         self.rewind(offset)
         self.next_fetch = NextFetch(offset)
-        self._damaged_offsets = frozenset()
+        self._damaged_offsets = _NO_OFFSETS
         # An error that comes again is new.
         self._raised = None
         self._reset_backoff()
@@ -306,6 +308,7 @@ class Cursor:
         return (
             self.start is None
             and self.in_flight is None
+            # As `has_new_error`, without its call: this is asked several times a fetch.
             and (self.error is None or not self.is_new(self.error))
             and not self.paused
             and not self.revoked

@@ -12,6 +12,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -23,19 +25,30 @@ from tests.support.paths import ROOT
 pytest.importorskip("uvloop")
 
 
+@contextmanager
+def running_daemon(cluster: EmbeddedCluster, *options: str) -> Iterator[subprocess.Popen[str]]:
+    """Run the daemon until the block has ended."""
+    arguments = ["--bootstrap", cluster.bootstrap_servers, "--topic", "t", *options]
+    process = subprocess.Popen(
+        [sys.executable, "examples/ingest_daemon.py", *arguments],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=as_users(),
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
 @pytest.mark.parametrize("clients", [1, 5])
 def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None:
     """The brokers are slow, so clients send on while the daemon waits for its last responses."""
     with EmbeddedCluster(topics={"t": 1}) as cluster:
-        arguments = ["--bootstrap", cluster.bootstrap_servers, "--listen", "127.0.0.1:0"]
-        process = subprocess.Popen(
-            [sys.executable, "examples/ingest_daemon.py", "--topic", "t", *arguments],
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=as_users(),
-        )
-        try:
+        with running_daemon(cluster, "--listen", "127.0.0.1:0") as process:
             assert process.stderr is not None
             log: list[str] = []
             while not (found := re.search(r"listening on (.*):(\d+)$", "".join(log).rstrip())):
@@ -52,9 +65,6 @@ def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None
                 sender.join(20)
                 assert not sender.is_alive(), "its connection is open"
             log += process.communicate(timeout=20)[1].splitlines()
-        finally:
-            process.kill()
-            process.communicate()
         stored = [message.value for message in cluster.log("t", 0)]
     assert log[-1].endswith(f" {len(stored)} lines acknowledged, 0 failed")
     for line in log:
@@ -69,19 +79,9 @@ def test_the_end_sends_what_this_machine_has_received(source: str) -> None:
     """The daemon is stopped by a signal, so that it reads nothing while the lines arrive."""
     line = b"x" * 99 + b"\n"
     with EmbeddedCluster(topics={"t": 1}) as cluster:
-        arguments = ["--bootstrap", cluster.bootstrap_servers, "--topic", "t"]
-        process = subprocess.Popen(
-            [
-                *(sys.executable, "examples/ingest_daemon.py", *arguments),
-                *(["--listen", "127.0.0.1:0"] if source == "connection" else []),
-            ],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=as_users(),
-        )
-        try:
+        with running_daemon(
+            cluster, *(["--listen", "127.0.0.1:0"] if source == "connection" else [])
+        ) as process:
             assert process.stdin is not None
             assert process.stderr is not None
             with contextlib.ExitStack() as stack:
@@ -106,9 +106,6 @@ def test_the_end_sends_what_this_machine_has_received(source: str) -> None:
                 process.send_signal(signal.SIGCONT)
                 assert process.wait(20) == 0
             log = process.stderr.read()
-        finally:
-            process.kill()
-            process.communicate()
         stored = [message.value for message in cluster.log("t", 0)]
     assert stored == [line[:-1]] * sent
     assert log.endswith(f" {sent} lines acknowledged, 0 failed\n")
@@ -118,16 +115,7 @@ def test_the_end_of_a_pipe_leaves_a_writer_that_goes_on() -> None:
     """The pipe holds more than the reader's buffer takes without a pause."""
     line = b"x" * 99 + b"\n"
     with EmbeddedCluster(topics={"t": 1}) as cluster:
-        arguments = ["--bootstrap", cluster.bootstrap_servers, "--topic", "t"]
-        process = subprocess.Popen(
-            [sys.executable, "examples/ingest_daemon.py", *arguments],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=as_users(),
-        )
-        try:
+        with running_daemon(cluster) as process:
             assert process.stdin is not None
             assert process.stderr is not None
             file = process.stdin.fileno()
@@ -146,9 +134,6 @@ def test_the_end_of_a_pipe_leaves_a_writer_that_goes_on() -> None:
             process.wait(20)
             log = process.stderr.read()
             writer.join(20)
-        finally:
-            process.kill()
-            process.communicate()
         stored = [message.value for message in cluster.log("t", 0)]
     assert "Traceback" not in log
     assert set(stored) == {line[:-1]}, "no line is cut"
@@ -160,16 +145,7 @@ def test_the_end_of_a_pipe_leaves_a_writer_that_goes_on() -> None:
 def test_lines_that_are_not_sent_are_counted_and_named() -> None:
     """A line that is too long fails alone; the end says how many lines it waits for."""
     with EmbeddedCluster(topics={"t": 1}) as cluster:
-        arguments = ["--bootstrap", cluster.bootstrap_servers, "--topic", "t"]
-        process = subprocess.Popen(
-            [sys.executable, "examples/ingest_daemon.py", *arguments],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=ROOT,
-            env=as_users(),
-        )
-        try:
+        with running_daemon(cluster) as process:
             assert process.stdin is not None
             assert process.stderr is not None
             process.stdin.write("one\n" + "x" * 900_001 + "\ntwo\n")
@@ -183,9 +159,6 @@ def test_lines_that_are_not_sent_are_counted_and_named() -> None:
             held.result(20)
             process.send_signal(signal.SIGTERM)
             log = process.communicate(timeout=20)[1]
-        finally:
-            process.kill()
-            process.communicate()
         stored = [message.value for message in cluster.log("t", 0)]
     assert stored == [b"one", b"two", b"three", b"four"]
     assert " a line exceeds 900000 bytes" in log

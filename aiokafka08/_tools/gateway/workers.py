@@ -6,7 +6,7 @@ and writes to ZooKeeper. A pipe connects it to each worker. The worker sends a `
 second, and the ids of new brokers, for which it gets indices of the table.
 
 Invariants: a worker that has listened and then ends is started again, after a pause that grows. A
-worker that stops reporting is killed. A worker that is told to stop, or has lost its keeper,
+worker that stops reporting is killed. A worker that its keeper stops, or that has lost it,
 answers the requests in flight, reports its counts, and ends.
 """
 

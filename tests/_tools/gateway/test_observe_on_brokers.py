@@ -175,7 +175,7 @@ async def test_answers_are_those_of_the_broker(
 async def test_librdkafka_that_asks_for_versions_fails_as_at_the_broker(
     cluster: RealCluster, topic: str, release: str
 ) -> None:
-    """It never falls back, whether it is told the broker's version or not."""
+    """`broker.version.fallback` alone doesn't help: it asks, and gives up."""
     settings = {
         "broker.version.fallback": release,
         "api.version.request.timeout.ms": 500,
