@@ -43,7 +43,7 @@ class TopicGroup(CommandGroup):
 def topic() -> None:
     """Create, delete, grow and configure topics.
 
-    All of them need --zookeeper: brokers before 0.10.1 have no requests for it.
+    All need --zookeeper: brokers before 0.10.1 have no requests that change topics.
     """
 
 
