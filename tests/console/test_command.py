@@ -21,6 +21,7 @@ from aiokafka08.testing import EmbeddedCluster
 from tests._tools.cli.conftest import RunCommand, cli, command_line
 from tests.console.consoles import change_of, commit, fields_of, is_ready
 from tests.support.environments import as_users
+from tests.support.processes import rest_of_output
 from tests.support.waiting import eventually
 
 __all__ = ["cli"]  # the fixture
@@ -74,7 +75,7 @@ def test_demo_is_served_until_a_signal(number: signal.Signals) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.2)
         process.send_signal(number)
-        _, rest = process.communicate(timeout=30)
+        _, rest = rest_of_output(process, 30)
     assert token not in rest
     assert "Traceback" not in rest
     assert process.returncode == (INTERRUPTED if number is signal.SIGINT else TERMINATED)
@@ -98,7 +99,7 @@ def test_stderr_has_a_line_with_who_changes_what() -> None:
             base, token = url.split("/?token=")
             asyncio.run(reset(base, token))
             process.send_signal(signal.SIGTERM)
-            _, rest = process.communicate(timeout=30)
+            _, rest = rest_of_output(process, 30)
     what = "127.0.0.1: reset group 'billing' in kafka: orders/0 4 → 9"
     begin, end = rest.splitlines()
     assert re.fullmatch(rf"aiokafka08: [-0-9]+ [:0-9]+[+-]\d+ {what}, on brokers 0 at .*", begin)

@@ -21,6 +21,7 @@ from aiokafka08.protocol.requests.produce import ProduceRequest
 from aiokafka08.testing import Delay, EmbeddedCluster
 from tests.support.environments import as_users
 from tests.support.paths import ROOT
+from tests.support.processes import rest_of_output
 
 pytest.importorskip("uvloop")
 
@@ -64,7 +65,7 @@ def test_each_line_read_before_the_end_is_sent_and_counted(clients: int) -> None
             for sender in senders:
                 sender.join(20)
                 assert not sender.is_alive(), "its connection is open"
-            log += process.communicate(timeout=20)[1].splitlines()
+            log += rest_of_output(process, 20)[1].splitlines()
         stored = [message.value for message in cluster.log("t", 0)]
     assert log[-1].endswith(f" {len(stored)} lines acknowledged, 0 failed")
     for line in log:
@@ -158,7 +159,7 @@ def test_lines_that_are_not_sent_are_counted_and_named() -> None:
             process.stdin.flush()
             held.result(20)
             process.send_signal(signal.SIGTERM)
-            log = process.communicate(timeout=20)[1]
+            log = rest_of_output(process, 20)[1]
         stored = [message.value for message in cluster.log("t", 0)]
     assert stored == [b"one", b"two", b"three", b"four"]
     assert " a line exceeds 900000 bytes" in log

@@ -19,6 +19,7 @@ from aiokafka08.testing.__main__ import _runner, _short_holds, main
 from tests.conformance.contract.wire.requests import metadata
 from tests.conformance.contract.wire.wire_client import WireClient
 from tests.support.environments import as_users
+from tests.support.processes import rest_of_output
 
 
 @contextmanager
@@ -51,7 +52,7 @@ def test_start_says_where_groups_are(version: str, has_groups: bool) -> None:
         line, ports = first_line(process)
         assert (f"Kafka {version} in memory on" in line, len(ports)) == (True, 1)
         process.terminate()
-        _, rest = process.communicate(timeout=10)
+        _, rest = rest_of_output(process, 10)
         assert ("for groups: --version 0.10" in rest) is not has_groups
 
 
@@ -67,7 +68,7 @@ def test_runs_until_signal(number: signal.Signals) -> None:
             assert topics == {"orders": 4, "single": 1}
             process.send_signal(number)
             assert wire.is_closed()
-        _, errors = process.communicate(timeout=10)
+        _, errors = rest_of_output(process, 10)
         assert process.returncode == 0
         assert "node 1: connection 1 from 127.0.0.1" in errors
         assert "Traceback" not in errors

@@ -152,6 +152,7 @@ def run_in_shell(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         process_group=0,
+        bufsize=0,  # `communicate` gets what `readline` leaves
     )
     output = b""
     try:

@@ -18,6 +18,7 @@ from tests._tools.cli.conftest import RunCommand, command_line
 from tests.brokers.ports import free_port, free_ports
 from tests.brokers.reaper import reaper
 from tests.brokers.wire import metadata
+from tests.support.processes import rest_of_output
 
 
 @pytest.mark.parametrize(
@@ -316,7 +317,7 @@ def test_process_serves_until_sigterm_and_ends_with_0(tmp_path: Path) -> None:
                 "Metadata 0: 1"
             )
             process.send_signal(signal.SIGTERM)
-            rest = process.communicate(timeout=30)[1]
+            rest = rest_of_output(process, 30)[1]
         assert process.returncode == 0
         assert "Traceback" not in "".join(lines) + rest
         assert rest.endswith("aiokafka08: stopped\n")

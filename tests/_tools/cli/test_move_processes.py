@@ -34,7 +34,8 @@ class Started:
 
     def __call__(self, *words: str, **options: Any) -> subprocess.Popen[bytes]:
         line = command_line(*words, "-b", self._bootstrap)
-        process = subprocess.Popen(line, **{"stdout": PIPE, "stderr": PIPE, **options})
+        # Without a buffer, `communicate` gets what `readline` leaves.
+        process = subprocess.Popen(line, bufsize=0, **{"stdout": PIPE, "stderr": PIPE, **options})
         self._processes.append(process)
         return process
 
