@@ -741,7 +741,7 @@ class AIOKafkaProducer:
             **{name: counters[name] for name in _COUNTERS},
         }
 
-    # --- what instrumentors and frameworks read of aiokafka's producer, too -----------------------
+    # --- attributes of aiokafka's producer that instrumentors and frameworks read -----------------
 
     @property
     def _closed(self) -> bool:
