@@ -59,7 +59,7 @@ class KafkaError(RuntimeError):
     def nested_text(self, outer: type[KafkaError]) -> str:
         """Return `str()` of this error, for the text of an error of the class `outer`.
 
-        If both have the same class, its name is left out: `str()` of the outer error begins with it.
+        If both have the same class, its name is left out, since `str()` of the outer error has it.
         """
         return self.text if type(self) is outer and self.text else str(self)
 
@@ -698,9 +698,9 @@ class UnsentRequestError(BrokerResponseError):
     """An error code that producer and consumer never raise as this class.
 
     They don't send the request, or the version of it, whose response can have the code. For a code
-    of SASL they raise `AuthenticationFailedError`. The admin client sends DeleteGroups (`NonEmptyGroup`,
-    `GroupIdNotFound`). The other subclasses exist for `except` clauses and for `for_code`. The
-    description of each is its docstring.
+    of SASL they raise `AuthenticationFailedError`. The admin client sends DeleteGroups
+    (`NonEmptyGroup`, `GroupIdNotFound`). The other subclasses exist for `except` clauses and for
+    `for_code`. The description of each is its docstring.
     """
 
     action = Action.FINAL
