@@ -54,8 +54,8 @@ class PlannedOffset(NamedTuple):
         error: why the committed offset, which the reset replaces, can't be read; None if it can, or
             there is none.
         found: if the target is a time, the first message of that time or later. Its timestamp is
-            None if the broker knows only the start of the message's segment. None: there is no such
-            message, or the target isn't a time.
+            None if the broker knows only the start of the message's segment. `found` itself is None
+            if there is no such message, or the target isn't a time.
     """
 
     topic: str

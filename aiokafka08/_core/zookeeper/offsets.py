@@ -124,8 +124,8 @@ class OffsetNodes:
     ) -> dict[TopicPartition, KafkaError]:
         """Write these offsets to nodes of known versions, but to none whose version has changed.
 
-        Returns the partitions that weren't written, each with its error; a changed version is one,
-        too. Raises KafkaConnectionError if ZooKeeper can't be reached.
+        Returns the partitions that weren't written, each with its error, also where the version
+        has changed. Raises KafkaConnectionError if ZooKeeper can't be reached.
         """
         # The versions of nodes that aren't written count as unknown from now on.
         versions = {tp: self._versions.pop(tp, None) for tp in offsets}

@@ -42,8 +42,8 @@ OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
 
 # How long to try to open a temporary session while all servers refuse connections: long enough for
-# a server's restart, and no longer, because a wrong port stays wrong. kazoo has no option for this,
-# and would try until the timeout.
+# a server's restart, but short, because a wrong port stays wrong. kazoo has no option for this, and
+# would try until the timeout.
 _REFUSED_S: Final = 2.0
 
 # After all servers have refused, later attempts within this time fail at the first refusal, because

@@ -77,8 +77,8 @@ _OLD_FETCH_BYTES: Final = 1 << 20
 _NEVER: Final = 2**63 - 1
 _NAMED: Final = 3
 _NO_NAME: Final = "\0"
-"""No topic has this name. A pattern that matches even this, such as ".*", means whatever there is, so
-there is no finding if it matches no topic."""
+"""No topic has this name. A pattern that matches even this, such as ".*", means whatever there is,
+so there is no finding if it matches no topic."""
 
 Findings = Iterator[CodedFinding]
 Topics = Mapping[str, TargetTopic]

@@ -96,7 +96,7 @@ class SessionWatch:
         refused: Mapping[TopicPartition, int],
         new_pairs: Callable[[], Awaitable[dict[TopicPartition, TopicPartition]]],
     ) -> None:
-        # A commit of an older start fails as fenced. An idle session commits nothing, so check.
+        # A commit by an older start fails as fenced. An idle session commits nothing, so check.
         if self._status.transactions == self._transactions:
             await self._sink.check_owner()
         self._transactions = self._status.transactions

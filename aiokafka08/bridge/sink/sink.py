@@ -46,10 +46,9 @@ BATCH_BYTES: Final = 1_000_000
 _CLOSE_S: Final = 0.5
 # A call counts as hung when it has taken this much longer than librdkafka's timeout for it.
 _HANG_S: Final = 5.0
-# When the broker that librdkafka 2.16 has cached as the coordinator has left, a call that adds
-# positions ignores its timeout, until a connection opens or closes and the cache is older than
-# `metadata.max.age.ms` (librdkafka #5456, #5511). With librdkafka's defaults that takes over a
-# minute.
+# librdkafka 2.16 caches the coordinator. If it has left, a call that adds positions ignores
+# its timeout, and hangs until the cache is older than `metadata.max.age.ms` and a connection opens
+# or closes (librdkafka #5456, #5511). With librdkafka's defaults that takes over a minute.
 _FIND_COORDINATOR: Final = {
     "topic.metadata.refresh.interval.ms": 2000,
     "metadata.max.age.ms": 6000,
