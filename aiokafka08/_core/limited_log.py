@@ -30,11 +30,11 @@ class _Timer(Protocol):
 
 
 Later = Callable[[float, Callable[[], object]], _Timer]
-"""Call a function after this time, in seconds."""
+"""Calls a function after a delay in seconds; returns a timer that can be cancelled."""
 
 
 def later_in_loop(delay_s: float, call: Callable[[], object]) -> asyncio.TimerHandle:
-    """Call it in the running event loop after the delay."""
+    """Call a function in the running event loop after the delay."""
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 

@@ -1,11 +1,11 @@
 """Buffer one partition's fetched message sets and decode them into records, slice by slice. Pure.
 
 Invariant: the position moves only when records are returned (or when a hole in the log is passed).
-It passes an offset only when all records of that offset were returned: those of a nested wrapper
-share one (docs/brokers.md 6.7). Decoding ahead, an error of a deserializer and a cancelled caller
-don't move it. An error is raised when its record is the next one to return, and again each time
-that point is reached. After each `FrameStore.trim()`, the kept frames have at most `limit_bytes`
-bytes outside buffered sets.
+It passes an offset only when all records of that offset were returned: records of a nested wrapper
+share one offset (docs/brokers.md 6.7). Decoding ahead, an error of a deserializer and a cancelled
+caller don't move it. An error is raised when its record is the next one to return, and again each
+time that point is reached. After each `FrameStore.trim()`, the kept frames have at most
+`limit_bytes` bytes outside buffered sets.
 """
 
 from __future__ import annotations
@@ -198,9 +198,9 @@ class RecordBuffer:
         self._sliced_count = 0  # records in `_slices`
         self._current: list[Record] = []  # the slice that `remaining` iterates over
         self._current_start = self._current_end = 0  # positions before and after that slice
-        # Decoded, come after the slices; see `_read`
+        # Decoded records that come after the slices; see `_read`
         self._undeserialized: Sequence[Record] = ()
-        self._failed = False  # a deserializer failed on the first undeserialized one
+        self._failed = False  # deserializing the first of `_undeserialized` failed
         self._end = 0
         self._added_sets = 0
         self._started_count = 0  # records in the current and all former slices
@@ -405,7 +405,8 @@ class RecordBuffer:
             return count
         last_offset: int | None = None  # the last offset moved since a set was removed
         while self._undeserialized and count < max_records and not columns.is_full:
-            # Read ahead, or left by getone() or getmany() after a damaged envelope or many headers.
+            # Records read ahead, or left by getone() or getmany() after a damaged envelope or many
+            # headers.
             step = min(max_records - count, _STEP_COLUMN_RECORDS)
             records = list(self._undeserialized[:step])
             self._undeserialized = self._undeserialized[step:]
@@ -450,7 +451,7 @@ class RecordBuffer:
         try:
             records = reader.read(1)
         except CorruptRecordException:
-            pass  # it is raised when it is next
+            pass  # raised when its record is the next one to return
         self._undeserialized = records
         if records or _is_held(reader):
             self._current_end = self._end_after(last_offset)
@@ -460,7 +461,7 @@ class RecordBuffer:
             self._move_decoded_end(fetched.next_offset if self._sets else self._end)
 
     def _decode_slice(self, max_records: int) -> bool:
-        """As `decode`, but raise an error also if records before it aren't returned yet."""
+        """Do what `decode` does, but raise an error even if records before it aren't returned."""
         self.decompressed_bytes = 0
         records = self._read(max_records)
         if not records:
@@ -580,7 +581,7 @@ class RecordBuffer:
                     f"{partition_text(self._topic_partition)}, offset {record.offset}: a "
                     f"deserializer raised this. seek() to {record.offset + 1} to skip the message"
                 )
-                if note not in getattr(error, "__notes__", ()):  # it may raise the same one again
+                if note not in getattr(error, "__notes__", ()):  # it may have been raised before
                     error.add_note(note)
                 return count, error
             record.key, record.value = key, value
@@ -590,5 +591,5 @@ class RecordBuffer:
 
 
 def _is_held(reader: MessageSetReader) -> bool:
-    """Return whether the last call of the reader has ended before a wrapper or an error."""
+    """Return whether the reader's last call stopped before a wrapper or at an error."""
     return reader.paused or reader.error is not None

@@ -3,8 +3,8 @@
 Invariants: messages of one partition are appended in the order of the calls, except that a call
 that yields to the event loop first appends after the calls that other tasks make meanwhile.
 `append` and `append_batch` wait at most `delivery_timeout_ms` in all; in `append_many` the wait for
-earlier calls and metadata has this limit, and then each wait for memory. `delivery_timeout_ms` of a
-message counts from the call, in `append_many` from the step that buffers the message. Memory
+earlier calls and metadata has this limit, and so has each wait for memory. `delivery_timeout_ms` of
+a message counts from the call, in `append_many` from the step that buffers the message. Memory
 acquired for a message is released if the message isn't appended.
 """
 
@@ -84,13 +84,13 @@ class Intake:
             queue: PartitionQueue | None = None
             if partition is None:
                 queue = route.choose(key)
-            elif type(partition) is int:  # `route.queue` below takes other values
+            elif type(partition) is int:  # `route.queue` below handles other values
                 queue = route.queues.get(partition)
             if queue is not None:
                 future = self._append_now(queue, key, value, timestamp_ms)
                 if future is not None:
                     return future
-                partition = queue.topic_partition.partition  # the partitioner is called once
+                partition = queue.topic_partition.partition  # don't call the partitioner again
         since = self._clock()
         named = () if partition is None else (partition,)
         async with self._acquire_topic(topic, named) as route:
@@ -125,7 +125,7 @@ class Intake:
     async def append_many(
         self, topic: str, messages: Messages, partition: int | None = None
     ) -> list[DeliveryGroup]:
-        """Append many messages, as many at a time as memory allows; return where they are.
+        """Append many messages, as many at a time as memory allows; return their places in batches.
 
         If an error is raised, or the caller is cancelled, the messages that were appended before
         are sent all the same. If `partition` is None, a message goes to the partition that it
@@ -176,7 +176,7 @@ class Intake:
         return self._append(queue, key, value, timestamp_ms, size, None)
 
     def _batch_full(self, batch: Batch, size: int) -> None:
-        """Make a batch due that the appender has filled with a message of `size` bytes."""
+        """Make a batch due; the appender has filled it by adding a message of `size` bytes."""
         self._accumulator.messages_added(batch, size, self._clock())
 
     def _append(

@@ -1,6 +1,6 @@
 """Find where a log can be read again after damage that hides the next message.
 
-Without whole size fields neither a client nor a broker sees where the next message begins. To find
+Without intact size fields neither a client nor a broker sees where the next message begins. To find
 a later offset, a broker reads from the last index entry before it, and fails if the damage is in
 between (docs/brokers.md 7.19).
 
@@ -42,7 +42,7 @@ async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
     first one to try. Nothing else may use the router's lane for urgent fetches.
 
     Raises KafkaError if the leader doesn't respond, or responds with an error other than
-    UnknownError, the one for damage.
+    UnknownError, which brokers return for damage.
     """
     end = (await list_offsets(router, {tp: LATEST}))[tp][0]
     unreadable, found, step = offset - 1, min(offset, end), 1

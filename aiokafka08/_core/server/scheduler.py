@@ -4,8 +4,8 @@ Small requests are done at once. When the requests of one iteration of the event
 `SLICE_S`, the rest waits, and the connection that has used the least time is next. Large requests
 (see `work`) are done one after the other, their pure parts in a worker thread.
 
-Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, and one
-step more. Only the event loop uses the state: the worker thread runs pure functions.
+Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, plus one
+step. Only the event loop uses the state: the worker thread runs pure functions.
 """
 
 from __future__ import annotations
@@ -76,14 +76,15 @@ class Job:
         self.ended = ended
         self.failed = failed
         self.cancelled = False
-        # The function that has to run before the next step, its outcome, or what a step waits for.
+        # The function that has to run in the worker thread before the next step, the future of its
+        # result, or another future that a step waits for.
         self.pending: OffloadedCall | asyncio.Future[Any] | None = None
 
     def step(self) -> Need | OffloadedCall | asyncio.Future[Any]:
         """Run the next step; return its need.
 
         Raises:
-            StopIteration: it was the last one.
+            StopIteration: the steps have ended.
         """
         outcome, self.pending = self.pending, None
         if not isinstance(outcome, asyncio.Future):
@@ -190,7 +191,7 @@ class FairScheduler:
     # --- slices -----------------------------------------------------------------------------------
 
     def _is_slice_over(self) -> bool:
-        """Return whether the event loop is due; begin a slice if there is none."""
+        """Return whether to yield to the event loop; begin a slice if there is none."""
         now = self._now_s()
         if self._slice_ends is None:
             self._slice_ends = now + SLICE_S
@@ -218,8 +219,8 @@ class FairScheduler:
                     job.pending, ended, wait = need, False, self._await
                     break
                 if isinstance(need, OffloadedCall) or (need is ALONE and job is not self._large):
-                    # Large: one at a time, so that memory holds only one request's items and
-                    # decompressed messages.
+                    # Large jobs run one at a time, so that memory holds only one request's items
+                    # and decompressed messages.
                     job.pending = need if isinstance(need, OffloadedCall) else None
                     ended, wait = False, self._enlarge
                     break
@@ -247,7 +248,7 @@ class FairScheduler:
         return ended
 
     def _await(self, job: Job) -> None:
-        """Continue a job when its future is done; others may be the large one meanwhile."""
+        """Continue a job when its future is done; another job may be the large one meanwhile."""
 
         def done(_: object) -> None:
             if not (job.cancelled or self._closed):
@@ -268,7 +269,7 @@ class FairScheduler:
     # --- large requests ---------------------------------------------------------------------------
 
     def _enlarge(self, job: Job) -> None:
-        """Continue a job as the large one; if there is another one, let it wait for that."""
+        """Continue a job as the large one, or queue it while another job is the large one."""
         if self._large not in (None, job):
             self._large_waiting.push(job)
             return

@@ -1,7 +1,8 @@
 """Complete the names of topics, groups and profiles in a shell.
 
 An argument or option of click with `shell_complete=topic_names` calls the function while the user
-types. The cluster is that of the options before the word, else the configured one.
+types. The cluster is the one that the options before the completed word name, or the configured
+one.
 
 Invariant: the functions create nothing, print nothing and raise nothing; a call that fails, or
 takes longer than `_PATIENCE_S`, completes to nothing.

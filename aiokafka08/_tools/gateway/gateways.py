@@ -1,7 +1,7 @@
 """`Gateways`: the gateways of one process, one for each listener of the options.
 
 They share indices, clients and measurements. Each has its own limits, and its own connections to
-the target with their principal. `workers` runs them in several processes.
+the target, made as its own principal. `workers` runs them in several processes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08._tools.gateway.port_table import PortTable
 
 Ports = Mapping[str, Mapping[int, int]]
-"""By the names of listeners: the ports by the ids of their brokers."""
+"""By the name of a listener: its ports by the ids of the brokers."""
 
 
 class Gateways:
@@ -76,5 +76,5 @@ class Gateways:
         return self._gateways[""].address_of(node_id, host, port)
 
     def peers(self) -> dict[int, Address]:
-        """Return the brokers that stand for other gateways, for these clients."""
+        """Return the brokers that stand for other gateways, for clients of the first listener."""
         return self._gateways[""].peers()

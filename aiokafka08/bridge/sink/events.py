@@ -71,7 +71,7 @@ class TransactionAborted(NamedTuple):
     # The worker's epoch from now on.
     epoch: int
     reason: str
-    # Whether the abort only follows from a refusal that an event of this worker has named.
+    # Whether the abort only follows from a refusal that this worker has already reported.
     is_known: bool = False
 
 
@@ -86,7 +86,7 @@ class RecordRefused(NamedTuple):
 
 
 class WorkerFailed(NamedTuple):
-    """A worker has ended by an error that it can't continue after."""
+    """A worker has ended with an error after which it can't continue."""
 
     worker: int
     # Here a `BridgeError` means a bug in the sink, which a new session wouldn't cure.
@@ -135,7 +135,7 @@ def split_between_offsets(
 ) -> Iterator[Sequence[ConsumerRecord[Any, Any]]]:
     """Yield records in parts of `count`, or more if records share the offset at the cut.
 
-    So each part ends at a position, and a transaction may end after it.
+    So a transaction may end after each part, and commit the offset after it as the position.
     """
     start = 0
     while start < len(records):

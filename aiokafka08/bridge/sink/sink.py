@@ -2,8 +2,8 @@
 
 Invariants:
 - `start()` claims the bridge (`claims`). Positions may be read only after it.
-- The chunks that wait for a worker have at most `buffer_bytes` and one chunk more, if the caller
-  waits for room. No call blocks the event loop.
+- The chunks that wait for the workers take at most `buffer_bytes` plus one chunk in all, if the
+  caller waits for room. No call blocks the event loop.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ BATCH_BYTES: Final = 1_000_000
 _CLOSE_S: Final = 0.5
 # A call counts as hung when it has taken this much longer than librdkafka's timeout for it.
 _HANG_S: Final = 5.0
-# When the broker that librdkafka 2.16 has cached as the coordinator has left, a call that adds
-# positions ignores its timeout, until a connection opens or closes and the cache is older than
-# `metadata.max.age.ms` (librdkafka #5456, #5511). With librdkafka's defaults that takes over a
-# minute.
+# librdkafka 2.16 caches the coordinator. If it has left, a call that adds positions ignores
+# its timeout, and hangs until the cache is older than `metadata.max.age.ms` and a connection opens
+# or closes (librdkafka #5456, #5511). With librdkafka's defaults that takes over a minute.
 _FIND_COORDINATOR: Final = {
     "topic.metadata.refresh.interval.ms": 2000,
     "metadata.max.age.ms": 6000,
@@ -69,8 +68,8 @@ class BridgeRun:
     is_first: bool = True
     # Whether a session has found where its partitions begin, and so may have written records.
     has_begun: bool = False
-    # Partitions of the source that began without a position, of which records were put, and none is
-    # committed yet. Their copies may have records of this process.
+    # Partitions of the source that began without a position, for which `put` was called with
+    # records, and nothing is committed yet. Their copies may have records of this process.
     begun: set[TopicPartition] = field(default_factory=set)
     # Whether the log has named the parts of the source's messages that the copy leaves out.
     has_warned: bool = False
@@ -150,7 +149,8 @@ async def initialise(target: Target, worker: TransactionWorker, action: str) -> 
     `action` is the call in words, for errors.
 
     Raises:
-        TargetUnavailableError: also if the call of librdkafka doesn't return.
+        TargetUnavailableError: the target doesn't respond, or the call of librdkafka doesn't
+            return.
         TargetError: the target refuses.
     """
     await _call_producer(target, action, worker.initialise)
@@ -220,7 +220,7 @@ class TransactionSink:
                 self._check(claims)
             older = [claim.run for claim in claims if claim.run != self._run.id]
             is_new = not self._run.has_claimed
-            # Step 1: write the own claim, with all ids that were ever in use.
+            # Step 1: write this run's claim, with all ids that were ever in use.
             claim = next_claim(claims, self._run.id, self._config.copy.producers)
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
             self._run.has_claimed = True
@@ -288,7 +288,7 @@ class TransactionSink:
         pairs: Mapping[TopicPartition, TopicPartition],
         stale: Mapping[TopicPartition, Sequence[bytes]],
     ) -> None:
-        """Set positions to 0 and remove runs, with the claimed producers; before `run_workers()`.
+        """Set positions to 0 and remove stored runs; call it before `run_workers()`.
 
         Args:
             pairs: partition of the source → partition of the target.
