@@ -95,7 +95,7 @@ class Neighbour:
         return [(labels.get("what", ""), int(value)) for labels, value in repeats]
 
     def seconds_left(self) -> float | None:
-        """Return the seconds that a bridge still needs; None if its lag is unknown or not shrinking."""
+        """Return the seconds that a bridge still needs; None if that can't be estimated."""
         left = self.total("lag_messages")
         slope = None if self.read_at is None else self.left.slope(self.read_at, _WINDOW_S)
         if not left:

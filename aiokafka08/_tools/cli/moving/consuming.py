@@ -183,7 +183,7 @@ async def consume(
 async def _with_way_out(
     error: CorruptRecordException, router: Router, job: ConsumeJob
 ) -> CorruptRecordException:
-    """Add to an error the options that read on after the damage, or why they are unknown."""
+    """Return the error with the options to read on after the damage, or why they are unknown."""
     tp, offset, readable = error.partition, error.offset, error.next_offset
     if tp is None or offset is None:
         return error
