@@ -129,7 +129,7 @@ def embed_rows(batch: RecordBatch) -> Generator[None, None, tuple[RecordBatch, i
     values = as_binary_column(column)
     made: dict[int, bytes | None] = {}
     dropped = 0
-    # A value that begins with the mark of an envelope would be read as one, so it needs one.
+    # Consumers would take a value that begins with the mark for an envelope, so embed it too.
     for row in _marked_rows(column):
         made[row] = embed(values[row], None)
     for start in range(0, batch.num_rows, _PER_STEP):

@@ -1,7 +1,7 @@
 """`write_part`: write the rows of a Spark task in the transactions of one producer of a bridge.
 
-Spark may run a task again, or a second time beside the first. Each attempt fences the
-producer's former users, if the driver's claim is still the newest (`sink.claims`).
+Spark may run a task again, or a second time beside the first. Each attempt fences the attempts
+before it, if the driver's claim is still the newest (`sink.claims`).
 
 Invariant: a task succeeds only if the committed positions are at the ends of its part's ranges.
 """
