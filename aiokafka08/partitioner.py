@@ -151,8 +151,8 @@ class RoundRobinPartitioner(_Partitioner):
 class StickyPartitioner(_Partitioner):
     """Choose by murmur2 of the key; without a key, one partition until its batch closes (KIP-480).
 
-    Then another one at random. So batches fill even with a short `linger_ms`. A partition that
-    loses its leader is replaced at once.
+    Then it chooses another one at random, so batches fill even with a short `linger_ms`. A
+    partition that loses its leader is replaced at once.
     """
 
     __slots__ = ("_current", "_previous")

@@ -137,7 +137,7 @@ def _topic_array(pa: Any, runs: Sequence[tuple[TopicPartition, int]]) -> pa.Arra
 
 @lru_cache(maxsize=8)
 def _repeat_topic(topic: str, rows: int) -> pa.Array:
-    """Return an array of a topic's name, from buffers; batches share parts of it."""
+    """Return an array that repeats a topic's name, from buffers; batches share parts of it."""
     pa = require_pyarrow()
     name = topic.encode()
     names = pa.Array.from_buffers(

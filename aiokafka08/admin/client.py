@@ -103,7 +103,7 @@ class AIOKafkaAdminClient:
         sasl_plain_username, sasl_plain_password: the user of PLAIN and SCRAM (default None).
         sasl_kerberos_service_name: the first part of the brokers' principals (default "kafka").
         sasl_kerberos_domain_name: the second part of the brokers' principals, with "@REALM" if
-            that is another one; by default the host name that the client connects to (default
+            theirs isn't the client's; by default the host name that the client connects to (default
             None).
         sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
         sasl_kerberos_keytab: path of the keytab; without it the ticket cache is used, which kinit

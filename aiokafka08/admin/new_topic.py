@@ -25,7 +25,7 @@ from aiokafka08.errors import (
     InvalidReplicationFactorError,
 )
 
-# The assignment of more doesn't fit into a node of ZooKeeper, which has at most 1 MB
+# The assignment of more partitions doesn't fit into a ZooKeeper node, which has at most 1 MB
 _MOST_PARTITIONS: Final = 100_000
 _ASSIGNMENTS: Final = "a mapping of partitions to lists of node ids"
 
@@ -99,7 +99,7 @@ class NewPartitions:
 def new_topics(value: object) -> list[NewTopic]:
     """Return the topics of an argument; objects with the attributes of `NewTopic` count as such.
 
-    Raises TypeError if it isn't a list of them, else as `NewTopic`.
+    Raises TypeError if it isn't a list of such objects, and the errors of `NewTopic`.
     """
     expected = "a list of NewTopic"
     return [
@@ -124,7 +124,8 @@ def _new_topic(value: Any, expected: str) -> NewTopic:
 def new_partitions(value: object) -> dict[str, NewPartitions]:
     """Return the new partitions by topic; objects with the attributes of `NewPartitions` count.
 
-    Raises TypeError if it isn't a mapping of topics to them, else as `NewPartitions`.
+    Raises TypeError if it isn't a mapping of topics to such objects, and the errors of
+    `NewPartitions`.
     """
     name, expected = "topic_partitions", "NewPartitions"
     wanted = check_mapping(name, value, f"a mapping of topics to {expected}")

@@ -265,7 +265,7 @@ class Committer:
             await self._try_commit(self.positions(self._cursors), None)
 
     def _try_commit(self, offsets: _ToCommit, timeout_s: float | None) -> Coroutine[Any, Any, None]:
-        """As `commit`, also with the generation at this call; report a failure, don't raise it."""
+        """Like `commit`, with the generation at this call; report a failure, don't raise it."""
         return self._commit_reporting(
             offsets, self._identity(), timeout_s, self._cancel_count, self._lost()
         )

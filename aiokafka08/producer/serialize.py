@@ -27,8 +27,8 @@ _BYTES_OR_NONE: Final = {bytes, type(None)}
 def to_bytes(field: str, data: Any, index: int | None = None) -> bytes | None:
     """Return `data` as bytes or None; mutable buffers are copied.
 
-    `field` ("key" or "value") and `index`, among many messages, are for the error. Raises TypeError
-    if it is neither a buffer nor None.
+    Raises TypeError if `data` is neither a buffer nor None. The error names `field` ("key" or
+    "value") and, for one of many messages, its `index`.
     """
     if data is None or isinstance(data, bytes):
         return data

@@ -342,7 +342,7 @@ def is_batch_too_small(count: int, limits: TriggerLimits, waited_s: float) -> bo
 def partition_lags(
     consumed: PartitionOffsets, latest: PartitionOffsets
 ) -> dict[TopicPartition, int]:
-    """Return how many offsets each partition of `latest` is behind; 0 if its log ends before."""
+    """Return how many offsets `consumed` is behind `latest`, per partition; 0 if it is beyond."""
     return {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
 
 

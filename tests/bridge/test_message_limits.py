@@ -69,15 +69,18 @@ async def test_plan_tells_what_the_target_refuses(
     cli: RunCommand,
 ) -> None:
     """And the target itself refuses the same: the limit of a message's size is exact."""
-    small, compacted, missing = (unique_topic(name) for name in ("small", "keys", "missing"))
+    small, compacted, missing, clashing = map(unique_topic, ("small", "keys", "missing", "a.b"))
     limit = 2000
+    await asyncio.to_thread(
+        create_topics, target.bootstrap_servers, {clashing.replace(".", "_"): 1}
+    )
     await asyncio.to_thread(
         create_topics, target.bootstrap_servers, {small: 1}, {"max.message.bytes": str(limit)}
     )
     await asyncio.to_thread(
         create_topics, target.bootstrap_servers, {compacted: 1}, {"cleanup.policy": "compact"}
     )
-    for topic in (small, compacted, missing):
+    for topic in (small, compacted, missing, clashing):
         await asyncio.to_thread(source.create_topic, topic)
     async with AIOKafkaProducer(bootstrap_servers=source.bootstrap_servers, acks="all") as producer:
         for topic in (small, compacted):
@@ -107,6 +110,10 @@ async def test_plan_tells_what_the_target_refuses(
     )
     assert steps["producers"][0]
     assert steps["copy"] == (True, "1 partition is copied to the end")
+    steps = await plan(clashing)
+    ready, detail = steps["topics"]
+    assert (ready, f"topic {clashing!r}: " in detail) == (False, True)
+    assert steps["messages"] == (True, "0 messages sampled; --scan reads all")
 
     def sent(size: int) -> str | None:
         errors: list[str | None] = []

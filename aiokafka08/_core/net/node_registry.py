@@ -131,14 +131,15 @@ class NodeRegistry:
         Args:
             request: sends it to a node; its second argument is the timeout in seconds.
             timeout_s: seconds for all brokers together.
-            caller_s: how long a caller waits, if less; one broker may take a fraction of this.
+            caller_s: how long the caller waits, if less than `timeout_s`; one broker may take a
+                fraction of it.
             delay_s: how long one broker may take before the next one gets the request too; by
                 default `NetLimits.unresponsive_s`. At most a quarter of the caller's time.
             stagger: gets this delay; a later caller with less time for the request may shorten it.
 
         Raises:
             NoBrokersAvailable: no broker responded; the text has each one's error.
-            KafkaError: no broker can process the request (UnsupportedVersionError).
+            KafkaError: no error is retriable (such as UnsupportedVersionError); the first one.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_s
@@ -160,7 +161,7 @@ class NodeRegistry:
                 try:
                     return await attempt(node, min(limits.attempt_s, caller_s / 2))
                 except (KafkaConnectionError, KafkaTimeoutError):
-                    # Only the connection may have died, so the broker gets a second attempt.
+                    # The connection may be dead and the broker alive, so try the broker once more.
                     node.close_if_abandoned(Lane.CONTROL)
             return await attempt(node, math.inf)
 

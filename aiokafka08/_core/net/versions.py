@@ -280,7 +280,7 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
         if frame is None:
             raise UnrecognizedBrokerVersion("the broker closes the connection on Metadata 0")
         # 0.8.2 responds as 0.8.1 for a topic that was deleted after the Metadata response. So ask
-        # for several topics, and a second time if no other code was among the first response.
+        # for several topics, and a second time if the first response has no other code.
         # Without a partition, 0.8.1 and 0.8.2 respond alike.
         existing = [
             Topic(topic.topic, [topic.partitions[0].partition])
@@ -299,7 +299,7 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
         if not codes:
             return BrokerLine.V0_8
         if codes != {UnknownTopicOrPartitionError.errno}:
-            # It isn't the group's coordinator, or is and finds nothing.
+            # It isn't the group's coordinator, or it is, and finds no committed offset.
             return BrokerLine.V0_8_2
     # It reads the request as version 0 and finds nothing committed in ZooKeeper.
     return BrokerLine.V0_8_1

@@ -56,8 +56,8 @@ class Exchange:
 
     Attributes:
         connection: The connection.
-        held_bytes: The memory for it: of the frame or what is kept in place of it, then of a
-            response that waits for others.
+        held_bytes: The memory that it holds: first the frame, or what the handler keeps in place of
+            the frame, then a response that waits for earlier responses.
         response: None while it is open. An empty list: there is no response.
     """
 
@@ -77,7 +77,7 @@ class Exchange:
         self.connection.complete(self, [])
 
     def release(self, held_bytes: int = 0) -> None:
-        """Note that the request holds so much memory in place of its frame."""
+        """Report how much memory the request holds now, in place of its frame."""
         self.connection.release(self, held_bytes)
 
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
@@ -189,7 +189,7 @@ class ServerConnection(FrameProtocol):
         self._on_made(self)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
+        self._cutting = self._frames.received(nbytes)  # reading pauses until all frames are cut out
         if self._half_close is not HalfClosePolicy.ANSWER and transports.is_half_closed(
             self._transport
             # asyncio reports a FIN only after the data before it, so the socket is asked.
@@ -309,7 +309,7 @@ class ServerConnection(FrameProtocol):
     def leave_if_gone(self) -> None:
         """Close the connection unanswered if the client's FIN has come; call it to stop a server.
 
-        Not while a request is worked on or held, which may have to go on without its client.
+        Do nothing while a request is handled or held, since it may have to go on without a client.
         """
         if self._job is not None or self._requests_held or self._lost:
             return
@@ -354,7 +354,7 @@ class ServerConnection(FrameProtocol):
                 self._output.write_all(response_to_first)
         if self._closes and not pending:
             self._close_now()
-        # A step of this connection's own work advances it at its end.
+        # In a step of this connection's own work, `_advance` waits for the end of that work.
         if not self._scheduler.works_for(self._account):
             self._advance()
 
@@ -467,7 +467,7 @@ class ServerConnection(FrameProtocol):
     def _stop_reading(self) -> None:
         """Read no more bytes."""
         if not self._ends:
-            # Behind an invalid size the reader would cut the same frames again.
+            # After an invalid size, the reader would cut the same frames out again.
             self._ends = True
             if not self._reading_paused and not self._transport.is_closing():
                 self._transport.pause_reading()

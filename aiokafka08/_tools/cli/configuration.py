@@ -58,7 +58,7 @@ def merged_settings(
     if start_timeout_s is not None:
         sources.append(Source("default", {"start.timeout.ms": str(round(start_timeout_s * 1000))}))
     merged = settings(sources)
-    # A command to repeat may run in another shell, without these variables.
+    # The flags are printed in commands that may be run in another shell, without the variables.
     if bootstrap is None and merged.origin == ENVIRONMENT:
         flags[0] = ("-b", merged.bootstrap_servers)
         flags[1] = ("--zookeeper", merged.zookeeper_connect)
@@ -67,7 +67,7 @@ def merged_settings(
 
 
 def file_sources(config: str | None, profile: str | None) -> list[Source]:
-    """Read the configuration file and the profile, the one with priority last.
+    """Read the configuration file and the profile; the profile is last and overrides the file.
 
     Without `--config` and `--profile`, the variables AIOKAFKA08_CONFIG and AIOKAFKA08_PROFILE name
     them. The profiles are in the `--config` file if that is a .toml file, otherwise in

@@ -115,7 +115,7 @@ def unknown_members(
 
 
 def _losses(cluster: ClusterSample, topics: Collection[str]) -> str:
-    """Return the fate of unread messages of topics, by the topics' own settings."""
+    """Return a text on what happens to unread messages, by the topics' own settings."""
     policies = {name: own_policy(cluster, name) for name in topics}
     deleted = {name for name, policy in policies.items() if policy != "compact"}
     compacted = {name for name, policy in policies.items() if "compact" in policy}
@@ -217,8 +217,8 @@ def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """Find groups whose committed offset is after the end of the log, in both samples."""
     before = {(group.name, tp) for group, tp, _, _ in _beyond(first)}
     for group, tp, offset, end in _beyond(last):
-        # A sample's parts are from different moments, so one alone may show an offset after the
-        # end.
+        # A sample's parts are from different moments, so one sample alone may show an offset after
+        # the end.
         if (group.name, tp) in before:
             yield Finding(
                 FindingCode.OFFSET_BEYOND_END,

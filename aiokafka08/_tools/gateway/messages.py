@@ -5,7 +5,7 @@ fields that aren't wanted stay bytes.
 
 Invariant: what is read is written as the same bytes, tagged fields that aren't known included. Each
 length is checked against the end of the frame before it is used, so reading takes time in
-proportion to the frame; how many items of arrays become values is limited.
+proportion to the frame. The number of array items that become values is limited.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Field:
         item: if it is an array, its items, each as a struct.
         role: as in `layouts`.
         struct: the type, if that is a struct.
-        zero: the value for "nothing": -1, no text, no items, null for texts of errors and racks.
+        zero: the value that means "nothing", such as -1 or an empty text; see `_zero`.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Field:
         return self.item is not None
 
     def items(self, values: Values) -> Sequence[Any]:
-        """Return the items of the field in the values of its struct; one if it is no array."""
+        """Return the field's items in its struct's values; its value alone if it is no array."""
         value = values.get(self.name)
         return value or () if self.is_array else () if value is None else (value,)
 
@@ -81,11 +81,11 @@ class _Part(NamedTuple):
     """Neighbouring fields that are read at once.
 
     Attributes:
-        name: the name of `field`, or of the first number.
-        names: the names of the numbers, which come first.
+        name: the name of `field`, or the first of `names`.
+        names: the names of the fields of fixed size, which come first.
         zeros: see `Field`.
-        head: the numbers, and the length of `field` if that isn't a varint.
-        field: the last field, if it is no number.
+        head: the fields of fixed size, and the length of `field` if that isn't a varint.
+        field: the last field, if it isn't of fixed size.
         has_length: whether `head` ends with its length: below 0 is null.
         has_varint: whether its length is a varint behind `head`.
         is_wanted: whether they become values.
@@ -141,7 +141,7 @@ class Struct:
         return any(one.role == role or (one.struct and one.struct.has(role)) for one in fields)
 
     def find(self, values: Values, roles: Collection[str]) -> Found:
-        """Yield the roles and values of all fields with one of these roles, but null."""
+        """Yield the roles and values of all fields with one of these roles, except null values."""
         for field in self.all_fields:
             for item in field.items(values):
                 if item is not None and field.struct is not None:
@@ -183,7 +183,7 @@ class MessageLayout:
         """Return the values in a frame.
 
         Raises:
-            KafkaProtocolError: the bytes haven't its layout, or its arrays too many items.
+            KafkaProtocolError: the bytes don't have this layout, or the arrays have too many items.
             TakesLongError: with `is_quick`: there are more than a few items, wanted or not.
         """
         body_at = self.body_at(frame, header_end)
@@ -226,7 +226,7 @@ def read_request(api: Api, head: RequestHead, frame: Buffer, *, wanted: Wanted =
 
 
 def find_in_request(api: Api, head: RequestHead, frame: Buffer, roles: Wanted) -> Found:
-    """Return the roles and values of the fields with these roles, but null."""
+    """Return the roles and values of the fields with these roles, except null values."""
     values = read_request(api, head, frame, wanted=roles)
     return message_of(api, "request", head.version, roles).struct.find(values, roles)
 
@@ -252,7 +252,7 @@ class _Reader:
         """Return the values of a struct.
 
         Raises:
-            struct.error: the frame is too short; so do the other methods.
+            struct.error: the frame is too short. Other methods raise it too.
         """
         values: Values = {}
         for part in struct_.parts:
@@ -479,7 +479,7 @@ class _Builder:
         return Struct((field,), tuple(parts), {})
 
     def _add_part(self, parts: list[_Part], field: Field, is_wanted: bool) -> None:
-        """Add a field, to the last part if that ends with a number."""
+        """Add a field: to the last part, if that has no `field` and the same `is_wanted`."""
         before = _Part(field.name, (), (), struct.Struct(">"), None, False, False, is_wanted)
         if parts and parts[-1].field is None and parts[-1].is_wanted == is_wanted:
             before = parts.pop()

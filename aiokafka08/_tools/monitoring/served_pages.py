@@ -26,7 +26,7 @@ def endpoint_url(url: str, expected: str) -> str:
         expected: the server and its option, for errors, such as "a gateway serves by --metrics".
 
     Raises:
-        IllegalArgumentError: it isn't one.
+        IllegalArgumentError: `url` is neither.
     """
     full = url if "://" in url else f"http://{url}"
     if not full.startswith(("http://", "https://")):

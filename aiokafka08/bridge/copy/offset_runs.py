@@ -191,7 +191,7 @@ class OffsetMap:
         if end is not None and target < end:
             raise ValueError(f"{run}: expected a target offset >= {end}")
         if source + 1 == self.end_source and target == end:
-            # It shares its first offset with the message before it.
+            # The run's first message shares its source offset with the message before it.
             self._append(run)
             return
         # The bridge has copied these source offsets before (a target without transactions, or a
@@ -287,8 +287,8 @@ class OffsetMap:
 
         Args:
             offset: the offset of the next message in the target.
-            position: the bridge's position: the result after the last run. By default (None) the
-                end of the last run.
+            position: the bridge's position, which is the result for an offset after the last run.
+                By default (None) the end of the last run.
 
         Returns:
             The source offset, or None without runs.

@@ -225,7 +225,13 @@ class Readiness:
         configs = await when_available(lambda: target.topic_configs(names))
         plan = plan_topics(self._config, topics.counts, target_counts, source_configs, ())
         settings = {**configs, **{spec.name: spec.config for spec in plan.create}}
-        limits = {topic: TargetLimits.of(settings[name]) for topic, name in topics.names.items()}
+        # The step "topics" names those that are neither at the target nor can be created there.
+        limits = {
+            topic: TargetLimits.of(settings[name])
+            for topic, name in topics.names.items()
+            if name in settings
+        }
+        logs = {tp: log for tp, log in logs.items() if tp.topic in limits}
         count, reasons, expired = 0, Counter[str](), Counter[str]()
         keeps = self._config.copy.timestamps == "keep"
         async with aclosing(_read(self._config, logs, scan)) as slices:

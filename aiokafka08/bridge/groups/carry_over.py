@@ -280,7 +280,7 @@ class GroupTransfer:
     ) -> None:
         """Refuse topics that the bridge has copied to other topics than the rules name now.
 
-        The offset runs, which are by the source's topic, would give the offsets of these copies.
+        The offset runs are keyed by the source's topic, so they would give offsets in these topics.
         """
         copied = {tp.topic for tp, part in partitions.items() if part.position is not None}
         known = {tp.topic for tp, part in partitions.items() if len(part.known)}
@@ -390,7 +390,7 @@ async def carry_over_continuously(
 async def source_offsets(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> dict[str, dict[TopicPartition, SourceOffset]]:
-    """Return the committed offsets of a bridge's groups at the source, of groups that have any.
+    """Return what the bridge's groups have committed at the source; omit groups without offsets.
 
     Args:
         config: the file of the bridge.
@@ -437,7 +437,7 @@ async def source_offsets(
 async def unmatched_groups(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> str | None:
-    """Return which patterns of `groups.include` match no group, and the names; None if all match.
+    """Return which patterns of `groups.include` match no group, and the known groups, or None.
 
     Raises:
         KafkaError: a store can't be read.
@@ -451,7 +451,7 @@ async def unmatched_groups(
 
 
 def stores_of(config: BridgeConfig) -> list[str]:
-    """Return the stores of the source that may have groups, unless their offsets are in a file."""
+    """Return the source's stores to read groups from; not for `groups.store = "file"`."""
     store = config.groups.store
     return ["kafka", "zookeeper"] if store in ("auto", "both") else [store]
 
@@ -515,7 +515,7 @@ async def without_head_holes(
     partitions: Mapping[TopicPartition, CopiedPartition],
     offsets: Iterable[Mapping[TopicPartition, SourceOffset]],
 ) -> dict[TopicPartition, CopiedPartition]:
-    """Return the partitions; move a log's start to the first copy if no message is before that.
+    """Return the partitions; if groups miss no message before the first copy, start the log there.
 
     Args:
         config: the file of the bridge.
@@ -526,8 +526,8 @@ async def without_head_holes(
         KafkaError: the source doesn't respond.
     """
     # A compacted log may have no messages between a group's offset and the first copy; then the
-    # group misses none. Only partitions with a group before the first copy are read, each from
-    # the first such group on.
+    # group misses none. Only partitions where a group's offset is before the first copy are read,
+    # each from the smallest such offset on.
     gaps: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in sorted(
         (tp, offset.offset)

@@ -24,12 +24,12 @@ from aiokafka08.structs import TopicPartition
 # - waiting: the bridge hasn't copied as far as the group has read.
 # - missing: the group would lose messages that the bridge never copied.
 # - refused: the group has members at the target, or has committed there meanwhile.
-# - unreadable: the source has something else in the place of the offset.
+# - unreadable: the offset at the source, or a part of the group there, can't be read.
 GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused", "unreadable"]
 
 
-# Stands among a group's partitions for the parts of the group that can't be read, so that some of
-# its offsets may be missing.
+# A key among a group's partitions. It stands for the parts of the group that can't be read; these
+# may hold further offsets.
 UNREAD: Final = TopicPartition("", -1)
 
 
@@ -72,7 +72,7 @@ class CopiedPartition:
         return has_none and not len(self.known)
 
     def is_same_message(self, offset: int, other: int) -> bool:
-        """Return whether the next message is the same, apart from transaction markers before it."""
+        """Return whether both offsets lead to the same message, apart from transaction markers."""
         if offset == other:
             return True
         source = self.known.to_source(offset, self.position)
@@ -98,7 +98,7 @@ class CopiedPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """The decision about the offset of a group and partition; offsets are None if there is none."""
+    """The decision about a group's offset of one partition; an offset that isn't there is None."""
 
     group: str
     source: TopicPartition
@@ -110,8 +110,8 @@ class GroupMove:
     target_offset: int | None
     outcome: GroupOutcome
     reason: str = ""
-    # The group has members at the target, and is at the source's offset there or beyond: nothing is
-    # left to commit.
+    # The group has members at the target, and has committed the translated offset there or a later
+    # one, so nothing is left to commit.
     has_gone_on: bool = False
 
     @property

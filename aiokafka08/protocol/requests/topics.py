@@ -1,4 +1,4 @@
-"""CreateTopics (19) and DeleteTopics (20): topics by requests to the controller, from 0.10.1 on."""
+"""CreateTopics (19) and DeleteTopics (20), which go to the controller; from 0.10.1 on."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class RequestContext:
 
 @dataclass(slots=True)
 class Reply:
-    """Send this response, with the request's correlation id and layout if these are None."""
+    """Send this response; a field that is None has the value of the request."""
 
     response: Response
     # Only a quirk of 0.8.2 sets another correlation id, and one of 0.9 another layout.

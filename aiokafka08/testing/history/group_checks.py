@@ -93,8 +93,8 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
                     owners[key] = operation
                     owned[first.process].discard(key)
                     if first.generation is not None and operation.generation is None:
-                        # The brokers were downgraded to 0.8. They don't know the group, so none
-                        # has told the first member that it ended.
+                        # The brokers were downgraded to 0.8. They don't know the group, so no
+                        # broker has told the first member that the group ended.
                         continue
                     yield Anomaly(
                         "double-owner",
@@ -199,7 +199,7 @@ def _handed_out(history: History) -> dict[tuple[str, str], _Handed]:
 
 
 def _places(history: History, message: Message) -> Iterable[int]:
-    """Return the offsets that a polled message may have: its copies' offsets if it names none."""
+    """Return the offsets that a polled message may have: its own, or else those of all copies."""
     if message.offset is not None:
         return (message.offset,)
     return history.logs.get(message.partition, _NO_LOG).places.get(message.value, ())
@@ -516,7 +516,7 @@ class _Ownership:
 
 
 def _auto_committing(history: History) -> set[str | None]:
-    """Return the groups with a member that commits automatically, at offsets unknown here."""
+    """Return the groups with auto-commit; the history lacks the offsets of such commits."""
     return {
         operation.group for operation in history.operations if operation.facts.get("auto_commit")
     }
@@ -526,10 +526,10 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
     """After an assignment, a member began before the offset that its group had committed.
 
     The committed offset is that of the last commit that had ended before the assignment. A commit
-    that may have taken effect after it (it overlapped, came later, or its outcome is unknown) may
-    have set the offset back. Nothing is concluded after a seek or a truncation, nor in a group with
-    auto-commit. Where the store was observed, a member isn't expected to begin after the offset
-    that the store held; `commits_gone_back` judges whether that may be an older commit's.
+    that may have taken effect later (it overlapped that one, came after it, or has an unknown
+    outcome) may have set the offset back. Nothing is concluded after a seek or a truncation, nor in
+    a group with auto-commit. Where the store was observed, a member isn't expected to begin after
+    the offset that the store held; `commits_gone_back` judges whether the store may hold that.
     """
     automatic = _auto_committing(history)
     held = _Held(history)
@@ -622,7 +622,7 @@ class _Commits:
     """The commits of one group to one partition that may have had an effect."""
 
     def __init__(self, partition: str, commits: list[Operation]) -> None:
-        """Index commits, given in order. One without an offset for the partition may set any."""
+        """Index commits, given in order. One without the partition's offset may set any offset."""
         self._partition = partition
         successful = [commit for commit in commits if commit.status == "ok"]
         self._known = [commit for commit in successful if partition in commit.offsets]

@@ -27,7 +27,7 @@ class SimulatedTransport(InspectableTransport):
         outbound: the wire to the peer.
         context: the context of the party that has this end; the protocol is called in it.
         extra: the results of `get_extra_info`.
-        ended: called when the protocol knows that the connection is lost.
+        ended: called just before the protocol's `connection_lost`.
     """
 
     def __init__(

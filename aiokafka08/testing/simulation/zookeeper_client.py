@@ -117,7 +117,7 @@ class SimulatedKazooClient:
 
     Args:
         server: the simulated server.
-        timeout: seconds of its session, and of a request that blocks without a limit.
+        timeout: seconds until its session expires; also the default timeout of its requests.
         kazoo_options: other options of kazoo's client; they have no effect.
 
     Attributes:
@@ -155,7 +155,7 @@ class SimulatedKazooClient:
         """Open a session.
 
         Raises:
-            KazooTimeoutError: the server can't be reached; it would have blocked for the timeout.
+            KazooTimeoutError: the server can't be reached; kazoo would block for the timeout.
         """
         if not self._server.is_reachable:
             from kazoo.handlers.threading import KazooTimeoutError
@@ -227,7 +227,7 @@ class SimulatedKazooClient:
             self._callbacks.append((timer, callback, argument))
 
     def _run_callback(self) -> None:
-        """Make the oldest of the calls that are due."""
+        """Make the oldest of the pending calls."""
         _, callback, argument = self._callbacks.popleft()
         callback(argument)
 
@@ -272,7 +272,7 @@ class SimulatedKazooClient:
         self._reconnect = self._later(self._away_until - now + _RECONNECT_S, self._network_is_back)
 
     def _delay_notice(self) -> None:
-        """Put off the notice of a silent network, since a request is sent."""
+        """Postpone the detection of a silent network loss, because a request is sent."""
         # For kazoo a request counts as a ping, so it sends its next ping later, and notices the
         # lost network by the missing response to that ping.
         now, ping_s = self._server.time(), self._timeout_s * PING_PART
@@ -513,7 +513,7 @@ class SimulatedKazooClient:
         return created
 
     def delete(self, path: str, version: int = -1, recursive: bool = False) -> bool:
-        """Delete a node; with `recursive` all below it first, and none of them need exist."""
+        """Delete a node; with `recursive`, first the nodes below it, ignoring missing nodes."""
         if not recursive:
             done: bool = self.delete_async(path, version).get()
             return done

@@ -332,7 +332,7 @@ def _write_changes(changes: Sequence[NodeChange], format: str | None) -> int:
 
     rows = [
         {
-            "change": "create" if one.before is None else "set" if one.after else "delete",
+            "change": "create" if one.before is None else "delete" if one.after is None else "set",
             "node": one.path,
             "before": text(one.before),
             "after": text(one.after),

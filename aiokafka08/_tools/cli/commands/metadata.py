@@ -114,8 +114,8 @@ async def _metadata(
         settings: the cluster.
         topics: only these; without any, all.
         with_brokers: whether the rows of the brokers are wanted.
-        with_partitions: whether those of the partitions are wanted, with their replicas and in-sync
-            replicas in ZooKeeper if it is given.
+        with_partitions: whether the rows of the partitions are wanted. Their replicas and in-sync
+            replicas come from ZooKeeper if `settings` name it.
 
     Returns:
         The rows, whether a broker is known to be of 0.8, and the errors of ZooKeeper.

@@ -161,11 +161,13 @@ async def consume(
             job, encoder, output, progress, embedded_headers=embedded, on_commit=on_commit
         )
         stops = {range_.tp: range_.stop for range_ in ranges}
+        outage = _OutageNote(note)
         with progress:
             try:
-                async with _source(settings, job, router, ranges, copied, note) as batches:
+                async with _source(settings, job, router, ranges, copied, outage) as batches:
                     async for tp, batch in batches:
                         if len(batch):
+                            outage.end()
                             await copied.add(tp, batch)
                             if copied.is_complete:
                                 return
@@ -265,7 +267,7 @@ async def _source(
     router: Router,
     ranges: Sequence[PartitionRange],
     copied: _Copied,
-    note: Note,
+    outage: _OutageNote,
 ) -> AsyncIterator[RecordBatchSource]:
     """Open the source of the ranges' records."""
     limits = {"fetch_max_bytes": _FETCH_MAX_BYTES, **settings.consumer}
@@ -286,7 +288,7 @@ async def _source(
         "enable_auto_commit": False,
         "group_id": job.group,
         "allow_auto_create_topics": False,
-        "on_event": _OutageNote(note).on_event,
+        "on_event": outage.on_event,
     }
     async with consumer(settings, **options) as reading:
         if job.group is None:
@@ -323,7 +325,11 @@ async def _source(
 
 
 class _OutageNote:
-    """Writes a note, once per outage, that no broker responds; a client's events show outages."""
+    """Writes a note, once per outage, that no broker responds.
+
+    An outage begins with the client's first event of a failure; a new connection, records, or a
+    time without failures ends it.
+    """
 
     def __init__(self, note: Note) -> None:
         self._note = note
@@ -333,13 +339,13 @@ class _OutageNote:
 
     def on_event(self, event: Event) -> None:
         """Handle an event of the client."""
-        if isinstance(event, Connected):  # a broker has responded
-            self._since, self._is_noted = None, False
+        if isinstance(event, Connected):
+            self.end()
         elif isinstance(event, MetadataFailed):
             now = asyncio.get_running_loop().time()
             # Connections may outlast an outage. Then its end emits no `Connected`.
             if self._last is not None and now - self._last > _QUIET_S:
-                self._since, self._is_noted = None, False
+                self.end()
             self._last = now
             self._since = now if self._since is None else self._since
             if now - self._since >= _OUTAGE_S and not self._is_noted:
@@ -348,6 +354,10 @@ class _OutageNote:
                     f"no broker has responded for {now - self._since:.0f} s. Reading goes on when "
                     f"one does. The last error: {event.reason}"
                 )
+
+    def end(self) -> None:
+        """End the outage, if there is one: a broker has responded."""
+        self._since, self._is_noted = None, False
 
 
 class _Copied:
