@@ -19,7 +19,7 @@ _FROZEN_BY_PYTHON: Final = 1000
 def older_objects_left_out() -> Iterator[None]:
     """Let no garbage collection visit the objects that exist now, while the block runs.
 
-    If such blocks overlap, all end with the one that began first.
+    If such blocks overlap, the end of the one that began first ends the effect of all.
     """
     has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
     # Garbage that has survived two collections is left out too, since only a full collection would

@@ -83,8 +83,8 @@ EMBEDDED_ARROW_ROWS: Final = 1000
 """The most rows of an Arrow batch with embedded headers, which are read row by row in Python."""
 
 EMBEDDED_ARROW_BYTES: Final = 64 * 1024
-"""With this many bytes of keys and values, an Arrow batch with embedded headers takes no more rows:
-reading 64 KiB of envelopes takes some 10 ms."""
+"""The bytes of keys and values after which an Arrow batch with embedded headers takes no more rows,
+since reading 64 KiB of envelopes takes about 10 ms."""
 
 
 class AIOKafkaConsumer(Generic[KT, VT]):
@@ -632,8 +632,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             batch = await self._record_batch(collected)
             if batch.num_rows or not collected.runs:
                 return batch
-            # Only damaged envelopes came: the collector raises a new error now, and a known one
-            # only if no other partition has messages.
+            # Only damaged envelopes came. The collector's next call raises a new error at once, but
+            # one that was raised before only if no other partition has messages.
 
     async def _record_batch(self, collected: CollectedColumns) -> arrow.RecordBatch:
         """Return taken messages as a batch. What isn't returned is put back."""
@@ -669,8 +669,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         collected: CollectedColumns,
         rewind: Callable[[TopicPartition, int, Exception | None], None],
     ) -> arrow.RecordBatch:
-        """Return each partition's rows before its first damaged envelope, and rewind to that. Fail
-        the partition of the first damaged envelope of all."""
+        """Return each partition's rows before its first damaged envelope, and rewind the partition
+        to that. Only the first damaged envelope of the batch fails its partition."""
         counts = [count for _, count in collected.runs]
         steps = arrow_headers.extract_rows(received, counts, self._config.decoding.extract)
         batch, kept, error = await self._collector.run_steps(steps)

@@ -297,7 +297,7 @@ class Fetcher:
                     next_due = begin
                 else:
                     plan = queue.plan_urgent(now)
-                    if queue.queued:  # before the request is sent: this plan may have left one out
+                    if queue.queued:  # the plan left out a partition: note it before the request
                         self._observer.memory_exhausted()
                     if plan is not None:
                         await self._send_urgent(broker, plan)
@@ -382,7 +382,7 @@ class Fetcher:
         self._mark_failing(broker)
         if limit.expired() or not self.memory.waiters or not self._has_borrowed(plan):
             return
-        # None: it isn't open or writable yet.
+        # `connection` is None until it is open and writable.
         if connection is not None:
             # A timer may run a little early.
             silent_s = connection.response_wait_s - plan.wait_s + HANGING_S

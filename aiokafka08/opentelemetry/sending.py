@@ -51,7 +51,7 @@ class ContextInjector:
         if own is not None:
             self._contexts.append(own)
             return headers
-        # A null value can't have headers, so it gets none.
+        # A message with a null value can't have headers, so it gets no context.
         if not has_value or not self._ours:
             return headers
         changed: Headers | None = with_context(headers, self._ours)
@@ -202,8 +202,8 @@ def wrap_append(recorder: MessagingRecorder, original: Any) -> Any:
     ) -> Any:
         producer = _owners.pop(self, None)
         if producer is not None:
-            # At the first message, because the messages are encoded before `send_batch()` begins
-            # its span.
+            # The span begins at the first message, since the messages are encoded before
+            # `send_batch()` begins its own.
             operation = MessagingOperation(recorder, producer, "create")
             span = operation.start_span(())
             _injectors[self] = ContextInjector(span, embeds=True), span.get_span_context()

@@ -26,11 +26,11 @@ from aiokafka08.producer.fast_path import Data, MessageColumns, choose_each
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import BinaryColumn, message_size
 
-# Listed messages that one step checks, or chooses the partitions of
+# Number of listed messages that one step checks, or chooses partitions for
 _STEP_MESSAGES: Final = 1024
-# Maximum number of listed messages that are split by queue at once. A batch costs as much as many
-# messages, so those of one partition should meet in one batch, though it lingers only for a short
-# time.
+# Maximum number of listed messages that are split by queue at once. The fixed cost of a batch is
+# that of many messages, so the messages of one partition should go into one batch, although a batch
+# lingers only for a short time.
 _SPLIT_MESSAGES: Final = 32 * 1024
 # Arrow rows that one step checks
 _MEASURED_ROWS: Final = 65536

@@ -209,7 +209,7 @@ class TopicRoutes:
             return set(route.partitions)
 
     def predict(self, topic: str, partition: int | None, key: bytes | None) -> int:
-        """Return the partition that a message would go to now; keep the partitioner's state.
+        """Return the partition that a message would go to now; the partitioner's state stays.
 
         Raises IllegalArgumentError if `partition` isn't a number, UnknownTopicOrPartitionError if
         the topic isn't known or has no such partition.

@@ -28,7 +28,7 @@ _FETCH_BYTES: Final = 1024 * 1024
 
 
 class TailPeriod(NamedTuple):
-    """The messages of a period: those to show, and how many were written, wanted and skipped."""
+    """The messages of a period: those to show, and how many `pick` accepted and `tail` skipped."""
 
     shown: Sequence[BytesRecord]
     accepted: int
@@ -36,7 +36,7 @@ class TailPeriod(NamedTuple):
 
     @property
     def state(self) -> str:
-        """What to say about it."""
+        """The text that a view shows about the period."""
         if self.skipped:
             came = self.accepted + self.skipped
             return f"Sampled: {len(self.shown)} of about {came:,} messages of the last second."
@@ -98,7 +98,7 @@ def _newest(records: Sequence[BytesRecord]) -> list[BytesRecord]:
 
 
 async def _skip(consumer: AIOKafkaConsumer[bytes, bytes]) -> int:
-    """Seek to the ends if the consumer is more than a period behind; return how much it skips."""
+    """Seek to the ends if more messages are left than a period reads; return how many it skips."""
     behind: dict[TopicPartition, int] = {}
     for tp in consumer.assignment():
         end = consumer.highwater(tp)

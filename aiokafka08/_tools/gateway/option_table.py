@@ -1,7 +1,7 @@
-"""`OPTIONS`: each option of a gateway once.
+"""`OPTIONS`: the table of all options of a gateway.
 
-It has the option's key in the file, its check and default, and what the command line says about it.
-`config` reads the file, and the command `gateway` makes flags of it.
+A row has the option's key in the file, its check and default, and its help on the command line.
+`config` reads the file by this table, and the command `gateway` makes its flags from it.
 
 Invariant: this module imports little, since `aiokafka08 gateway --help` needs it.
 """
@@ -43,7 +43,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """The name of its variable."""
+        """The key as a Python name, for an argument of the command."""
         return self.key.replace(".", "_")
 
     @property

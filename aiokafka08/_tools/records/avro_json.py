@@ -7,7 +7,7 @@ Schemas and values may be hostile. fastavro's reader, in C, overflows the stack 
 nested deeply, and its JSON writer fails on recursive schemas, so neither is used.
 
 Invariants: depth and length of the result are bounded, and so are memory and time, whatever schema
-and bytes are. The result is valid JSON. Errors have nothing of the bytes.
+and bytes are. The result is valid JSON. The text of an error contains no part of the bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 from aiokafka08._tools.records.types import T
 
 MAX_CHARS: Final = 64 * 1024 * 1024
-"""How long the JSON of one value may be; a short value can name long texts of its schema."""
+"""How long the JSON of one value may be; few bytes may stand for long names of the schema."""
 
 _MAX_DEPTH: Final = 100
 _VARINT_BYTES: Final = 10
@@ -130,7 +130,7 @@ _Writer = Callable[[_Cursor], None]
 
 
 def _writer(schema: Any, named: dict[str, _Writer]) -> _Writer:
-    """Return the function for the values of a schema; `named` has those of the types so far."""
+    """Return the function for a schema; `named` has the functions of the named types so far."""
     if isinstance(schema, list):
         return _union(schema, named)
     if isinstance(schema, str):

@@ -1,4 +1,4 @@
-"""Where the copy of each partition continues: read from the target, which is the only state.
+"""Find where the copy of each partition continues. All state is in the target.
 
 The position of a partition is the committed offset of the bridge's group for the *target*
 partition; its value is an offset of the *source*, committed in the transaction that has the
@@ -32,9 +32,9 @@ from aiokafka08.bridge.target.target_cluster import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-# Where a position was found. The first three places are searched in this order: group offsets
-# expire (`offsets.retention.minutes`); then the last run in the offsets topic gives the position,
-# and without runs the last records of the copy do (`tail`).
+# Where a position was found. The first three places are searched in this order, since the offset of
+# the group may expire (`offsets.retention.minutes`). Then the last run in the offsets topic gives
+# the position; without runs, the last records of the copy do (`tail`).
 Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere", "anew"]
 
 
@@ -203,7 +203,8 @@ def choose_position(
     """
     if committed is not None:
         return FoundPosition(committed, "group")
-    # The runs are of another topic, for example by another rule of `topics.rename`.
+    # The runs are of another target topic, for example if `topics.rename` had another rule, or
+    # this topic has lost its end.
     if runs.end_target is not None and runs.end_target > log_end:
         return FoundPosition(None, "elsewhere")
     if runs.end_source is not None:

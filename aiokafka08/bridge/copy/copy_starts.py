@@ -1,7 +1,7 @@
 """`CopyStarts`: where a session begins to copy each partition.
 
 A partition without a position at the target begins at the start of its log, or with
-`copy.start = "latest"` at its end. So does a topic that was created again.
+`copy.start = "latest"` at its end. A topic that was created again begins at offset 0.
 
 Invariant: "latest" counts only for partitions that the bridge's first session finds with a leader.
 Later, messages may have come before the partition was found, so it begins at the start of its log.
@@ -107,8 +107,9 @@ class CopyStarts:
         Raises:
             KafkaError: one of the clusters doesn't respond.
         """
-        # The first session judges no partition, because the start has checked that the copies are
-        # empty. A copy of a topic that is found later wasn't checked, and may have messages.
+        # The partitions that must not begin behind messages of their copies (`find_positions`). The
+        # first session needs none, because the start has checked that the copies are empty. A copy
+        # of a topic that is found later wasn't checked, and may have messages.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
         positions = await find_positions(self._config, self._target, pairs, stored, judged)
         begun_anew = positions.keys() & self._identities.begun_anew
@@ -117,7 +118,7 @@ class CopyStarts:
         for tp in pairs:
             if (reason := self._identities.reason(tp)) is not None:
                 starts.left_out[tp] = LeftOut(positions.pop(tp).offset or 0, reason)
-        # Another process may have ended before it had committed each of its first positions.
+        # The bridge has also begun if another process has committed some of the first positions.
         has_begun = self._run.has_begun or any(
             position.origin != "none" for position in positions.values()
         )

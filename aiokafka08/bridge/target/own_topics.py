@@ -120,8 +120,8 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
                 f"{RECORD_BYTES}"
             )
             continue
-        # Only a policy of the topic itself. If the brokers have a policy, the start gives the topic
-        # its own.
+        # Warn only about a policy of the topic itself. Without one, the start gives it the right
+        # policy, whatever the brokers' default is.
         policy = own.get(_POLICY, OWN_CONFIG[_POLICY])
         if policy != OWN_CONFIG[_POLICY]:
             texts.append(

@@ -35,12 +35,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SAFE_PART: Final = 5 / 6
-"""The part of the session timeout, from the sending of an answered request on, in which the session
-is certainly alive: ZooKeeper counts the timeout from the last request that it received. The rest is
-left for requests that are under way when the partitions are dropped."""
+"""The part of the session timeout for which the session is certainly alive after a request was sent
+that ZooKeeper has answered, since ZooKeeper counts the timeout from the last request received. The
+rest is left for requests that are in flight when the partitions are dropped."""
 PROBE_PART: Final = 1 / 6
-"""The part of a session timeout between two requests that are only sent to be answered. So the
-event loop may be blocked, or the network away, for at least two thirds of the timeout."""
+"""The part of the session timeout between two probes (requests sent only to get a response).
+So the event loop may be blocked, or the network down, for at least two thirds of the timeout."""
 
 _log: Final = logging.getLogger("aiokafka08.consumer")
 
@@ -173,7 +173,7 @@ class ZookeeperGroup:
         self._member_state.session_deadline = deadline if self._owned else math.inf
 
     def _deadline(self) -> float | None:
-        """Return the loop time from which the session counts as ended; None: it owns nothing."""
+        """Return the loop time from which the session counts as ended; None if nothing is owned."""
         return self._member_state.session_deadline if self._owned else None
 
     def _is_overdue(self) -> bool:
@@ -363,7 +363,7 @@ class ZookeeperGroup:
         return lambda *args: loop.call_soon_threadsafe(callback, *args)
 
     def _end_first_round(self, error: BaseException | None = None) -> bool:
-        """End the wait of `start()`; return whether it waited, and so raises the error."""
+        """End the wait of `start()`; return True if it was waiting, so that it raises the error."""
         was_starting, self._is_starting = self._is_starting, False
         return was_starting and end_wait(self._first_round, error)
 

@@ -108,7 +108,7 @@ class Recorder(Recording):
         """State the result that `ready()` of a running client must have from now on.
 
         State it only where it is certain: True while all brokers are up and the client has no work
-        but to be connected; False once no broker can be reached, and for longer than its timeouts.
+        but to be connected; False when it has reached no broker for longer than its timeouts.
 
         Args:
             process: the name of the client in the history.
@@ -137,7 +137,7 @@ class Recorder(Recording):
         """Read the whole logs of partitions and record them.
 
         Args:
-            consumer: a consumer without a group, started, that isn't recorded; it gets assigned.
+            consumer: a started consumer without a group that isn't recorded; this assigns to it.
             partitions: which ones.
 
         Raises:
@@ -165,10 +165,10 @@ class Recorder(Recording):
         return extracts
 
     def note_left(self, **more: float) -> None:
-        """Record which tasks of the package are left; call it when all clients have stopped.
+        """Record how many tasks of the package are left; call it when all clients have stopped.
 
         Args:
-            more: other things that must not be left, by name: sockets=…, timers=…
+            more: the numbers of other things that must not be left, by name: sockets=…, timers=…
         """
         tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("aiokafka08")]
         facts: dict[str, Fact] = {"tasks": len(tasks), **more}

@@ -350,7 +350,7 @@ class World:
         """Call a function after this many virtual seconds, in no party.
 
         Virtual time passes only while `run` runs: the function is called during a run, and that
-        run doesn't wait for it. If the last run ends before, it isn't called.
+        run doesn't wait for it. If the last run ends earlier, the function isn't called.
 
         Raises:
             ValueError: an argument is invalid, such as a coroutine function.
@@ -425,7 +425,7 @@ async def _settle() -> None:
 
 
 def _is_of_the_cluster(timer: asyncio.TimerHandle) -> bool:
-    """Return whether brokers wait for it; a method of the cluster may have set it in any party."""
+    """Return whether a timer is the brokers'; the cluster's methods may set one in any party."""
     module: str = getattr(timer._callback, "__module__", None) or ""  # type: ignore[attr-defined]
     return module.startswith(_TESTING)
 
