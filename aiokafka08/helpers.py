@@ -71,8 +71,8 @@ def _key_problem(keyfile: _Path, *, has_password: bool) -> str | None:
     if b"ENCRYPTED" not in pem:
         return None
     if has_password:
-        return "the private key is encrypted, and the password is wrong (ssl.key.password)"
-    return "the private key is encrypted: expected its password (ssl.key.password)"
+        return "the private key is encrypted, and the password is wrong (password, or ssl.key.password)"
+    return "the private key is encrypted: expected its password (password, or ssl.key.password)"
 
 
 @contextlib.contextmanager

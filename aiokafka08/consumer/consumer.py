@@ -107,8 +107,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             "aiokafka08-consumer-" and a number (default None).
         group_id: the group that shares the partitions of `subscribe()`, and owns the committed
             offsets; None for a consumer without a group (default None).
-        group_instance_id: for static members, which need brokers from 2.3 on: other values raise
-            `UnsupportedVersionError` (default None).
+        group_instance_id: for static members, which need brokers from 2.3 on, so a value other than
+            None raises `UnsupportedVersionError` (default None).
         key_deserializer, value_deserializer: called with the bytes of a key or value, or with None
             if it is null; the result is the `key` or `value` of the record. The call that would
             return the message raises their exception (see `getone`), and so do later calls until it
@@ -116,8 +116,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, from 0 on (default
             500). Even with less than 100 ms, or with `fetch_min_bytes=0`, it waits up to 100 ms for
             a first message. With a `group_id`, brokers 0.8.0 and 0.8.1 wait for at most 100 ms,
-            since they hold back errors meanwhile. Messages in the log come without this wait, also
-            after a `seek()`, `resume()` or a new assignment, over a second connection.
+            because they send no errors during a wait. Messages in the log come without this wait,
+            also after a `seek()`, `resume()` or a new assignment, over a second connection.
         fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
             partitions and brokers (see `consumer.fetch_memory`), and the size of the largest
             message that can be fetched. In aiokafka it bounds one response of one broker. From 1 on
@@ -184,8 +184,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             fills (default None).
         sasl_kerberos_principal: the client's principal; by default that of the ticket cache, or
             the first one in the keytab (default None).
-        client_rack: for fetches from followers, which need brokers from 2.4 on: other values raise
-            `UnsupportedVersionError` (default None).
+        client_rack: for fetches from followers, which need brokers from 2.4 on, so a value other
+            than None raises `UnsupportedVersionError` (default None).
         offsets_storage: where committed offsets are stored: "kafka" (brokers from 0.8.2 on),
             "zookeeper", or "dual" (both; the larger offset is read). None means ZooKeeper on 0.8.0
             and 0.8.1, Kafka from 0.9 on. On 0.8.2 it means ZooKeeper if `zookeeper_connect` is
@@ -193,8 +193,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         zookeeper_connect: "host:port,.../chroot" of the cluster's ZooKeeper. Needed for groups on
             all brokers before 0.9, and for committed offsets on 0.8.0. From 0.9 on the consumer
             joins its group only when no member is left in ZooKeeper (default None).
-        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers: it
-            has another cluster id or, without one, other brokers. "refuse", or None: raise
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, since
+            its cluster id is another one or, without one, its brokers are. "refuse", or None: raise
             `ZookeeperMismatchError` before anything is read or written there. "warn": log a
             warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
             cluster without topics (default None).
@@ -394,7 +394,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 text has the last error of each.
             UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
                 a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).
-            BrokerResponseError: the group refuses this member; says why.
+            BrokerResponseError: the group refuses this member; the text says why.
             KafkaTimeoutError, GroupCoordinatorNotAvailableError: the group's coordinator couldn't
                 be found or reached within `start_timeout_ms`, for the membership or for the
                 committed offsets; the text has the last error and the coordinator's address.
@@ -724,8 +724,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         Raises:
             IllegalStateError: the partition isn't assigned.
             NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
-            KafkaTimeoutError: not found within `request_timeout_ms`; says why the last attempt
-                failed, or if the partition or its leader is missing (aiokafka waits for ever).
+            KafkaTimeoutError: not found within `request_timeout_ms`; the text says why the last
+                attempt failed, or if the partition or its leader is missing (aiokafka waits for ever).
         """
         self._engine.check()
         cursor = self._engine.cursor(partition)
@@ -868,9 +868,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             IllegalStateError: a partition isn't assigned, and isn't of the subscription.
             OffsetMetadataTooLargeError: the metadata has over 4096 characters (1024 below 0.8.2).
             ValueError, TypeError: `offsets` has another form.
-            KafkaTimeoutError: not committed within `request_timeout_ms`; names the partitions and
-                the reason.
-            KafkaError: the broker refused the commit; names the partitions.
+            KafkaTimeoutError: not committed within `request_timeout_ms`; the text names the
+                partitions and the reason.
+            KafkaError: the broker refused the commit; the text names the partitions.
         """
         self._engine.check()
         self._engine.require_store()
