@@ -1,4 +1,4 @@
-"""The calls of `AIOKafkaAdminClient` about all groups, in Kafka and in ZooKeeper, and their lag.
+"""The calls of `AIOKafkaAdminClient` about groups in Kafka and in ZooKeeper, and about their lag.
 
 The client's methods of the same names document arguments and errors. A group may be in both stores:
 a Scala group of 0.8.2 may commit to either, and a group that moves commits to both.
@@ -188,7 +188,7 @@ class StoredGroupCalls:
         owners = _owners(described)
         tps = {tp for of_group in stored for tp in (*of_group.offsets, *of_group.errors)}
         tps.update(tp for owned in owners.values() for tp in owned)
-        # `lag_rows` adds a row for each partition of a group's topics without an offset.
+        # `lag_rows` also adds a row for each partition of a group's topics that has no offset.
         if may_add_rows and tps:
             topics = {tp.topic for tp in tps}
             known = await self._connection.partitions_of(await self._connection.fetch_metadata())

@@ -34,7 +34,7 @@ _until_check = _CHECK_EVERY
 
 
 def _restart_checks() -> None:
-    """Count the awaits from the begin of a simulation, so that it is reproducible."""
+    """Count the awaits from the beginning of a simulation, so that it is reproducible."""
     global _until_check  # noqa: PLW0603
     _until_check = _CHECK_EVERY
 
@@ -192,7 +192,7 @@ class BatchDelivery:
 
     def finish(self) -> None:
         """Wake `wait_finished()`: the producer has no more work with this batch."""
-        # With acks=0 later than `done`: once the broker is known to have read the batch.
+        # With acks=0 this comes later than `done`: once the broker is known to have read the batch.
         self._is_finished = True
         if self._finished is not None and not self._finished.done():
             self._finished.set_result(None)

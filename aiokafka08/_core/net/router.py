@@ -38,7 +38,7 @@ __all__ = ["Lane", "Router"]
 
 R = TypeVar("R", bound=Response)
 
-# The broker is gone or hangs: other brokers may lead its partitions now
+# The errors after which a broker may be gone or hang, so other brokers may lead its partitions now
 _LOST: Final = (KafkaConnectionError, KafkaTimeoutError, KafkaProtocolError)
 
 
@@ -98,7 +98,7 @@ class Router:
             raise
 
     def check_credentials(self) -> None:
-        """Start to renew credentials as they fall due; again after the event loop stood still."""
+        """Renew credentials in the background; call again after the event loop has stood still."""
         if self._renewals is not None:
             self._renewals.cancel()
         if self.config.sasl is not None:
@@ -157,8 +157,8 @@ class Router:
             KafkaError: as `Node.request`.
         """
         if node_id is None:
-            # The request may be a write, and a broker that carries out an old one late can undo a
-            # newer one. So it gets more time than a read until another broker gets the request.
+            # The request may be a write, and a broker that carries out an old write late can undo a
+            # newer one. So wait longer than for a read before the next broker gets it too.
             delay_s = self.config.limits.attempt_s
             response, _ = await self.request_any(
                 request, lane=lane, version=version, timeout_s=timeout_s, delay_s=delay_s
@@ -301,7 +301,8 @@ class Router:
                 # Only here: 0.8.0 logs a stack trace for each request that asks for the line.
                 self.nodes.require_exact_lines()
                 known = [node for node in self.nodes if node.version is not None]
-                # One that failed just now would take its backoff, and then probably fail again.
+                # A node that has just failed would first wait for its backoff, and then probably
+                # fail again.
                 nodes = [node for node in known if not node.is_backing_off] or known
             else:
                 nodes = [self._node(node_id)]

@@ -17,7 +17,7 @@ from aiokafka08.protocol.types import Buffer
 
 _LARGE_BYTES: Final = 32 << 10  # from here on a copy costs more than a system call
 _PART_BYTES: Final = 64 << 10
-"""How much TLS is given at a time: as much as the transport below takes before it pauses."""
+"""How much a TLS transport gets at a time: what the transport below takes before it pauses."""
 _TLS_BYTES: Final = 256 << 10
 """The buffer for received bytes that each TLS transport of asyncio and uvloop has."""
 _POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux has it
@@ -43,13 +43,13 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
 
 
 class PacedOutput:
-    """The writing to a transport, whose protocol calls `pause` and `resume`.
+    """Write to a transport; the transport's protocol has to call `pause` and `resume`.
 
     A TLS transport gets the data in parts. It would pass a large write to the transport below at
-    once, where the data is neither counted nor a reason to pause.
+    once, where the data isn't counted and doesn't make the protocol pause.
 
     Attributes:
-        is_tls: whether the transport is one of TLS.
+        is_tls: whether the transport uses TLS.
         is_paused: whether the peer doesn't read.
     """
 
@@ -58,8 +58,8 @@ class PacedOutput:
         self.is_tls = transport.get_extra_info("sslcontext") is not None
         self._waiting: deque[memoryview] = deque()
         self._waiting_bytes = 0
-        # The sizes of the writes that may be unsent. The transport keeps the buffers of one that is
-        # sent in part.
+        # The sizes of the writes that may be unsent. The transport keeps all buffers of a write
+        # until the whole write is sent.
         self._written: deque[int] = deque()
         self._written_bytes = 0
         self._closes = False

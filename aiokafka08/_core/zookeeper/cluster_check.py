@@ -1,10 +1,10 @@
 """Decide whether a ZooKeeper belongs to the brokers of a client.
 
-The nodes of another cluster look alike: a member would take that cluster's offsets and overwrite
-them, an admin client would delete its topics.
+The nodes of another cluster look the same. With the wrong ZooKeeper a group member would read and
+overwrite that cluster's offsets, and an admin client would delete its topics.
 
-Invariant: before a session of a client with `zookeeper_check="refuse"` reads or writes anything
-else, the clusters were compared, and have an id or a broker in common.
+Invariant: with `zookeeper_check="refuse"` a session reads only what the comparison needs until the
+comparison has found that ZooKeeper and the brokers have a cluster id or a broker in common.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def compare_clusters(
 ) -> Agreement:
     """Return whether the brokers of a client are those that are registered in a ZooKeeper.
 
-    `resolve` is called only for two endpoints that could be one.
+    `resolve` is called only if no endpoint is in both, but two have the same port.
     """
     # From 0.10.1 on both sides have an id.
     if brokers.cluster_id is not None and registered.cluster_id is not None:
@@ -186,7 +186,7 @@ def read_registered(client: KazooClient, connect: str, deadline: float) -> Clust
 
 
 class _OutdatedMetadataError(KafkaUnavailableError):
-    """ZooKeeper names other brokers than metadata that wasn't fetched for the comparison."""
+    """ZooKeeper and the metadata name different brokers, but the metadata may be outdated."""
 
 
 class ClusterZookeeper:
@@ -233,7 +233,7 @@ class ClusterZookeeper:
         try:
             return await work()
         # A broker may have got another address since the metadata was fetched, and have registered
-        # it already. So a difference counts only with metadata that was fetched for it.
+        # it already. So a difference counts only if the metadata was fetched for this comparison.
         except _OutdatedMetadataError:
             await self._learn_brokers(timeout_s)
             return await work()
@@ -254,12 +254,12 @@ class ClusterZookeeper:
         self._metadata_is_stale, self._is_fresh = False, True
 
     def verify(self, client: KazooClient, timeout_s: float) -> None:
-        """Compare ZooKeeper with the brokers. It blocks, in a thread of `run`'s work.
+        """Compare ZooKeeper with the brokers. It blocks, so `run`'s work calls it in a thread.
 
         Raises:
             ZookeeperMismatchError: it belongs to other brokers, or to none.
-            KafkaUnavailableError: it was the brokers' before, and names none of them now; or no
-                node of a broker can be read.
+            KafkaUnavailableError: it matched the brokers before and registers no broker now, or no
+                broker's node can be read.
             KafkaTimeoutError: ZooKeeper doesn't respond in time.
         """
         registered = read_registered(client, self.shown, environment.monotonic() + timeout_s)

@@ -33,8 +33,8 @@ _log: Final = logging.getLogger("aiokafka08.console")
 class Console:
     """The console of one cluster; `app()` makes one.
 
-    It is an ASGI application. Served by itself it runs from the server's start to its end; mounted,
-    the service that mounts it runs it: `async with console`.
+    It is an ASGI application. If it is served by itself, it runs from the server's start to its
+    end. If it is mounted, the service that mounts it runs it with `async with console`.
     """
 
     def __init__(self, watch: ClusterWatch, changes: Changes, guard: Guard) -> None:

@@ -199,7 +199,7 @@ async def grow_draft(admin: AIOKafkaAdminClient, topic: str, partitions: int) ->
 async def configure_draft(
     admin: AIOKafkaAdminClient, topic: str, name: str, value: str | None
 ) -> Draft:
-    """Return the draft of a setting of a topic; None returns it to the brokers' default."""
+    """Return the draft of a topic's new setting; the value None restores the brokers' default."""
     before = await _setting(admin, topic, name)
     if before == value:
         has = "has no value of its own" if value is None else f"is {value!r} already"

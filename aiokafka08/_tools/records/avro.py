@@ -1,11 +1,11 @@
-"""Avro in Confluent's wire format, with schemas of a registry: `-s avro`, and the console's pages.
+"""Decode Avro in Confluent's wire format with a registry's schemas, for `-s avro` and the console.
 
 `avro_json` turns the values into JSON. `avro_deserializer` is for programs that may wait for the
 registry, `AvroReader` for an event loop.
 
-Invariants: a schema is requested once. Size and time of a response are bounded, and errors have
-neither the registry's password nor text of its response. The packages of the extra `avro` are
-imported only here.
+Invariants: a schema isn't requested again while it is kept. Size and time of a response are
+bounded, and errors contain neither the registry's password nor text of its response. The packages
+of the extra `avro` are imported only here.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _SCHEMA_DEPTH: Final = 400
 _WAIT_S: Final = 3.0
 """How long a reader waits for a schema."""
 _RETRY_S: Final = 10.0
-"""After which time a schema that couldn't be had is requested again."""
+"""How long to wait before a schema that couldn't be fetched is requested again."""
 _KEPT: Final = 200
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 """How many schemas a reader keeps, and their size as JSON in all."""
 _AT_ONCE: Final = 2
 _INLINE: Final = 16 * 1024
-"""How long a value and its JSON are at most if it isn't decoded in a thread."""
+"""The largest size of a value, and of its JSON, that is decoded without a thread."""
 _TURN_S: Final = 0.005
-"""How long values are decoded until other tasks get their turn."""
+"""How long values are decoded before the event loop can run other tasks."""
 _REQUESTS: Final = 100
-"""How many schemas a reader requests within `_RETRY_S`: messages may name any number of them."""
+"""How many schemas a reader requests within `_RETRY_S`, since messages may name any number."""
 
 
 def avro_deserializer(url: str) -> TextDecoder:
@@ -165,7 +165,7 @@ class SchemaRegistry:
 
 
 class AvroReader:
-    """Turns keys and values into JSON in an event loop, which doesn't wait meanwhile.
+    """Turns keys and values into JSON without blocking the event loop.
 
     Args:
         url: the schema registry, as for `SchemaRegistry`.
@@ -193,7 +193,7 @@ class AvroReader:
             if len(body) <= _INLINE:
                 return schema.to_json(body, min(_INLINE, max_chars)), schema_id
         except TooLongError:
-            pass  # it may fit all the same
+            pass  # it may still fit into `max_chars`
         finally:
             self._busy_s += time.monotonic() - began
             if self._busy_s > _TURN_S:
@@ -207,7 +207,7 @@ class AvroReader:
             self._check_requests(schema_id, now)
             self._requested.append(now)
             task = asyncio.create_task(self._request(schema_id))
-        self._answers[schema_id] = task  # the first ones are those that weren't needed for long
+        self._answers[schema_id] = task  # moved to the end: the first ones are unused the longest
         answer = await asyncio.shield(task)
         if answer.schema is None:
             raise (answer.error or ValueError()).with_traceback(None)
@@ -260,7 +260,7 @@ class AvroReader:
 
 @dataclass(slots=True)
 class _Answer:
-    """What is known of a schema: itself, or why it can't be had, until a time."""
+    """A schema, or the error of its request, which counts until a time."""
 
     schema: AvroSchema | None = None
     size: int = 0

@@ -1,8 +1,9 @@
 """`RecordFilter`: the records that `consume` writes, or a page of the console shows. Pure.
 
 Invariants: keys, and values for `grep`, are compared as bytes, as they are read. Null has no bytes,
-so nothing matches it. Fields and headers are looked for in the value and in its envelope, wherever
-the reader has left them, and are compared as text, numbers with the digits that were sent.
+so nothing matches it. Fields are searched in the value without its envelope of embedded headers,
+headers in the envelope and in `record.headers`, where a reader may have put them. Both are compared
+as text, numbers with the digits that were sent.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 All calls to the target are here, except those of the transactional producers in `sink/`.
 
-Invariant: no call blocks the event loop: librdkafka's calls block, so each runs in a thread.
+Invariant: no call blocks the event loop. librdkafka's calls block, so each runs in a thread.
 confluent-kafka is imported on first use only. Errors are `TargetError`; those that a later attempt
 may cure are `TargetUnavailableError`.
 """
@@ -95,7 +95,7 @@ def import_confluent() -> ModuleType:
 def client_settings(config: BridgeConfig) -> dict[str, Any]:
     """Return the settings that every client of the target has.
 
-    Clients with the same settings share a `TargetWatch`, their `error_cb`.
+    Clients that get one result of this function share its `error_cb`, a `TargetWatch`.
     """
     return {
         "socket.keepalive.enable": True,
@@ -483,7 +483,7 @@ class Target:
         return await self._watermarks(partitions, "read_committed")
 
     async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition, of open transactions too.
+        """Return the offset after the last record of each partition, open transactions included.
 
         Raises:
             TargetError: the target doesn't respond.

@@ -27,7 +27,7 @@ from aiokafka08.structs import TopicPartition
 _log: Final = logging.getLogger("aiokafka08.consumer")
 
 DEFAULT_STRATEGIES: Final = (RoundRobinPartitionAssignor, RangePartitionAssignor)
-"""aiokafka's default first, then Java's: so the consumer can join a group of either client."""
+"""aiokafka's default, then Java's, so that the consumer can join a group of either client."""
 
 
 class SubscribedTopics:
