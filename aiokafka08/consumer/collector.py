@@ -30,7 +30,7 @@ SLICE_RECORDS: Final = 1000
 """How many messages are decoded to records in one step."""
 
 SLICE_COLUMN_RECORDS: Final = 2000
-"""How many messages are decoded to columns in one step: some 2 ms with the pure-Python twin."""
+"""How many messages are decoded to columns in one step: some 2 ms with the pure twin."""
 
 CALL_COLUMN_BYTES: Final = 4 * 1024 * 1024
 """A `get_columns` call returns once it has this many bytes of keys and values, even if these are
@@ -418,7 +418,7 @@ class Collector:
         collected = self._no_columns(max_bytes)
         columns = collected.columns
         is_over = self._slice.is_over
-        # Small steps for few bytes, since the pure-Python twin checks `is_full` only before a step.
+        # Small steps for few bytes, since the pure twin checks `is_full` only before a step.
         step = min(SLICE_COLUMN_RECORDS, max_bytes // 2048)
         for index, cursor in enumerate(cursors):
             if index and (len(columns) >= limit or columns.is_full or is_over()):

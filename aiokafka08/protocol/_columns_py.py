@@ -1,4 +1,4 @@
-"""The pure-Python twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
+"""The pure twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
 
 It is the reference for the compiled twin (`_columns_c.pxi`, which takes constants and errors from
 here). Other modules use it by way of `message_set`.
@@ -100,7 +100,7 @@ class ColumnMemory:
 
     malloc returns large buffers to the kernel, so new ones cost a page fault for every 4 KiB. The
     owner passes one `ColumnMemory` to each `Columns` that it makes. Only the compiled twin reuses
-    memory: up to three buffers of 16 MiB. The columns of the pure-Python twin are always copies.
+    memory: up to three buffers of 16 MiB. The columns of the pure twin are always copies.
     """
 
     __slots__ = ()
