@@ -54,7 +54,7 @@ _AT_ONCE: Final = 4
 
 
 class NotRunningError(Exception):
-    """The console wasn't started, or it was stopped: nothing would close what a search opens."""
+    """The console isn't running, so nothing would close the connections that a search opens."""
 
 
 class ClusterWatch:

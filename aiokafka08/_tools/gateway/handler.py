@@ -7,9 +7,9 @@ broker.
 Invariants:
 
 - Frames go to the broker in the order in which the client sent them.
-- A refused request without an answer ends the connection once the requests before it are answered.
-  In front of a broker of 0.9 the connection stays open. Brokers handle requests that they don't
-  know in the same way.
+- A request that is refused without a response ends the connection once the requests before it are
+  answered; in front of a broker of 0.9 the connection stays open. Brokers do the same with requests
+  that they don't know.
 - A broker of 0.8 or 0.9 never gets a request of an API that came later: 0.9 then loses responses of
   other connections (docs/brokers.md 2.2).
 - At the entry for clients of other gateways (`peers`) no group, log or transaction is listed. The
@@ -388,7 +388,8 @@ class GatewayHandler(ConnectionHandler):
     def count(self, head: RequestHead, fate: Fate | None, **more: Any) -> None:
         """Count a request; `more` is as in `ClientTable.count`.
 
-        With `fate=None` only its messages and errors: the request was counted when it came.
+        With `fate=None` count only its messages and errors, since the request itself was counted
+        when it came.
         """
         counted = None
         if fate is not None:

@@ -23,8 +23,8 @@ from aiokafka08.protocol.types import Buffer, compiled, read_limited
 T = TypeVar("T")
 
 MAX_ITEMS: Final = 100_000
-"""How many topics and partitions a translated request may have: in memory an item takes much more
-than in the frame."""
+"""How many topics and partitions a translated request may have, since an item takes many more bytes
+in memory than in the frame."""
 
 _QUICK_BYTES: Final = 256 << 10
 

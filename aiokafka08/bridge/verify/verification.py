@@ -43,7 +43,7 @@ _AT_ONCE: Final = 4
 
 
 class PartitionBounds(NamedTuple):
-    """The ranges of offsets that are compared of a partition; the ends are exclusive."""
+    """The ranges of a partition's offsets that are compared; the ends are exclusive."""
 
     source_first: int
     source_end: int
@@ -122,7 +122,7 @@ class PartitionVerdict:
 def bounds(
     source: tuple[int, int], target: tuple[int, int], position: int | None, known: OffsetMap
 ) -> PartitionBounds:
-    """Return the offsets to compare of a partition.
+    """Return the ranges of a partition's offsets to compare.
 
     Args:
         source: the first offset of the source's log, and its end.
