@@ -1,8 +1,9 @@
 """Plan moves of committed offsets, and carry them out, for `group reset` and `group import`.
 
 Invariant: without `execute` nothing is changed. With it, nothing is changed either if a group of
-the moves has live members, or a part of the plan isn't possible. The same plans are refused without
-`execute`. If a commit fails nevertheless, the rows show the commits before it.
+the moves has live members, or a part of the plan isn't possible. Such plans are refused without
+`execute`, too; only an offset that can't be saved is found with `execute` alone. If a commit fails
+nevertheless, the rows show the commits before it.
 """
 
 from __future__ import annotations
