@@ -38,7 +38,7 @@ from aiokafka08.telemetry import OffsetReset, PartitionFailed, StartedAtEnd
 BEYOND_END_TRIES: Final = 3
 """How many checks in a row must find an offset beyond the end of the log before it is given up."""
 
-# For these the end of the log is listed
+# Kinds of start for which the end of the log is listed
 _FROM_THE_END: Final = (
     StartPosition.LATEST,
     StartPosition.UNCOMMITTED_LATEST,
@@ -89,7 +89,7 @@ class StartOffsets:
     def start(self, store: OffsetStore, fetch_s: float | None = None) -> None:
         """Begin to find positions.
 
-        `fetch_s`: how many seconds the store may take until `wait_committed` has returned.
+        `fetch_s`: the timeout of each request to the store, until `wait_committed` has returned.
         """
         self._store, self._fetch_s = store, fetch_s
         self._tasks.start(self._watch(), "aiokafka08 positions")
@@ -98,7 +98,7 @@ class StartOffsets:
         await self._tasks.cancel()
 
     def add(self, cursor: Cursor) -> None:
-        """Find a position for this cursor, if it has none and no new error; call after changes."""
+        """Find a position for this cursor if it has none and no new error; call it on changes."""
         if cursor.start is not None and not cursor.has_new_error:
             self._waiting[cursor] = None
         elif cursor not in self._waiting:

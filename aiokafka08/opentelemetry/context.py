@@ -1,4 +1,4 @@
-"""Contexts of spans in the headers of messages: put them in, and find them. Pure.
+"""Write the contexts of spans into headers of messages, and read them from there. Pure.
 
 Invariants: headers that have a context keep it. Headers that aren't pairs of a name and a value are
 neither changed nor an error here, since the producer itself raises the error. The work of
@@ -20,7 +20,7 @@ from aiokafka08.structs import ConsumerRecord
 MAX_LINKS: Final = 128
 """How many links a span has at most; the SDK drops more than these."""
 
-# How many messages whose headers differ are looked at for links; reading these takes 2 ms
+# For how many messages with different headers the links are read; this takes 2 ms
 _MAX_READ: Final = 256
 
 
@@ -42,7 +42,7 @@ def creation_context(headers: Any) -> SpanContext | None:
 
 
 def context_headers(span: trace.Span) -> list[tuple[str, bytes]]:
-    """Return the headers with the span's context; none if nothing is recorded."""
+    """Return the headers with the span's context; none if that isn't valid, as without an SDK."""
     carrier: dict[str, str] = {}
     if span.get_span_context().is_valid:
         propagate.inject(carrier, trace.set_span_in_context(span))
@@ -54,7 +54,8 @@ def with_context(headers: Any, ours: list[tuple[str, bytes]]) -> Any:
     if headers is None:
         return ours
     if not isinstance(headers, tuple | list) or len(headers) + len(ours) > MAX_HEADERS:
-        # An envelope has no room for ours, or the headers are wrong and the producer raises that.
+        # An envelope has no room for ours, or the headers are wrong and the producer raises an
+        # error.
         return headers
     return [*headers, *ours]
 

@@ -36,7 +36,7 @@ _KINDS: Final = {
 
 
 class MessagingRecorder:
-    """The instruments; `with_old_names`: record under the names of version 1.24, too."""
+    """The instruments; `with_old_names`: record also under the names of conventions 1.24."""
 
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, *, with_old_names: bool) -> None:
         self.tracer = tracer

@@ -4,8 +4,9 @@ Invariants: batches stay in their queues, where they can still grow, until a con
 writable. No two produce requests in flight carry batches of the same partition, unless acks=0.
 Requests are written in the order in which they were drained. Until `stop`, the sink hands each
 drained batch to `BatchResolver` exactly once per request: by `resolve`, `retry` or `fail`, with
-acks=0 by `acknowledge_written` when the request is written and `finish` when it ends. After `stop`
-it hands over none: `Sender.abort` fails all unfinished batches.
+acks=0 by `acknowledge_written` when the request is written and `finish` when it ends. (A batch that
+has expired while it was compressed is only handed to `finish`.) After `stop` it hands over none:
+`Sender.abort` fails all unfinished batches.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ _unpack_int32 = struct.Struct(">i").unpack_from
 
 _MIN_ENTRY_BYTES: Final = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
 NO_END: Final = 2**64
-"""Above any offset, and above the one after the last."""
+"""Higher than any offset, and than the offset after the highest (2**63)."""
 _LARGE_BYTES: Final = 4096
 # The size of the largest set that a reader copies
 _COPIED_BYTES: Final = 1024 * 1024
@@ -204,10 +204,10 @@ class MessageSetReader:
     The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
     returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
-    message is a corrupt one. Unless the offsets inside a wrapper begin above the entry before, rise
-    and end at the wrapper's offset, all its messages get that offset, as in nested wrappers. After
-    a corrupt message each further call raises: the consumer has to seek past that message and
-    make a new reader.
+    message is a corrupt one. If the offsets inside a wrapper don't begin above the entry before it,
+    rise, and end at the wrapper's offset, then all messages in it get the wrapper's offset, as in
+    nested wrappers. After a corrupt message each further call raises: the consumer has to seek past
+    that message and make a new reader.
 
     Args:
         topic_partition: for the records and the error texts.
@@ -286,7 +286,7 @@ class MessageSetReader:
         self._nesting = 0
         self._after_wrapper: int | None = None  # the offset after the wrapper
         self._relative_to = 0  # added to each offset (format 1)
-        self._offset: int | None = None  # the offset of each message, that of the wrapper
+        self._offset: int | None = None  # the wrapper's, if all messages share it
         self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
         # Why the next message is corrupt; None if none was found yet
         self.error: CorruptRecordException | None = None
@@ -623,8 +623,9 @@ class MessageSetReader:
         if (
             # 0.9.0.1 gave the nested wrapper an offset and left the offsets inside it unchanged.
             self._nesting
-            # Brokers store no offsets like these. Taken as they are, some would be below the fetch
-            # offset, or hide later messages: these would be lost.
+            # Brokers store no offsets like these. If the reader took them as they are, messages
+            # below the fetch offset, or messages hidden by a higher offset before them, would be
+            # lost.
             or not inside.rises
             or inside.first + relative_to < lowest
             or (inside.last + relative_to != offset and is_whole)

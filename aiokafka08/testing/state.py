@@ -584,7 +584,7 @@ class ClusterState:
     def offsets_partition(self, group: str | None) -> Partition:
         """Return the group's partition of the offsets topic, which exists."""
         partitions = self.topics[OFFSETS_TOPIC]
-        value = java_hash(group or "")  # brokers.md 8.9; Java has no absolute value of the smallest
+        value = java_hash(group or "")  # brokers.md 8.9; Java has no abs() of -(2**31)
         return partitions[(abs(value) if value > -(2**31) else 0) % len(partitions)]
 
     def create_offsets_topic(self, now_ms: int) -> None:

@@ -114,8 +114,8 @@ class LoopYield:
     __slots__ = ("_hold_s", "_loop", "_measuring", "_since", "_task", "was_due")
 
     def __init__(self, hold_s: float = HOLD_S) -> None:
-        # The last `is_due()` of this loop iteration returned True, and no task has yielded since.
-        # For a caller that can't await where it calls `is_due()` and yields later.
+        # True if the last `is_due()` of this loop iteration returned True, and no task has yielded
+        # since. A caller that can't await where it calls `is_due()` reads this later, and yields.
         self.was_due = False
         self._hold_s = hold_s
         self._loop = asyncio.get_running_loop()
@@ -153,8 +153,8 @@ class LoopYield:
 
     def pop_due(self) -> bool:
         """Return `is_due()` and reset it."""
-        # For the iterator of an `__await__`, which can't await `yield_now()`. If this is True, it
-        # yields None, which suspends the task until the next loop iteration.
+        # For the iterator of an `__await__`, which can't await `yield_now()`. If the result is
+        # True, the iterator yields None, which suspends the task until the next loop iteration.
         due = self.is_due()
         self.was_due = False
         return due

@@ -49,7 +49,7 @@ class MemoryLimit:
         self._total_bytes -= self._held.pop(holder, 0)
 
     def _reduce(self) -> None:
-        # Buffers for later requests first: without them the connections are only slower.
+        # Free buffers for later requests first: without them the connections are only slower.
         for holder in self._held:
             freed_bytes = holder.drop_kept()
             self._held[holder] -= freed_bytes

@@ -4,10 +4,10 @@ An ASGI application around the pages. `application` builds it for a mounted cons
 the command.
 
 Invariants: no request reaches a page before `Admission` has admitted it, and each response has the
-headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; it
-leaves the URL by a redirect at the first visit. Where no change is allowed, other methods than GET
-and HEAD are refused; else POST is admitted from the console's own pages. No script of another site
-reads anything, even if the service that mounts the console allows it by a CORS header.
+headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; a
+redirect at the first visit removes it from the URL. Where no change is allowed, other methods than
+GET and HEAD are refused; else POST is admitted from the console's own pages. No script of another
+site reads anything, even if the service that mounts the console allows it by a CORS header.
 """
 
 from __future__ import annotations
@@ -53,13 +53,15 @@ _FORWARDED: Final = (
     ("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"),
     ("x-forwarded-", "x-original-", "x-envoy-", "cf-"),
 )
-"""Names and prefixes of a proxy's headers: behind one the peer's address isn't the user's."""
+"""Names and prefixes of headers of proxies. Behind a proxy the peer's address isn't the user's."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who is admitted: by `token`, by `auth_header` or by `authorize`; by none of them, loopback.
+    """Who is admitted. `authorize`, `auth_header` or `token` decides, the first that is set.
+
+    Without any of them, requests of this machine are admitted, unless a proxy has forwarded them.
 
     Attributes:
         token: the text that visitors have to know.
@@ -90,7 +92,8 @@ class Guard:
         self._pages = pages
         self._access = access
         self._admits_changes = admits_changes
-        # Cookies know no ports: another server on this host sees them, and must not see the token.
+        # Browsers also send a cookie to other ports of this host, where a server must not see the
+        # token.
         key = (access.token or "").encode()
         self._cookie_value = hmac.new(key, b"aiokafka08 console", "sha256").hexdigest()
         self._limited_log = LimitedLog(_log, later_in_loop)
@@ -200,7 +203,7 @@ def viewer_of(scope: Scope, access: Admission, *, with_address: bool = True) -> 
 
     Args:
         scope: the scope of an admitted request.
-        access: names the proxies whose word for the user's name is believed.
+        access: names the proxies that are trusted to name the user.
         with_address: False returns the name only, "" without one (default True).
     """
     user = ""
@@ -231,8 +234,8 @@ def _is_forwarded(headers: Headers) -> bool:
 def _is_of_another_site(headers: Headers) -> bool:
     """Return whether a page of another site sends the request, other than by a link to here.
 
-    The browser says so. If the service that mounts the console had a CORS header, that page could
-    otherwise read the response.
+    Browsers say so in headers. If the service that mounts the console had a CORS header, that page
+    could otherwise read the response.
     """
     if headers.get("sec-fetch-site") == "cross-site":
         # A link to the console is a navigation of the whole window.
@@ -279,13 +282,13 @@ def _host_name(host: str) -> str:
 
 
 def port_of(host: str) -> str:
-    """Return the port of a Host header: the consoles of a machine have a cookie each."""
+    """Return the port of a Host header; with it, each console of a machine has its own cookie."""
     port = host.rpartition(":")[2]
     return port if port.isascii() and port.isdigit() else "0"
 
 
 def _is_known(host: str, names: Collection[str]) -> bool:
-    """Return whether a Host is safe: a hostile site may let its name resolve to this machine."""
+    """Return whether a Host is expected; a hostile site's name may resolve to this machine."""
     if host == "localhost" or host in names:
         return True
     try:

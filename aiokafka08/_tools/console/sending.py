@@ -75,7 +75,7 @@ class EventStream(Response):
     """Server-sent events for as long as the viewer is there, and takes each within `SEND_S`.
 
     Args:
-        events: names and texts of several lines.
+        events: the name and the text of each event; a text may have several lines.
     """
 
     media_type = "text/event-stream"

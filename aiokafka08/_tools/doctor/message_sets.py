@@ -1,7 +1,7 @@
 """Rules about the messages in the logs: their formats, and the size of their sets. Pure.
 
-Invariant: the search of a broker is measured, not guessed: nothing in a response shows where sets
-begin, but a fetch of a few bytes costs the search alone.
+Invariant: how long a broker searches its log for an offset is measured, not guessed. Nothing in a
+response shows where sets begin, but the time of a fetch of a few bytes is that of the search alone.
 """
 
 # A broker searches the log message by message from the last index entry, and has entries only where

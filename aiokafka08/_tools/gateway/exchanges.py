@@ -15,7 +15,7 @@ from aiokafka08.protocol.types import Buffer
 T = TypeVar("T")
 
 Change = Callable[[memoryview], list[Buffer]]
-"""From the frame of a response to another one, both without sizes."""
+"""Makes another frame from that of a response, both without sizes."""
 
 WALKED_BYTES: Final = 8 << 10
 """A larger frame is read and written in the worker thread, since it may have many fields."""

@@ -91,7 +91,7 @@ class DelimitedStream:
         return messages
 
     def feed_column(self, block: bytes, *, skip_empty: bool) -> BinaryColumn:
-        """Return the messages of `feed`, without an object for each message; raises as `feed`.
+        """Do what `feed` does, but return a column in place of an object for each message.
 
         The delimiter must have one byte. `skip_empty` leaves out messages without any byte.
         """

@@ -55,8 +55,9 @@ class Masks:
 
         Args:
             topic: the topic's name.
-            has_unions: the values are Avro as JSON, where a value of a union is in an object with
-                the type's name; a path may have that name, or not (default False).
+            has_unions: the values are in Avro's JSON encoding, which puts a value of a union into
+                an object whose only key is the type's name. A path may contain this name or omit it
+                (default False).
         """
         names = {
             name for pattern, names in self._masks if fnmatchcase(topic, pattern) for name in names

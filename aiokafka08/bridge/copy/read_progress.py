@@ -124,7 +124,7 @@ async def positions_elsewhere(
 
 
 def other_copies_text(config: BridgeConfig, topics: Sequence[str], others: Sequence[str]) -> str:
-    """Return that nothing is copied of topics, but that the bridge has other copies. Pure."""
+    """Return a text: nothing is copied of these topics, but the bridge has other copies. Pure."""
     return (
         f"nothing is copied of {some_of(topics)}, but bridge {config.name!r} has positions in "
         f"other topics of the target: {some_of(others)}. Give the same rules of topics.rename and "

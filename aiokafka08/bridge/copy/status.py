@@ -30,7 +30,8 @@ class PartitionStatus:
     stopped: str | None = None
     # How many offsets were lost.
     skipped: int = 0
-    # The time of each end that isn't copied yet; the more there are, the sparser they get.
+    # Ends of the log that the copy hasn't reached, each with the time when it was seen. If there
+    # are too many, every second one is dropped.
     ends: deque[tuple[float, int]] = field(default_factory=deque)
 
     @property
@@ -59,7 +60,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedError:
-    """An error that was repeated `count` times without a success in between.
+    """An error that has occurred `count` times without a success in between.
 
     `text` is the last one; `since` is the time of the first one, in seconds since 1970.
     """
@@ -171,7 +172,7 @@ class CopyStatus:
         self.errors.pop(action, None)
 
     def lag(self) -> int:
-        """Return the messages between positions and ends, without stopped partitions."""
+        """Return how many offsets are between positions and ends, without stopped partitions."""
         return sum(
             partition.lag or 0
             # A list first, because a page's thread may read while the loop adds partitions.

@@ -113,7 +113,7 @@ async def produce(
     """Send the messages of files, or of stdin, and wait until all are acknowledged.
 
     Args:
-        settings: the cluster.
+        settings: the cluster, and the producer's options.
         job: where to send them.
         paths: the files; none: stdin.
         options: how to read the input.
