@@ -725,7 +725,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             IllegalStateError: the partition isn't assigned.
             NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
             KafkaTimeoutError: not found within `request_timeout_ms`; the text says why the last
-                attempt failed, or if the partition or its leader is missing (aiokafka waits for ever).
+                attempt failed, or if the partition or its leader is missing (aiokafka waits for
+                ever).
         """
         self._engine.check()
         cursor = self._engine.cursor(partition)

@@ -219,7 +219,7 @@ class ClusterZookeeper:
         self._only_warns = check == "warn"
         self._was_same = False
         self._metadata_is_stale = False
-        self._is_fresh = False  # the metadata was fetched for the work that `run` runs
+        self._fresh_runs = 0  # how many calls of `run` work with metadata that was fetched for them
         self._warned: set[str] = set()
 
     async def run(self, work: Callable[[], Awaitable[T]], timeout_s: float) -> T:
@@ -229,21 +229,25 @@ class ClusterZookeeper:
             KafkaTimeoutError: the metadata wasn't received within `timeout_s`.
             NoBrokersAvailable: no broker responds.
         """
-        await self._learn_brokers(timeout_s)
-        try:
-            return await work()
+        is_fresh = await self._learn_brokers(timeout_s)
         # A broker may have got another address since the metadata was fetched, and have registered
         # it already. So a difference counts only if the metadata was fetched for this comparison.
-        except _OutdatedMetadataError:
-            await self._learn_brokers(timeout_s)
+        if not is_fresh:
+            try:
+                return await work()
+            except _OutdatedMetadataError:
+                await self._learn_brokers(timeout_s)
+        self._fresh_runs += 1
+        try:
             return await work()
         finally:
-            self._is_fresh = False
+            self._fresh_runs -= 1
 
-    async def _learn_brokers(self, timeout_s: float) -> None:
+    async def _learn_brokers(self, timeout_s: float) -> bool:
+        """Fetch metadata if there is none, or if it may be outdated; return whether it was."""
         metadata = self._router.metadata
         if metadata.snapshot.brokers and not self._metadata_is_stale:
-            return
+            return False
         try:
             await metadata.fetch_all(timeout_s)
         except TimeoutError:
@@ -251,7 +255,8 @@ class ClusterZookeeper:
                 f"ZooKeeper {self.connect}: not compared with the brokers, which didn't respond "
                 f"within {timeout_s * 1000:.0f} ms"
             ) from None
-        self._metadata_is_stale, self._is_fresh = False, True
+        self._metadata_is_stale = False
+        return True
 
     def verify(self, client: KazooClient, timeout_s: float) -> None:
         """Compare ZooKeeper with the brokers. It blocks, so `run`'s work calls it in a thread.
@@ -307,7 +312,7 @@ class ClusterZookeeper:
             f"ZooKeeper {self.connect} isn't that of the brokers: it registers {registered}; the "
             f"brokers are {brokers}. "
         )
-        if not self._is_fresh:
+        if not self._fresh_runs:
             raise _OutdatedMetadataError(f"{text}The brokers' metadata is fetched anew")
         remedy = (
             "If something on the way translates the brokers' addresses (NAT, a proxy), set "

@@ -107,7 +107,8 @@ class ChangePages:
             raise HTTPException(
                 404,
                 "There is no such change for you: it was shown more than ten minutes ago, or "
-                "others have taken its place. Nothing was changed; begin again",
+                "others have taken its place. Unless it was confirmed before (the console's log "
+                "says so), nothing was changed: begin again",
             )
         if form is None:
             return self._shown(request, change)

@@ -149,8 +149,10 @@ class Changes:
     def keep(self, draft: Draft, cluster: ClusterIdentity, session: str) -> Change:
         """Keep a draft as a change that waits for its confirmation, and return the change."""
         change = Change(draft, cluster, session)
-        kept = [*filter(_is_valid, self._changes.values())][1 - _MOST :]
-        self._changes = {one.change_id: one for one in (*kept, change)}
+        valid = [*filter(_is_valid, self._changes.values())]
+        running = [one for one in valid if one.state == "running"]
+        others = [one for one in valid if one.state != "running"][1 - _MOST :]
+        self._changes = {one.change_id: one for one in (*running, *others, change)}
         return change
 
     def find(self, change_id: str, session: str | None) -> Change | None:

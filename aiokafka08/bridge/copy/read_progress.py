@@ -143,7 +143,7 @@ def standstill_text(
         seconds: the time between both.
     """
     at = {(one.topic, one.partition): one.position for one in before}
-    moved = [one for one in after if one.position != at.get((one.topic, one.partition))]
+    moved = {one for one in after if one.position != at.get((one.topic, one.partition))}
     still = [one for one in after if one.lag and one not in moved]
     if not still:
         return ""
