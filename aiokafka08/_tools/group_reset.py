@@ -72,9 +72,8 @@ class TargetMoves:
         store: only in this store; None: in each.
 
     Attributes:
-        uncommitted: the partitions that a plan without `topics` leaves out, because the group has
-            no offset there in any of the stores, although it has one in another partition of the
-            topic.
+        uncommitted: the partitions that a plan without `topics` leaves out: those without an
+            offset in any store, of topics where the group has an offset in another partition.
     """
 
     def __init__(
@@ -116,7 +115,8 @@ class TargetMoves:
     ) -> dict[TopicPartition, PlanTarget]:
         """Return the targets in a store that is known to have the group; raises as `find`.
 
-        Unlike `find` it doesn't request the exact release, which would make 0.8.0 log an error.
+        Unlike `find`, it doesn't probe the brokers' exact release for a group in ZooKeeper, because
+        a broker of 0.8.0 logs an error on that request.
         """
         existing = await existing_partitions(admin)
         [stored] = await admin.list_stored_offsets([place])
@@ -165,7 +165,7 @@ async def places_of_group(
         admin: a started client.
         group: the group.
         store: the store; None: each one where the group has offsets.
-        missing: the options that a group without offsets needs, as the error names them (default
+        missing: what the error for a group without offsets tells the user to give (default
             "--store").
 
     Raises:
@@ -194,7 +194,7 @@ async def places_of_group(
 async def _no_offsets(
     admin: AIOKafkaAdminClient, places: Sequence[StoredGroup], where: str, missing: str
 ) -> GroupIdNotFound:
-    """Return the error for a group without offsets; it names the options to commit its first ones.
+    """Return the error for a group without offsets. It says how to commit the first offsets.
 
     Raises:
         IllegalStateError: the group has live members, which must be stopped first.

@@ -42,8 +42,8 @@ class PendingStep(NamedTuple):
     """A step that an attempt to connect waits for. The error of a timeout names it."""
 
     text: str  # what hasn't happened yet
-    # Whether the peer has accepted the connection and owes a response; then it may be something
-    # else than a broker. Otherwise the client waits for its own next token, or for a KDC.
+    # Whether the peer has accepted the connection and owes a response; it may not be a broker.
+    # Otherwise the client waits for the SASL mechanism to make its next token, or for a KDC.
     is_for_peer: bool = False
     detail: object = None  # a value for the `args` of the error
 
@@ -181,12 +181,13 @@ def certificate_host(address: Address, config: NetConfig) -> str | None:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    if not host:  # as old brokers name one without a plain listener (docs/brokers.md 4.14)
+    # Old brokers list a broker without a plain listener with an empty host (docs/brokers.md 4.14).
+    if not host:
         raise OSError(
             "the brokers know no address of this broker for plain connections: it may be a newer "
             "one that listens for TLS or SASL only. Add a PLAINTEXT listener to it"
         )
-    import ipaddress  # takes milliseconds, and a program may only construct its client
+    import ipaddress  # takes milliseconds, and constructing a client doesn't need it
 
     try:
         ipaddress.ip_address(host)

@@ -63,7 +63,7 @@ _NO_KEYTAB: Final = -1765328174
 _NO_KEY: Final = -1765328203
 _NO_TICKET: Final = (-1765328189, -1765328243)
 
-# What to check when a broker refuses: it gives the same reason, or none, in each of these cases
+# What to check when a broker refuses, because its reason doesn't tell these cases apart
 _CHECK: Final = (
     "that the clocks of client and broker agree, and that the broker maps this principal "
     "(sasl.kerberos.principal.to.local.rules)"
@@ -214,7 +214,7 @@ class _Credentials:
             return self.due_s()
 
     def error(self, what: str, error: Any) -> KafkaError:
-        """Return the error for an error of the library, whose text names principals, no secrets."""
+        """Translate a GSSError into a KafkaError. Its text names principals, but no secrets."""
         minor = _code(error)
         text = f"{self._description}: {what}: "
         if minor in _TRANSIENT:
@@ -372,7 +372,7 @@ class Gssapi(Mechanism):
         return name if "@" in name else f"{name}@"
 
     async def begin(self, host: str) -> Steps:
-        """Begin: usually two tokens, the broker's offer of security layers, the choice of none."""
+        """Begin. The client usually sends two tokens, then asks for none of the offered layers."""
         return self._steps(self.broker_principal(host))
 
     async def renew(self) -> float:

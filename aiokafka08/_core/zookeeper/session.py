@@ -1,9 +1,9 @@
 """Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
-Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers,
-except the sessions that write the nodes that it compares (`open_session`). Only `_core.zookeeper`
-and the simulation import kazoo, and at run time only inside functions, because kazoo is an optional
-extra. Without it the first use raises KafkaConfigurationError.
+Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers.
+Exception: the sessions of `open_session`, in which a gateway writes the nodes to compare. Only
+`_core.zookeeper` and the simulation import kazoo, and at run time only inside functions, because
+kazoo is an optional extra. Without it the first use raises KafkaConfigurationError.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ _REFUSED_LATELY_S: Final = 10.0
 # The timeout of a connection that only finds out why no session could be opened
 _PROBE_S: Final = 1.0
 
-# What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first releases of
-# ZooKeeper allow a character more at the ends of each range; blanks of all kinds are allowed.
+# What the server refuses in names, by org.apache.zookeeper.common.PathUtils of the first releases.
+# Later releases also refuse the characters next to these ranges. All blanks are allowed.
 _NOT_IN_NAMES: Final = re.compile(
     "[/\0-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]"
 )

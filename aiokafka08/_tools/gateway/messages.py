@@ -1,10 +1,10 @@
 """Read and write requests and responses, in any version that `layouts` describes.
 
-A struct is a dict by Kafka's names of its fields, an array a list. A message can be read in part:
-fields that aren't wanted stay bytes.
+A struct becomes a dict with Kafka's field names as keys, and an array becomes a list. A message can
+be read in part: fields that aren't wanted stay bytes.
 
-Invariant: what is read is written as the same bytes, tagged fields that aren't known included. Each
-length is checked against the end of the frame before it is used, so reading takes time in
+Invariant: writing the values that were read gives the same bytes, including unknown tagged fields.
+Each length is checked against the end of the frame before it is used, so reading takes time in
 proportion to the frame. The number of array items that become values is limited.
 """
 
@@ -52,7 +52,7 @@ class Field:
         name: its name.
         kind: its type, or that of its items.
         is_nullable: whether it may be null.
-        item: if it is an array, its items, each as a struct.
+        item: the layout of an item as a struct; None if the field isn't an array.
         role: as in `layouts`.
         struct: the type, if that is a struct.
         zero: the value that means "nothing", such as -1 or an empty text; see `_zero`.
@@ -72,7 +72,7 @@ class Field:
         return self.item is not None
 
     def items(self, values: Values) -> Sequence[Any]:
-        """Return the field's items in its struct's values; its value alone if it is no array."""
+        """Return the field's items in its struct's values; a single value is one item."""
         value = values.get(self.name)
         return value or () if self.is_array else () if value is None else (value,)
 
@@ -86,9 +86,9 @@ class _Part(NamedTuple):
         zeros: see `Field`.
         head: the fields of fixed size, and the length of `field` if that isn't a varint.
         field: the last field, if it isn't of fixed size.
-        has_length: whether `head` ends with its length: below 0 is null.
-        has_varint: whether its length is a varint behind `head`.
-        is_wanted: whether they become values.
+        has_length: whether `head` ends with the length of `field`, which is below 0 for null.
+        has_varint: whether the length of `field` is a varint after `head`.
+        is_wanted: whether the fields become values.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Struct:
 
     Attributes:
         fields: the wanted fields without a tag.
-        parts: all fields without a tag, in parts.
+        parts: the fields without a tag, in parts; with `has_rest`, only up to the last wanted one.
         tagged: the wanted fields with a tag, by tag, each as a struct of its own.
         has_tags: whether tagged fields are at the end.
         is_skipped: whether none is wanted.
@@ -232,7 +232,7 @@ def find_in_request(api: Api, head: RequestHead, frame: Buffer, roles: Wanted) -
 
 
 def response_frame(api: Api, head: RequestHead, values: Values) -> list[Buffer]:
-    """Return the frame of a response that the gateway gives itself."""
+    """Return the frame of a response that the gateway itself makes."""
     message = message_of(api, "response", head.version)
     header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
     return [header + b"\0" * message.has_tags, *message.write(values)]

@@ -179,7 +179,7 @@ async def follow(
 
 
 class MissingTopics:
-    """Detects that a topic which is read was deleted; the consumer itself would wait for ever."""
+    """Detects that a topic was deleted during the read; the consumer itself would wait for ever."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._since: dict[str, float | None] = dict.fromkeys(topics)

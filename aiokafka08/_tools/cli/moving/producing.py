@@ -261,7 +261,7 @@ async def _copy(tee: Output | None, messages: InputMessages) -> None:
             await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
         except BrokenPipeError:
             # `connection.run` notices the closed stdout too, and cancels this task. Wait for the
-            # cancellation here, because it would cut short the flush that follows.
+            # cancellation here, so that it doesn't interrupt the flush that follows.
             await asyncio.sleep(_CANCEL_S)
             raise
 
