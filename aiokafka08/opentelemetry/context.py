@@ -1,8 +1,9 @@
 """Write the contexts of spans into headers of messages, and read them from there. Pure.
 
 Invariants: headers that have a context keep it. Headers that aren't pairs of a name and a value are
-neither changed nor an error here, since the producer itself raises the error. The work of
-`created_contexts` is bounded: it can't yield, since a cancelled call would lose messages.
+neither changed nor an error here, since the producer itself raises the error. `created_contexts`
+can't yield to the event loop, since a call of the consumer that is cancelled there would lose
+messages. So it reads a bounded number of headers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from aiokafka08.structs import ConsumerRecord
 MAX_LINKS: Final = 128
 """How many links a span has at most; the SDK drops more than these."""
 
-# For how many messages with different headers the links are read; this takes 2 ms
+# How many headers are read at most (equal ones in a row count once); this takes 2 ms
 _MAX_READ: Final = 256
 
 

@@ -62,7 +62,7 @@ class PartitionQueue:
     magic: int = 0  # message format of the next batch
     # The batches; those in flight are not among them
     batches: deque[Batch] = field(default_factory=deque)
-    open_batch: Batch | None = None  # the last batch, while it accepts messages that are sent now
+    open_batch: Batch | None = None  # the last batch, while a new `send()` may add a message to it
     # The batch in flight that the next batch has to wait for, so that the broker stores both in
     # order. It *mutes* the partition, in the words of Java's producer
     # (`RecordAccumulator.mutePartition`). None without such a batch, and always with acks=0.

@@ -208,8 +208,8 @@ class Router:
         """Return whether a connection is open, and a broker has responded lately."""
         if self._loop is None or not self.nodes.is_connected:
             return False
-        # The periodic refreshes bring a response this often, even without other requests. The
-        # event loop needn't run, so use its clock directly.
+        # Even without other requests, the periodic metadata refreshes bring a response this often.
+        # The caller may be outside of the event loop, so use the loop's clock directly.
         limit_s = self.config.metadata_max_age_s + self.config.limits.attempt_s
         return self._loop.time() - self.nodes.last_response <= limit_s
 
@@ -298,7 +298,7 @@ class Router:
         async def attempt(left_s: float) -> BrokerVersion | KafkaError:
             self._check()
             if node_id is None:
-                # Only here: 0.8.0 logs a stack trace for each request that asks for the line.
+                # Probe exact lines only here, since 0.8.0 logs a stack trace for each such probe.
                 self.nodes.require_exact_lines()
                 known = [node for node in self.nodes if node.version is not None]
                 # A node that has just failed would first wait for its backoff, and then probably
@@ -329,7 +329,7 @@ class Router:
         )
 
     def expected_round_trip_s(self, node_id: int | None) -> float:
-        """Return the round trip to a broker that the probe of its version has measured.
+        """Return the round-trip time to a broker, as measured when its version was probed.
 
         If it wasn't probed, or without an id, return the shortest one of all; 0 if there is none.
         """

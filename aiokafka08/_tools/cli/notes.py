@@ -80,7 +80,7 @@ def note_each(texts: Iterable[str]) -> int:
 def noted_end(
     group: str | None, note: Callable[[str], object], commits: Iterable[int], count_option: str
 ) -> Iterator[None]:
-    """Print a note if the reader of stdout ends: records that it hasn't read stay uncommitted.
+    """If the reader of stdout ends, print a note that the records it hasn't read are uncommitted.
 
     Args:
         group: the group whose offsets are committed; None: print no note.

@@ -61,8 +61,8 @@ class CopiedPartition:
         if len(self.known):
             return self.known.to_target(offset, self.position)
         # Nothing was copied, so the target has only messages of its own producers, and the group
-        # has read none of them. If it has read up to where the copy begins, or all there is, its
-        # next message is the first one in the target's log.
+        # has read none of them. If the source's log is empty, or the group has read up to where the
+        # copy begins, its next message is the first one in the target's log.
         return self.target_start if self.is_empty or offset == self.position else None
 
     @property
@@ -79,9 +79,10 @@ class CopiedPartition:
         return source is not None and source == self.known.to_source(other, self.position)
 
     def lacks_copies_from(self, offset: int) -> bool:
-        """Return whether the source's log has offsets from this one on that weren't copied.
+        """Return whether the source's log has offsets from this one to the first copied one.
 
-        It may have no messages there: see `carry_over.without_head_holes`.
+        Without the bounds of the log, assume that it has. It may have no messages there: see
+        `carry_over.without_head_holes`.
         """
         first = self.known.first_source
         if first is None or offset >= first:

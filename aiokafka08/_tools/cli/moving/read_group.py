@@ -114,8 +114,8 @@ class GroupReader(ConsumerRebalanceListener):
 
     def written(self, tp: TopicPartition, offset: int, count: int) -> None:
         """Note that the output has `count` more records of a partition, all before `offset`."""
-        # The consumer's position is lower than `offset` while more records may come with the offset
-        # of the last one (docs/brokers.md 6.7).
+        # Several records may have the same offset (docs/brokers.md 6.7). While more of them may
+        # come, the consumer's position is lower than `offset`.
         written = self._output.written_bytes
         before, offsets = 0, dict[TopicPartition, int]()
         if self._waiting and self._waiting[-1][0] >= written:
