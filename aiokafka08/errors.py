@@ -307,9 +307,10 @@ class CorruptRecordException(BrokerResponseError):
     """A message fails its CRC or has impossible lengths, or has no key for a compacted topic.
 
     Raised for responses with code 2, and by the consumer for fetched bytes. The consumer sets
-    `partition`, `offset` and `next_offset`. `seek()` to `next_offset` skips the corrupt message. It
-    equals `offset` if that message stands before the one at `offset`. If the corrupt bytes don't
-    show where the next message begins, `next_offset` is None: `seek()` to a clearly later offset.
+    `partition`, `offset` and `next_offset`. `seek()` to `next_offset` skips the corrupt message.
+    `next_offset` equals `offset` if that message precedes the one at `offset`. If the corrupt bytes
+    don't show where the next message begins, `next_offset` is None: `seek()` to a clearly later
+    offset.
     """
 
     errno = 2
