@@ -158,8 +158,8 @@ def change_headers(
     """Return a batch with the column `headers` changed, or added, in steps.
 
     `change(has_value, headers)` returns the new headers of a row. If a header has no key, the batch
-    is returned unchanged: `embed_rows` raises the error. Raises TypeError if the column `headers`
-    has a wrong type.
+    is returned unchanged, so that `embed_rows` raises the error. Raises TypeError if the column
+    `headers` has a wrong type.
     """
     pa = require_pyarrow()
     filled = batch.column("value").is_valid().to_pylist()

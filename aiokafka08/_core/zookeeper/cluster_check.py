@@ -1,7 +1,7 @@
 """Decide whether a ZooKeeper belongs to the brokers of a client.
 
-The nodes of another cluster look the same. With the wrong ZooKeeper a group member would read and
-overwrite that cluster's offsets, and an admin client would delete its topics.
+The ZooKeeper of another cluster has nodes with the same paths. With the wrong ZooKeeper a group
+member would read and overwrite that cluster's offsets, and an admin client would delete its topics.
 
 Invariant: with `zookeeper_check="refuse"` a session reads only what the comparison needs until the
 comparison has found that ZooKeeper and the brokers have a cluster id or a broker in common.
@@ -63,7 +63,7 @@ class ClusterIdentity:
     cluster_id: str | None = None  # None if it isn't known, or the brokers have none
     # Endpoints of some of the brokers, whose node ids aren't known
     bootstrap: Collection[Address] = ()
-    # The errors about nodes of other brokers, whose endpoints aren't known
+    # The errors of brokers that `brokers` lacks, since their nodes in ZooKeeper can't be read
     unread: Sequence[KafkaError] = ()
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ def compare_clusters(
 ) -> Agreement:
     """Return whether the brokers of a client are those that are registered in a ZooKeeper.
 
-    `resolve` is called only if no endpoint is in both, but two have the same port.
+    `resolve` is called only to compare sets of endpoints that share a port, but no endpoint.
     """
     # From 0.10.1 on both sides have an id.
     if brokers.cluster_id is not None and registered.cluster_id is not None:
@@ -123,7 +123,7 @@ def _meet(some: Iterable[Address], others: Iterable[Address], resolve: Resolve) 
 
 
 def _plain(host: str) -> str:
-    """Return a host in one of the forms in which it is written: `[::1]` is `::1`."""
+    """Return a host in a form that can be compared: lower case, no brackets, no final dot."""
     return host.strip("[]").rstrip(".").lower()
 
 
@@ -141,9 +141,9 @@ def parse_cluster_id(data: bytes) -> str:
 def parse_endpoints(data: bytes) -> frozenset[Address]:
     """Return the endpoints in a broker's node, of all protocols."""
     fields = json_object(data)
-    # All of them, since Metadata names the one of the client's listener. Brokers before 0.9 write
-    # only `host` and `port`. Later ones also write `endpoints`, with `"host":null,"port":-1` if
-    # none of these is plaintext.
+    # Return all endpoints, since Metadata names the endpoint of the listener that the client uses.
+    # Brokers before 0.9 write only `host` and `port`. Later ones also write `endpoints`, with
+    # `"host":null,"port":-1` if none of these is plaintext.
     texts = [str(text) for text in fields.get("endpoints") or ()]
     host, port = fields.get("host"), fields.get("port")
     found = [(match[1], int(match[2])) for match in map(_ENDPOINT.fullmatch, texts) if match]
@@ -190,7 +190,7 @@ class _OutdatedMetadataError(KafkaUnavailableError):
 
 
 class ClusterZookeeper:
-    """The ZooKeeper of a client, and the check that it belongs to its brokers.
+    """The ZooKeeper of a client, and the check that it belongs to the client's brokers.
 
     Args:
         router: knows the brokers.
@@ -244,7 +244,7 @@ class ClusterZookeeper:
             self._fresh_runs -= 1
 
     async def _learn_brokers(self, timeout_s: float) -> bool:
-        """Fetch metadata if there is none, or if it may be outdated; return whether it was."""
+        """Fetch metadata if there is none, or if it may be outdated; return True if fetched."""
         metadata = self._router.metadata
         if metadata.snapshot.brokers and not self._metadata_is_stale:
             return False
@@ -295,8 +295,8 @@ class ClusterZookeeper:
     def _refuse(self, brokers: ClusterIdentity, registered: ClusterIdentity) -> None:
         self._metadata_is_stale = True
         if registered.unread and not registered.brokers:
-            # No node of a broker could be read, so whether the ZooKeeper is theirs isn't known.
-            # Report the node, not a wrong option.
+            # No broker's node could be read, so it isn't known whether the ZooKeeper belongs to the
+            # client's brokers. Report the node, not a wrong option.
             error = registered.unread[0]
             text = f"ZooKeeper can't be compared with the brokers: {error.text}"
             if not self._only_warns:

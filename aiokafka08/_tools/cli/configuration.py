@@ -71,7 +71,7 @@ def file_sources(config: str | None, profile: str | None) -> list[Source]:
 
     Without `--config` and `--profile`, the variables AIOKAFKA08_CONFIG and AIOKAFKA08_PROFILE name
     them. The profiles are in the `--config` file if that is a .toml file, otherwise in
-    ~/.config/aiokafka08/config.toml. The default profile of that file is only used without
+    ~/.config/aiokafka08/config.toml. The latter file's default profile is only used without
     `--config`.
 
     Raises:
@@ -99,13 +99,13 @@ def file_sources(config: str | None, profile: str | None) -> list[Source]:
 
 
 def profiles_path() -> Path:
-    """Return the path of the profiles without `--config`."""
+    """Return the path of the user's profiles, used unless `--config` names a .toml file."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder, "aiokafka08", "config.toml")
 
 
 def profiles_file(config: str | None) -> Path:
-    """Return the file with the profiles: the one of `--config` or its variable, or the user's."""
+    """Return the .toml file that `--config` or its variable names; else `profiles_path()`."""
     config = config or os.environ.get("AIOKAFKA08_CONFIG")
     return Path(config) if config is not None and config.endswith(".toml") else profiles_path()
 

@@ -1,6 +1,6 @@
 """`ClusterView`: the rows of the console's pages, made of a sample. Pure.
 
-`watch` makes one of each sample, in a thread; `pages` shows it. Its rows of lag are those of
+`watch` makes a view of each sample, in a thread; `pages` shows it. The rows of lag are those of
 `aiokafka08 group lag` (`admin.group_lag`), so that both have the same numbers.
 
 Invariant: a number that isn't known is None, never a guess, and a total that lacks a part is None
@@ -252,10 +252,13 @@ class LagSum(NamedTuple):
 
 @dataclass(slots=True)
 class Histories:
-    """Values over time. A history that a view lacks is kept for an hour if its sample has gaps.
+    """Values over time, by topic and by group.
 
-    Invariant: a sum isn't added if it lacks a partition of the point before. It would look as if
-    the group had caught up, or nothing were written.
+    If a view lacks a topic or group, and its sample has gaps, the history is kept for an hour.
+
+    Invariant: a sum isn't added if it lacks a partition that the last point has and that may still
+    exist, unless that point is an hour old. It would look as if the group had caught up, or nothing
+    were written.
     """
 
     produced: PointHistory = field(default_factory=lambda: PointHistory(*_GROUP_POINTS))

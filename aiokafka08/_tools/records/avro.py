@@ -4,8 +4,8 @@
 registry, `AvroReader` for an event loop.
 
 Invariants: a schema isn't requested again while it is kept. Size and time of a response are
-bounded, and errors contain neither the registry's password nor text of its response. The packages
-of the extra `avro` are imported only here.
+bounded. Errors of a request don't contain the registry's password, but may quote the response. The
+packages of the extra `avro` are imported only here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _INLINE: Final = 16 * 1024
 _TURN_S: Final = 0.005
 """How long values are decoded before the event loop can run other tasks."""
 _REQUESTS: Final = 100
-"""How many schemas a reader requests within `_RETRY_S`, since messages may name any number."""
+"""The most schemas that a reader requests within `_RETRY_S`. Messages may name any number."""
 
 
 def avro_deserializer(url: str) -> TextDecoder:
@@ -111,7 +111,7 @@ class SchemaRegistry:
                 "Accept-Encoding": "identity",  # so that size is bounded
             },
             limits=httpx.Limits(max_keepalive_connections=0),  # so nothing has to be closed
-            verify=parsed.scheme == "https",  # reading the certificates takes long
+            verify=parsed.scheme == "https",  # http needs no CA certificates; loading takes long
         )
         self._name = f"schema registry {str(parsed.copy_with(userinfo=b'')).rstrip('/')!r}"
 
@@ -184,7 +184,7 @@ class AvroReader:
 
         Raises:
             ValueError: the bytes don't fit, or the registry hasn't their schema.
-            KafkaConnectionError: the registry doesn't respond.
+            KafkaConnectionError: the registry doesn't respond, or had `_REQUESTS` requests lately.
         """
         schema_id = schema_id_of(data)
         schema, body = await self._schema(schema_id), data[_HEADER.size :]
@@ -214,7 +214,7 @@ class AvroReader:
         return answer.schema
 
     def _check_requests(self, schema_id: int, now: float) -> None:
-        """Raise KafkaConnectionError if the registry failed, or was asked often, just now."""
+        """Raise KafkaConnectionError after a recent failure or too many recent requests."""
         if self._failed is not None and now < self._failed.until:
             raise (self._failed.error or ValueError()).with_traceback(None)
         if len(self._requested) == _REQUESTS and now < self._requested[0] + _RETRY_S:
@@ -260,7 +260,7 @@ class AvroReader:
 
 @dataclass(slots=True)
 class _Answer:
-    """A schema, or the error of its request, which counts until a time."""
+    """A schema, or the error of the request for it; used until the time `until`."""
 
     schema: AvroSchema | None = None
     size: int = 0

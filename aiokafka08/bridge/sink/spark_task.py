@@ -121,8 +121,8 @@ class PartWriter:
     async def _begin(self, target: Target) -> dict[TopicPartition, RunLog]:
         config = self._part.config
         try:
-            # Check the claims before, so that this attempt fences no newer start, and again after
-            # it, since a newer start may have come in between.
+            # Check the claims before `initialise`, so that this attempt fences no newer start, and
+            # again after it, since a newer start may have come in between.
             check_claims(config, await read_claims(config, target), self._part.run)
             await initialise(target, self._worker, "initialise a producer")
             check_claims(config, await read_claims(config, target), self._part.run)

@@ -133,9 +133,9 @@ class BrokerGroup:
     async def start(self) -> None:
         """Join, if there is a subscription, and wait for the first assignment.
 
-        The time that other members take for the rebalance isn't limited. So this may end later than
-        `start_timeout_ms`: by up to `session_timeout_ms` + `request_timeout_ms` for JoinGroup, and
-        as much for SyncGroup.
+        `start_timeout_ms` doesn't limit how long JoinGroup and SyncGroup wait for other members.
+        Each of them may take `session_timeout_ms` + `request_timeout_ms`. If the coordinator then
+        asks for a rejoin, the deadline is extended by the time that they took.
 
         Raises:
             BrokerResponseError: the coordinator refuses this member with an error that isn't
@@ -273,8 +273,9 @@ class BrokerGroup:
 
     def _topics_to_watch(self) -> Iterable[str]:
         """Return the topics that this member divides; none if it doesn't lead."""
-        # Only the leader has to notice a new topic before `metadata_max_age_ms` is over. Consumers
-        # without a group, and with a group in ZooKeeper, notice it just as early.
+        # In a group that a broker coordinates, only the leader has to notice a new topic before
+        # `metadata_max_age_ms` is over. Consumers without a group, and those with a group in
+        # ZooKeeper, notice it as early as this leader does.
         return self._assigned if self._generation is not None and self._generation.is_leader else ()
 
     async def _rebalance(self) -> None:
@@ -306,9 +307,9 @@ class BrokerGroup:
         assignor = self._assignors[generation.protocol]
         assignor.on_assignment(assignment)
         assignor.on_generation_assignment(generation.number)
-        # Set generation and member without an await until `assign()` replaces the former
-        # partitions. Another member may own those now, so no commit of this generation may have
-        # them.
+        # Don't await between setting generation and member and `assign()`, which replaces the
+        # former partitions. Another member may own those now, so no commit of this generation may
+        # have them.
         self._member_state.generation = generation.number
         self._member_state.member = generation.member
         partitions = [tp for tp in assignment.partitions() if tp.topic in generation.topics]
@@ -391,7 +392,7 @@ class BrokerGroup:
                 self._coordinator.invalidate(node_id)
             if rejoins and not was_rejoin:
                 backoff.reset()
-                continue  # at once, since other members wait; a pause follows the second in a row
+                continue  # at once after the first of several in a row, since other members wait
             await asyncio.sleep(min(backoff.next(), max(self._start_deadline - clock(), 0.0)))
 
     def _attempt_s(self) -> float:
