@@ -19,6 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aiokafka08._core.limited_log import one_line
 from aiokafka08._tools.records.avro_json import AvroSchema, TooLongError
 from aiokafka08._tools.records.types import TextDecoder
 from aiokafka08._wording import shorten
@@ -101,8 +102,9 @@ class SchemaRegistry:
         except httpx.InvalidURL:
             parsed = httpx.URL()
         if parsed.scheme not in ("http", "https") or not parsed.host:
+            shown = url.rpartition("@")[2]  # without user and password
             raise KafkaConfigurationError(
-                f"schema registry {url!r}: expected a URL such as http://registry:8081"
+                f"schema registry {shown!r}: expected a URL such as http://registry:8081"
             )
         self._url, self._httpx, self._fastavro = url.rstrip("/"), httpx, fastavro
         self._client = httpx.Client(
@@ -139,7 +141,8 @@ class SchemaRegistry:
             status = error.response.status_code
             raise ValueError(self.unanswered(schema_id, f"HTTP status {status}")) from None
         except (self._httpx.HTTPError, OSError) as error:
-            why = str(error) or type(error).__name__
+            # The text may quote the response.
+            why = one_line(str(error)) or type(error).__name__
             raise KafkaConnectionError(self.unanswered(schema_id, why)) from error
         return self._parsed(schema_id, content), len(content)
 
