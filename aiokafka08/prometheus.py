@@ -199,7 +199,7 @@ class _ClientCollector(Collector):
 
 
 def _metrics(client: Client) -> dict[str, float]:
-    """Return the result of `metrics()` in the client's event loop."""
+    """Return the result of `metrics()`, called in the client's event loop."""
     loop = client._lifecycle.loop
     if loop is None or not loop.is_running() or loop is asyncio._get_running_loop():
         return client.metrics()

@@ -402,7 +402,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 ZooKeeper (see the option `rebalance_max_retries`).
             ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created within
-                `request_timeout_ms`; after a second `TopicMissing` names similar topics.
+                `request_timeout_ms`. The event `TopicMissing` names similar topics after 1 s.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
         self._lifecycle.bind_to_loop()
@@ -463,7 +463,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         it reads all partitions. Replaces an earlier subscription of the same kind. The consumer
         begins to read a new partition, or a new topic that matches, when a metadata refresh shows
         it (`metadata_max_age_ms`); with `zookeeper_connect` and brokers of 0.8, at once. It looks
-        for a named topic that doesn't exist yet about once a second, later each five seconds;
+        for a named topic that doesn't exist yet about once a second, later every five seconds;
         `TopicMissing` reports it in the log and to `on_event`, with similar names.
 
         Args:
@@ -1052,7 +1052,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         return self._engine.metrics()
 
     # --- what instrumentors and frameworks read of aiokafka's consumer, too -----------------------
-    # In addition `_client`: addresses and client id.
+    # They also read `_client`, which has the addresses and the client id.
 
     @property
     def _closed(self) -> bool:

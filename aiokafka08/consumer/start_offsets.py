@@ -98,11 +98,11 @@ class StartOffsets:
         await self._tasks.cancel()
 
     def add(self, cursor: Cursor) -> None:
-        """Find a position for this cursor if it has none and no new error; call it on changes."""
+        """Find the cursor's position if it has none and no new error; call this on its changes."""
         if cursor.start is not None and not cursor.has_new_error:
             self._waiting[cursor] = None
         elif cursor not in self._waiting:
-            return  # the usual case: messages were returned
+            return  # the usual change: messages were returned
         self._changed.notify()
 
     def remove(self, cursor: Cursor) -> None:
@@ -216,7 +216,7 @@ class StartOffsets:
             elif committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
-                cursor.start = self._reset  # it stays in `_waiting`: its leader is asked next
+                cursor.start = self._reset  # it stays in `_waiting`, and its leader is asked next
             else:
                 self._fail(
                     cursor,

@@ -4,8 +4,7 @@ Invariant: the sets come in offset order. Of each set only the offsets from `fet
 `end_offset` count, so each message of the range comes exactly once. Even if offsets have no
 messages, the read ends: after the last offset, when no message follows, or with an error. What is
 fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up to
-`limit_bytes`.
-Of the readers that share a `RangeFetches`, one at a time fetches such a message.
+`limit_bytes`. Readers that share a `RangeFetches` fetch such large messages one at a time.
 """
 
 from __future__ import annotations
@@ -57,15 +56,15 @@ _MIN_FETCH_BYTES: Final = 65536
 _FETCHES_OF_A_SIZE: Final = 8
 MAX_IN_FLIGHT: Final = 3
 
-# A broker that responds after this share of the wait counts as having waited to the end: the two
-# clocks may run at different speeds
+# A broker that responds after this share of the wait counts as having waited to the end, since the
+# two clocks may run at different speeds
 _WAITED_SHARE: Final = 0.8
 
-# From how many recent sets the next offsets are guessed
+# How many recent sets are used to guess the next offsets
 _SPANS: Final = 8
 
 # How many wrong guesses are allowed at first. After that, one of _WRONG_GUESSES guesses may be
-# wrong. Beyond that, there is one request at a time.
+# wrong. If more are, the reader sends one request at a time.
 _WRONG_GUESSES: Final = 4
 
 # How many contradictory log ends in a row prove that no message follows (`_count_end`). One isn't
@@ -80,7 +79,8 @@ class RawSet(NamedTuple):
     """A message set as it was fetched.
 
     It may begin before `fetch_offset` (with a compressed set) and reach beyond the end of the
-    range: read it with `reader()`, or drop messages at or after `end_offset`.
+    range. So read it with `reader()`, or drop the messages before `fetch_offset` and those from
+    `end_offset` on.
     """
 
     message_set: Buffer
@@ -213,7 +213,7 @@ class _RangeReader:
         self._guesses = self._wrong_guesses = 0
 
     async def next_set(self) -> RawSet | None:
-        """Return the next set; None at the end of the range. The caller has used the last one."""
+        """Return the next set; None at the end of the range. Call this after using the last set."""
         self.release_large()
         limit_s = self._limit_s
         loop = asyncio.get_running_loop()

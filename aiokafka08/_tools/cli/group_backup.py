@@ -142,7 +142,7 @@ class Backup:
 
 
 def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) -> str:
-    """Return the texts of nodes that held no offset, and the command that writes the first again.
+    """Return the texts of nodes that held no offset, and the command that restores the first one.
 
     Args:
         texts: at least one.
@@ -159,7 +159,7 @@ def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) 
 
 
 def _shell_word(text: str) -> str:
-    """Return a text as a word of bash, which has escapes for what isn't printable."""
+    """Quote a text as one word for bash, with escapes for characters that aren't printable."""
     if text.isprintable():
         return shlex.quote(text)
     return (

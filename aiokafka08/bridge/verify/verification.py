@@ -139,7 +139,7 @@ def bounds(
     if position is not None:
         target_end = max(target_end, known.to_target(position, position) or 0)
     if known.first_source is not None and source_first > known.first_source:
-        # The source has expired messages that the target still has.
+        # Retention has deleted messages at the source that the target still has.
         at = known.to_target(source_first, position)
         target_first = max(target_first, target_end if at is None else at)
     before = 0

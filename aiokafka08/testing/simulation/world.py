@@ -349,7 +349,7 @@ class World:
     def call_later(self, seconds: float, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function after this many virtual seconds, in no party.
 
-        Virtual time passes only while `run` runs: the function is called during a run, and that
+        Virtual time passes only while `run` runs. So the function is called during a run, but that
         run doesn't wait for it. If the last run ends earlier, the function isn't called.
 
         Raises:

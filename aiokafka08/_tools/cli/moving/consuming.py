@@ -310,8 +310,8 @@ async def _source(
             async with aclosing(member.read()) as batches:
                 yield batches
         except BrokenPipeError:
-            # `connection.run` notices the end of stdout's reader too, and cancels this task. The
-            # commit is awaited all the same; a second cancellation, by Ctrl-C, ends it.
+            # `connection.run` notices the end of stdout's reader too, and cancels this task. Await
+            # the commit nevertheless; a second cancellation, by Ctrl-C, ends it.
             commit = asyncio.create_task(member.commit(), name="consume last commit")
             try:
                 await asyncio.shield(commit)
