@@ -200,13 +200,13 @@ class StartOffsets:
         for cursor in _current(searches):
             committed = commits.get(cursor.topic_partition)
             if isinstance(committed, KafkaError) and not is_final(committed):
-                # Until the stored offset is mended this goes on, so the retries are silent.
+                # The retries go on until the stored offset is repaired. Report the same error once.
                 is_known = self._failures.get(cursor) == str(committed)
                 self._unreadable.add(cursor)
                 self._changed.notify()
                 self._retry_later(cursor, None if is_known else committed)
             elif isinstance(committed, KafkaError):
-                # A consumer without a group imports nothing of stores.
+                # Imported here, because a consumer without a group needs no offset store.
                 from aiokafka08._core.offset_store.responses import with_text
 
                 where = (

@@ -162,8 +162,8 @@ def _decide_unexplained(error: KafkaError, retries: int, *, may_be_stored: bool)
 class BatchResolver:
     """Acknowledges, retries, splits and fails batches.
 
-    Invariant: four things agree: the accumulator, the delivery that the callers wait for, the
-    buffer memory, and the telemetry.
+    Invariant: the accumulator, the delivery that the callers wait for, the buffer memory and the
+    telemetry agree about each batch.
     """
 
     def __init__(

@@ -104,8 +104,8 @@ LINE_APIS: Final[Mapping[BrokerLine, Mapping[ApiKey, range]]] = {
     BrokerLine.V0_9: _APIS_0_9,
     BrokerLine.V0_10: _APIS_0_10,
 }
-"""The API versions that each line shares with this client (docs/brokers.md §2, §8). Those of V0_10
-are of its newest release; what an older one lacks is known from its ApiVersions response."""
+"""The API versions that each line shares with this client (docs/brokers.md §2, §8). V0_10 has those
+of its newest release; an older release shows in its ApiVersions response what it lacks."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ from aiokafka08.structs import TopicPartition
 
 DEFAULT_FETCH_BYTES: Final = 1048576
 _MIN_FETCH_BYTES: Final = 65536
-# Fetches are smaller after a timeout; this many must return data until their size is doubled
+# Fetches are smaller after a timeout; this many must return data before their size is doubled
 _FETCHES_OF_A_SIZE: Final = 8
 MAX_IN_FLIGHT: Final = 3
 
@@ -153,7 +153,7 @@ async def read_range(
         RecordTooLargeError: a message is larger than `limit_bytes`.
         CorruptRecordException: the bytes at an offset are no message, or the leader fails to read
             there; names the next offset that can be read, if it was found.
-        KafkaError: another error that a retry can't help.
+        KafkaError: another error that a retry can't fix.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     reader = _RangeReader(
@@ -432,7 +432,7 @@ class _RangeReader:
     # --- failures ---------------------------------------------------------------------------------
 
     def _fetch_less(self) -> None:
-        """Make fetches smaller, for the case that the link is too slow for their size."""
+        """Make fetches smaller, in case the link is too slow for their size."""
         self._max_bytes = max(self._max_bytes // 8, min(self._max_bytes, _MIN_FETCH_BYTES))
         self._smaller_fetches = 0
         self._spans.clear()

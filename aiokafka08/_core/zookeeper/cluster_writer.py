@@ -78,7 +78,7 @@ class WrittenCluster:
     Attributes:
         brokers: the addresses for clients, by node ids.
         topics: the partitions of each topic.
-        cluster_id: None: the brokers have none.
+        cluster_id: the cluster's id; None: the brokers have none.
     """
 
     brokers: Mapping[int, Address]

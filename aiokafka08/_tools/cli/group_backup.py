@@ -36,7 +36,7 @@ Saved = GroupOffset | NodeText
 
 
 def backup_folder() -> Path:
-    """Return the folder of the files whose path the user doesn't name; it may not exist yet."""
+    """Return the folder of backups for which the user names no file; it may not exist yet."""
     folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(folder, "aiokafka08")
 

@@ -176,7 +176,7 @@ async def create_draft(
 
 
 async def grow_draft(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> Draft:
-    """Return the draft of more partitions for a topic."""
+    """Return the draft that adds partitions to a topic."""
     count, change = await _partition_count(admin, topic), {topic: NewPartitions(partitions)}
     await _raise_first(admin, await admin.create_partitions(change, validate_only=True))
 

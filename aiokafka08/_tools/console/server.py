@@ -148,7 +148,7 @@ class _SignalFreeServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Change no handler."""
+        """Leave all signal handlers as they are."""
         yield
 
 

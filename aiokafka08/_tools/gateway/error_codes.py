@@ -1,7 +1,7 @@
 """The error codes that a client of an old line knows, in place of newer ones.
 
 A client that gets a code from after its time treats it as an unknown error, or fails. So a code
-that is newer than the line becomes the one that the line gave in the same situation, and -1
+that is newer than the line becomes the one that the line gave in the same situation, or -1
 (unknown) if there was none. `errors` has the codes that this package's clients get; the others,
 which only the target gives, are here.
 """

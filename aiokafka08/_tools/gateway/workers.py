@@ -214,7 +214,7 @@ class Workers:
         return f"worker {number} (process {process.pid}) has {end} with code {process.exitcode}"
 
     def _answer(self, node_ids: list[int]) -> Mapping[int, int] | KafkaError:
-        """Return the answer to `learn` of a worker's `WorkerTable`."""
+        """Return the answer to a question that a worker's `WorkerTable.learn` has sent."""
         try:
             return self._add(node_ids)
         except KafkaError as error:

@@ -156,7 +156,7 @@ class TransactionWorker:
                 "enable.auto.commit": False,
             }
         )
-        # The metadata is enough. A consumer that isn't polled would collect log lines for ever.
+        # Only this metadata is needed. An unpolled consumer would collect log lines for ever.
         self._group = consumer.consumer_group_metadata()
         consumer.close()
 

@@ -4,7 +4,7 @@ The source's messages are compared from the start of the log (or of the copy, if
 the bridge's position. The target's messages are compared from the first to the last, except copies
 of messages that the source no longer has.
 
-Invariant: a call reads each message once, and compares both sides up to the same position, also
+Invariant: a call reads each message once, and compares both sides up to the same position, even
 while the bridge copies. So a message that is waiting to be copied isn't a difference, but a message
 that another producer has written to the target is.
 """

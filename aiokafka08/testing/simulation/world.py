@@ -268,7 +268,7 @@ class World:
             check_awaitable(function, scenario)
             result = loop.run_until_complete(scenario)
             loop.run_until_complete(_settle())
-            gc.collect()  # failed tasks report their errors now, whatever the process did before
+            gc.collect()  # failed tasks report their errors now, not at some later collection
         self._check_errors()
         self._check_leftovers()
         self._parties.check()

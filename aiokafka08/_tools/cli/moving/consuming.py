@@ -64,7 +64,7 @@ _GROUP_BLOCK_BYTES: Final = 16 * 1024
 # How long to wait for leaders, as during an election, before the other partitions are read.
 _LEADER_S: Final = 5.0
 
-# After this time without a response of any broker, a reader that follows says so.
+# After this time without a response of any broker, a command that follows the logs says so.
 _OUTAGE_S: Final = 3.0
 
 # Failures that are further apart belong to different outages.
