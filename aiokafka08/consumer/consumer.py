@@ -385,9 +385,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     async def start(self) -> None:
         """Connect to the cluster and begin to read; with a subscription, wait for its partitions.
 
-        It waits for their positions too (up to 3 s: a leader may be away). So a message that is
-        sent after the start is read, also with `auto_offset_reset="latest"`, unless the group has
-        just begun to rebalance again. A consumer whose start has failed is stopped; make a new one.
+        It waits for their positions too (up to 3 s, since a leader may be away). So a message sent
+        after the start is read, even with `auto_offset_reset="latest"`, unless the group has just
+        begun to rebalance again. A consumer whose start has failed is stopped; make a new one.
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker within `start_timeout_ms`; the
@@ -402,7 +402,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 ZooKeeper (see the option `rebalance_max_retries`).
             ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created within
-                `request_timeout_ms`; after a second `TopicMissing` names similar topics.
+                `request_timeout_ms`. The event `TopicMissing` names similar topics after 1 s.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
         self._lifecycle.bind_to_loop()
@@ -417,8 +417,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         """Stop reading, make the last automatic commit, leave the group, close all connections.
 
         Calls that wait raise `ConsumerStoppedError`, but a `getmany()` that waits returns `{}`.
-        Messages that were fetched but not returned are dropped. A compressed message that is being
-        opened in a thread is waited for, up to about a second. Safe to call more than once.
+        Messages that were fetched but not returned are dropped. If a thread is decompressing a
+        message, `stop()` waits for it, up to about a second. Safe to call more than once.
 
         Raises:
             IllegalStateError: the consumer belongs to another event loop or process, and goes on
@@ -463,7 +463,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         it reads all partitions. Replaces an earlier subscription of the same kind. The consumer
         begins to read a new partition, or a new topic that matches, when a metadata refresh shows
         it (`metadata_max_age_ms`); with `zookeeper_connect` and brokers of 0.8, at once. It looks
-        for a named topic that doesn't exist yet about once a second, later each five seconds;
+        for a named topic that doesn't exist yet about once a second, later every five seconds;
         `TopicMissing` reports it in the log and to `on_event`, with similar names.
 
         Args:
@@ -525,7 +525,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         While its group rebalances, these are still the former ones, if brokers coordinate the group
         and keep its offsets; otherwise there are none. `position()`, `commit()`, `seek()` and the
         other calls about the former ones work until the new ones are there. After that each
-        partition continues at its committed offset and isn't paused, also one that was assigned
+        partition continues at its committed offset and isn't paused, even if it was assigned
         before.
         """
         return set(self._engine.assigned)
@@ -746,7 +746,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue in `partition` at `offset`; its messages that were fetched are dropped.
 
-        A rebalance of the group ends this, also one that has begun: the partition then continues at
+        A rebalance of the group ends this, even one that has begun: the partition then continues at
         its committed offset. To seek in a new assignment, call this in `on_partitions_assigned`.
 
         Raises:
@@ -835,7 +835,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no messages of these `partitions`; what was fetched is kept.
 
-        A rebalance of the group ends this, also one that has begun: newly assigned partitions
+        A rebalance of the group ends this, even one that has begun: newly assigned partitions
         aren't paused. To pause them, call this in `on_partitions_assigned`.
         """
         self._each(partitions, self._engine.pause)
@@ -883,7 +883,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         await self._stop_scope.run(self._engine.commits.commit(commits))
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the committed offset of `partition`, also of one that isn't assigned.
+        """Return the committed offset of `partition`, which need not be assigned.
 
         None: nothing is committed.
 
@@ -1052,7 +1052,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         return self._engine.metrics()
 
     # --- what instrumentors and frameworks read of aiokafka's consumer, too -----------------------
-    # In addition `_client`: addresses and client id.
+    # They also read `_client`, which has the addresses and the client id.
 
     @property
     def _closed(self) -> bool:

@@ -98,11 +98,11 @@ class StartOffsets:
         await self._tasks.cancel()
 
     def add(self, cursor: Cursor) -> None:
-        """Find a position for this cursor if it has none and no new error; call it on changes."""
+        """Find the cursor's position if it has none and no new error; call this on its changes."""
         if cursor.start is not None and not cursor.has_new_error:
             self._waiting[cursor] = None
         elif cursor not in self._waiting:
-            return  # the usual case: messages were returned
+            return  # the usual change: messages were returned
         self._changed.notify()
 
     def remove(self, cursor: Cursor) -> None:
@@ -200,13 +200,13 @@ class StartOffsets:
         for cursor in _current(searches):
             committed = commits.get(cursor.topic_partition)
             if isinstance(committed, KafkaError) and not is_final(committed):
-                # Until the stored offset is mended this goes on, so the retries are silent.
+                # The retries go on until the stored offset is repaired. Report the same error once.
                 is_known = self._failures.get(cursor) == str(committed)
                 self._unreadable.add(cursor)
                 self._changed.notify()
                 self._retry_later(cursor, None if is_known else committed)
             elif isinstance(committed, KafkaError):
-                # A consumer without a group imports nothing of stores.
+                # Imported here, because a consumer without a group needs no offset store.
                 from aiokafka08._core.offset_store.responses import with_text
 
                 where = (
@@ -216,7 +216,7 @@ class StartOffsets:
             elif committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
-                cursor.start = self._reset  # it stays in `_waiting`: its leader is asked next
+                cursor.start = self._reset  # it stays in `_waiting`, and its leader is asked next
             else:
                 self._fail(
                     cursor,

@@ -552,7 +552,7 @@ def _struct_step_reader(
 
 
 def _are_arguments(cls: Any, names: tuple[str, ...], absent: list[tuple[str, Any]]) -> bool:
-    """Return whether a class can be called with these fields; the others have defaults."""
+    """Return whether `names` are the first fields, and the defaults of the rest are `absent`."""
     fields = dataclasses.fields(cls)
     defaults = [(field.name, field.default) for field in fields[len(names) :]]
     return tuple(field.name for field in fields[: len(names)]) == names and defaults == absent

@@ -52,7 +52,8 @@ async def merge(
                 cost -= active.pop(task)[0]
                 continue
             yield item
-            advance(*active.pop(task))  # not earlier: `finally` closes it if the caller stops
+            # Not earlier, so that `finally` closes the source if the caller stops.
+            advance(*active.pop(task))
             del item, task  # the item may be large
     finally:
         for task in active:

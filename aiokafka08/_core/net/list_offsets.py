@@ -301,7 +301,7 @@ async def _list_on_leader(
                     request, node_id=leader, version=0, timeout_s=left_s
                 )
         except KafkaError as error:
-            # The remaining partitions get this error too: their requests go to the same broker.
+            # The remaining partitions get this error too, since they have the same leader.
             return results | dict.fromkeys(wanted[at:], error)
         for tp, result in _results(router, leader, some, response).items():
             results[tp] = result if isinstance(result, KafkaError) else keep(result.offsets or [])

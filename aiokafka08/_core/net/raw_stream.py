@@ -38,7 +38,7 @@ class RawStream(asyncio.StreamReaderProtocol):
             self.socket_closed.set_result(None)
 
     def write(self, data: bytes) -> None:
-        """Write without waiting: for the few bytes of a handshake."""
+        """Write without waiting for the socket, for the few bytes of a handshake."""
         assert self._socket is not None
         self._socket.write(data)
 

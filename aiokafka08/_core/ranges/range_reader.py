@@ -4,8 +4,7 @@ Invariant: the sets come in offset order. Of each set only the offsets from `fet
 `end_offset` count, so each message of the range comes exactly once. Even if offsets have no
 messages, the read ends: after the last offset, when no message follows, or with an error. What is
 fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up to
-`limit_bytes`.
-Of the readers that share a `RangeFetches`, one at a time fetches such a message.
+`limit_bytes`. Readers that share a `RangeFetches` fetch such large messages one at a time.
 """
 
 from __future__ import annotations
@@ -53,19 +52,19 @@ from aiokafka08.structs import TopicPartition
 
 DEFAULT_FETCH_BYTES: Final = 1048576
 _MIN_FETCH_BYTES: Final = 65536
-# Fetches are smaller after a timeout; this many must return data until their size is doubled
+# Fetches are smaller after a timeout; this many must return data before their size is doubled
 _FETCHES_OF_A_SIZE: Final = 8
 MAX_IN_FLIGHT: Final = 3
 
-# A broker that responds after this share of the wait counts as having waited to the end: the two
-# clocks may run at different speeds
+# A broker that responds after this share of the wait counts as having waited to the end, since the
+# two clocks may run at different speeds
 _WAITED_SHARE: Final = 0.8
 
-# From how many recent sets the next offsets are guessed
+# How many recent sets are used to guess the next offsets
 _SPANS: Final = 8
 
 # How many wrong guesses are allowed at first. After that, one of _WRONG_GUESSES guesses may be
-# wrong. Beyond that, there is one request at a time.
+# wrong. If more are, the reader sends one request at a time.
 _WRONG_GUESSES: Final = 4
 
 # How many contradictory log ends in a row prove that no message follows (`_count_end`). One isn't
@@ -80,7 +79,8 @@ class RawSet(NamedTuple):
     """A message set as it was fetched.
 
     It may begin before `fetch_offset` (with a compressed set) and reach beyond the end of the
-    range: read it with `reader()`, or drop messages at or after `end_offset`.
+    range. So read it with `reader()`, or drop the messages before `fetch_offset` and those from
+    `end_offset` on.
     """
 
     message_set: Buffer
@@ -153,7 +153,7 @@ async def read_range(
         RecordTooLargeError: a message is larger than `limit_bytes`.
         CorruptRecordException: the bytes at an offset are no message, or the leader fails to read
             there; names the next offset that can be read, if it was found.
-        KafkaError: another error that a retry can't help.
+        KafkaError: another error that a retry can't fix.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     reader = _RangeReader(
@@ -213,7 +213,7 @@ class _RangeReader:
         self._guesses = self._wrong_guesses = 0
 
     async def next_set(self) -> RawSet | None:
-        """Return the next set; None at the end of the range. The caller has used the last one."""
+        """Return the next set; None at the end of the range. Call this after using the last set."""
         self.release_large()
         limit_s = self._limit_s
         loop = asyncio.get_running_loop()
@@ -432,7 +432,7 @@ class _RangeReader:
     # --- failures ---------------------------------------------------------------------------------
 
     def _fetch_less(self) -> None:
-        """Make fetches smaller, for the case that the link is too slow for their size."""
+        """Make fetches smaller, in case the link is too slow for their size."""
         self._max_bytes = max(self._max_bytes // 8, min(self._max_bytes, _MIN_FETCH_BYTES))
         self._smaller_fetches = 0
         self._spans.clear()

@@ -36,7 +36,7 @@ Saved = GroupOffset | NodeText
 
 
 def backup_folder() -> Path:
-    """Return the folder of the files whose path the user doesn't name; it may not exist yet."""
+    """Return the folder of backups for which the user names no file; it may not exist yet."""
     folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(folder, "aiokafka08")
 
@@ -142,7 +142,7 @@ class Backup:
 
 
 def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) -> str:
-    """Return the texts of nodes that held no offset, and the command that writes the first again.
+    """Return the texts of nodes that held no offset, and the command that restores the first one.
 
     Args:
         texts: at least one.
@@ -159,7 +159,7 @@ def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) 
 
 
 def _shell_word(text: str) -> str:
-    """Return a text as a word of bash, which has escapes for what isn't printable."""
+    """Quote a text as one word for bash, with escapes for characters that aren't printable."""
     if text.isprintable():
         return shlex.quote(text)
     return (

@@ -127,14 +127,14 @@ async def serve(
         scheme = "http" if options.tls_cert is None else "https"
         shown = address_text((options.host, listener.getsockname()[1]))
         is_new = access.token is not None and options.token_file is None
-        # Leave out a token from a file: it stays valid, and a service's output goes to a journal.
+        # Leave out a token from a file, since it stays valid, and a service's output is logged.
         query = f"?{urlencode({'token': access.token})}" if is_new else ""
         config.load()  # reads the certificate
         on_url(f"{scheme}://{shown}/{query}")
         server = _SignalFreeServer(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            # With many topics, full collections would take much of the longest pages' time.
+            # With many topics, full garbage collections would slow the longest pages down a lot.
             with rare_full_collections(time.monotonic):
                 await asyncio.shield(serving)
         except asyncio.CancelledError:
@@ -148,7 +148,7 @@ class _SignalFreeServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Change no handler."""
+        """Leave all signal handlers as they are."""
         yield
 
 
@@ -160,7 +160,7 @@ class _ImpatientProtocol(H11Protocol):
     def connection_made(  # type: ignore[override]
         self, transport: asyncio.Transport
     ) -> None:
-        """Expect a request; end the connection at once if its address has too many."""
+        """Expect a request; abort at once if the client's address has too many connections."""
         super().connection_made(transport)
         address = self.client and self.client[0]
         peers = [getattr(one, "client", None) for one in self.connections]
@@ -171,7 +171,7 @@ class _ImpatientProtocol(H11Protocol):
             self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing any more."""
+        """Expect no request any more."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)

@@ -22,8 +22,8 @@ from aiokafka08.structs import TopicPartition
 # A search that takes less doesn't matter.
 LONG_SEARCH_S: Final = 0.002
 
-# Producers' default sets cause searches that take a smaller part of a fetch, also on a slow broker
-# (docs/performance.md), and readers don't suffer from these.
+# With the sets that producers send by default, the search takes a smaller share of a fetch, even on
+# a slow broker (docs/performance.md), and readers don't suffer from it.
 LARGE_SHARE: Final = 2 / 3
 
 

@@ -20,14 +20,14 @@ ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id", "p
 
 _TOPIC_APIS: Final = frozenset({"DeleteTopics", "DeleteRecords", "CreatePartitions"})
 _FIRST_BY_TOPIC: Final = 3
-"""Before this version of CreateTopics (Kafka 2.0) brokers answer that the cluster isn't authorized.
-Only after this error Kafka Connect goes on without creating topics."""
+"""Before this version of CreateTopics (Kafka 2.0) brokers answer ClusterAuthorizationFailed, the
+only error after which Kafka Connect goes on without creating topics."""
 
 _TOPIC_RESOURCE: Final = 2
 
 
 def refusal_code(api: Api, version: int) -> int:
-    """Return the code for a request that changes the cluster."""
+    """Return the code that refuses a request that would change the cluster."""
     if api.name in _TOPIC_APIS or (api.name == "CreateTopics" and version >= _FIRST_BY_TOPIC):
         return TopicAuthorizationFailedError.errno
     return ClusterAuthorizationFailedError.errno

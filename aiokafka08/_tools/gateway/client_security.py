@@ -46,7 +46,7 @@ def server_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.
     """Return the TLS context of the listeners.
 
     Args:
-        cert: PEM file of the certificate, and of those between it and the authority.
+        cert: PEM file of the certificate, and of the intermediate ones up to its authority.
         key: PEM file of its private key, which has no password; None: it is in `cert`.
         client_ca: PEM file of the authorities whose certificates clients need; None: they need
             none.

@@ -118,7 +118,7 @@ OPTIONS: Final = (
 
 
 def flag(key: str) -> str:
-    """Return the flag of an option, whose key in a file is given."""
+    """Return the command-line flag of the option that has this key in a file."""
     section, dot, name = key.partition(".")
     words = key if not dot else section if name == "include" else f"{name}-{section}"
     return f"--{words.replace('_', '-')}"

@@ -22,8 +22,8 @@ CLIENT_ID: Final = "aiokafka08-gateway"
 CONNECT_TIMEOUT_S: Final = 10.0
 
 _VERSION: Final = BrokerVersion(BrokerLine.V0_10, {ApiKey.SASL_AUTHENTICATE: range(1)})
-"""The version to assume before a broker was asked for its versions: SASL begins with the request
-SaslHandshake, not with a bare token."""
+"""The version to assume before a broker was asked for its versions. With it, SASL begins with the
+request SaslHandshake, not with a bare token."""
 
 
 def target_network(targets: BootstrapServers, **options: Any) -> NetConfig:

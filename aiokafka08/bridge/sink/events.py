@@ -15,7 +15,7 @@ from aiokafka08.bridge.copy.offset_runs import OffsetRun
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-# The bytes that a record takes beside its key and value: its objects, or librdkafka's message.
+# The bytes that a record takes besides its key and value: its objects, or librdkafka's message.
 _RECORD_BYTES: Final = 300
 
 
@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
 
 class ChunkTaken(NamedTuple):
-    """A worker has passed a chunk on to librdkafka, or dropped it: its memory is free."""
+    """A worker has passed a chunk on to librdkafka, or dropped it, so its memory is free."""
 
     size: int
 
@@ -65,7 +65,7 @@ class TransactionCommitted(NamedTuple):
 
 
 class TransactionAborted(NamedTuple):
-    """A transaction is aborted: its partitions must be read again from their last positions."""
+    """A transaction is aborted. Its partitions must be read again from their last positions."""
 
     worker: int
     # The worker's epoch from now on.
@@ -97,7 +97,7 @@ SinkEvent = ChunkTaken | TransactionCommitted | TransactionAborted | RecordRefus
 
 
 class HeldRecords:
-    """The last records read of a partition, held until no more can share their offset.
+    """The last records read from a partition, held until no more can share their offset.
 
     Attributes:
         memory: About how many bytes they take in the process.

@@ -5,8 +5,8 @@ the target has all state.
 
 Invariants:
 - The chunks of a partition are written in the order in which they were put.
-- After an abort the worker's epoch (not the producer's) is higher. The worker drops chunks of a
-  lower epoch, and the caller reads again from the last committed positions.
+- An abort raises the worker's epoch (not the producer's). The worker drops chunks of a lower
+  epoch, and the caller reads again from the last committed positions.
 - At most `buffer_bytes` and one chunk more wait for the target's acknowledgement.
 """
 
@@ -156,7 +156,7 @@ class TransactionWorker:
                 "enable.auto.commit": False,
             }
         )
-        # The metadata is enough. A consumer that isn't polled would collect log lines for ever.
+        # Only this metadata is needed. An unpolled consumer would collect log lines for ever.
         self._group = consumer.consumer_group_metadata()
         consumer.close()
 
@@ -325,7 +325,7 @@ class TransactionWorker:
             self._report(ChunkTaken(chunk.memory))
         self._producer.poll(0)
         stuck = _Stuck()
-        # Poll for acknowledgements until there is room: librdkafka's queue has no limit of its own.
+        # Poll for acknowledgements until there is room, since librdkafka's queue has no limit here.
         while self._open.unacknowledged >= self._settings.copy.buffer_bytes:
             self._producer.poll(_POLL_S)
             self._check_stop()
@@ -392,7 +392,7 @@ class TransactionWorker:
     # --- the end of a transaction -----------------------------------------------------------------
 
     def _commit(self, transaction: OpenTransaction) -> None:
-        # In this order: acknowledgements give the offsets of the runs, and the commit makes
+        # The order matters: acknowledgements give the offsets of the runs, and the commit makes
         # records, runs and positions visible at once.
         self._flush()
         failed = "another producer writes to a target topic: each record's offset is needed"

@@ -4,7 +4,7 @@ The source's messages are compared from the start of the log (or of the copy, if
 the bridge's position. The target's messages are compared from the first to the last, except copies
 of messages that the source no longer has.
 
-Invariant: a call reads each message once, and compares both sides up to the same position, also
+Invariant: a call reads each message once, and compares both sides up to the same position, even
 while the bridge copies. So a message that is waiting to be copied isn't a difference, but a message
 that another producer has written to the target is.
 """
@@ -139,7 +139,7 @@ def bounds(
     if position is not None:
         target_end = max(target_end, known.to_target(position, position) or 0)
     if known.first_source is not None and source_first > known.first_source:
-        # The source has expired messages that the target still has.
+        # Retention has deleted messages at the source that the target still has.
         at = known.to_target(source_first, position)
         target_first = max(target_first, target_end if at is None else at)
     before = 0

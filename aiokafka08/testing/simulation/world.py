@@ -268,7 +268,7 @@ class World:
             check_awaitable(function, scenario)
             result = loop.run_until_complete(scenario)
             loop.run_until_complete(_settle())
-            gc.collect()  # failed tasks report their errors now, whatever the process did before
+            gc.collect()  # failed tasks report their errors now, not at some later collection
         self._check_errors()
         self._check_leftovers()
         self._parties.check()
@@ -349,7 +349,7 @@ class World:
     def call_later(self, seconds: float, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function after this many virtual seconds, in no party.
 
-        Virtual time passes only while `run` runs: the function is called during a run, and that
+        Virtual time passes only while `run` runs. So the function is called during a run, but that
         run doesn't wait for it. If the last run ends earlier, the function isn't called.
 
         Raises:

@@ -64,7 +64,7 @@ _GROUP_BLOCK_BYTES: Final = 16 * 1024
 # How long to wait for leaders, as during an election, before the other partitions are read.
 _LEADER_S: Final = 5.0
 
-# After this time without a response of any broker, a reader that follows says so.
+# After this time without a response of any broker, a command that follows the logs says so.
 _OUTAGE_S: Final = 3.0
 
 # Failures that are further apart belong to different outages.
@@ -310,8 +310,8 @@ async def _source(
             async with aclosing(member.read()) as batches:
                 yield batches
         except BrokenPipeError:
-            # `connection.run` notices the end of stdout's reader too, and cancels this task. The
-            # commit is awaited all the same; a second cancellation, by Ctrl-C, ends it.
+            # `connection.run` notices the end of stdout's reader too, and cancels this task. Await
+            # the commit nevertheless; a second cancellation, by Ctrl-C, ends it.
             commit = asyncio.create_task(member.commit(), name="consume last commit")
             try:
                 await asyncio.shield(commit)
