@@ -398,7 +398,7 @@ class Collector:
             self._requeue(cursor)
             if records:
                 popped[cursor.topic_partition] = records
-                if cursor.start is not None:  # refused; it is verified once these are returned
+                if cursor.start is not None:  # refused position; verify it once these are returned
                     self._observer.messages_returned(cursor)
                 if limit is not None:
                     limit -= len(records)

@@ -191,7 +191,8 @@ class Cursor:
         self.part_bytes = 0
         self._damaged_offsets = _NO_OFFSETS  # offsets at which a fetch was damaged
         # The type of the last raised error, and `_place` at that time. `_place` also counts the
-        # returned messages, because one at the offset of the damage doesn't move the position.
+        # returned messages, because a message may have the offset of the damage after it, and then
+        # its return doesn't move the position.
         self._raised: tuple[type[Exception], int, int] | None = None
         self._backoff = Backoff(*backoff)
         self._tries = 0

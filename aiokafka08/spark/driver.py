@@ -384,7 +384,7 @@ class DriverClient:
         work: Callable[[Router, Collection[TopicPartition]], Coroutine[Any, Any, T]],
         missing_ok: bool,
     ) -> T:
-        """Call `work` with the partitions; `missing_ok` leaves out those that brokers don't list."""
+        """Call `work` with the partitions; `missing_ok` leaves out unlisted ones."""
         try:
             return self._call(lambda router: work(router, partitions))
         except UnknownTopicOrPartitionError:

@@ -212,9 +212,9 @@ class GroupTransfer:
             except KafkaError as error:
                 failed.append(error)  # the other groups don't wait for this one
         alias = self._config.source.alias
-        # MirrorMaker 2's topics get a checkpoint per translated offset, and per partition the sync
-        # of the last message copied. They are written after the commits, without a transaction,
-        # since readers of these topics read uncommitted records too.
+        # MirrorMaker 2's topics get a checkpoint per translated offset, and per partition the
+        # offset sync of the last message copied. They are written after the commits, without a
+        # transaction, since readers of these topics read uncommitted records too.
         checkpoints = [
             encode_checkpoint(
                 Checkpoint(
@@ -392,7 +392,9 @@ async def carry_over_continuously(
 async def source_offsets(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> dict[str, dict[TopicPartition, SourceOffset]]:
-    """Return what the bridge's groups have committed at the source; omit groups without offsets.
+    """Return the offsets that the bridge's groups have committed at the source, or their errors.
+
+    Groups without offsets and errors are left out.
 
     Args:
         config: the file of the bridge.
