@@ -1,7 +1,8 @@
 """Keep full garbage collections short in programs with many long-lived objects.
 
 A full collection visits each object, those of imports too, and holds the event loop meanwhile. Only
-the package's own programs use this: a client must not change the garbage collection of its process.
+the package's own programs use this module, since a client must not change the garbage collection of
+its process.
 """
 
 from __future__ import annotations

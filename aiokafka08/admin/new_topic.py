@@ -43,8 +43,8 @@ class NewTopic:
             brokers' own (default None).
 
     Raises:
-        IllegalArgumentError: neither the numbers nor an assignment is given, or both are; or one
-            isn't an integer.
+        IllegalArgumentError: neither the numbers nor an assignment is given, or both are; or a
+            number isn't an integer.
         TypeError: an assignment or configs aren't mappings.
     """
 
@@ -122,7 +122,7 @@ def _new_topic(value: Any, expected: str) -> NewTopic:
 
 
 def new_partitions(value: object) -> dict[str, NewPartitions]:
-    """Return the new partitions by topic; objects with the attributes of `NewPartitions` count.
+    """Return the new partitions by topic; accept objects with the attributes of `NewPartitions`.
 
     Raises TypeError if it isn't a mapping of topics to such objects, and the errors of
     `NewPartitions`.
@@ -178,7 +178,7 @@ def spread(
     for partition in partitions:
         first = start + partition
         # The leaders of consecutive partitions go round the sorted brokers. In each further round,
-        # followers are one broker further from their leader: the partitions of one leader have
+        # followers are one broker further from their leader, so the partitions of one leader have
         # different followers, which share the load if the leader dies.
         shift = partition // len(nodes)
         others = len(nodes) - 1

@@ -30,7 +30,7 @@ SLICE_RECORDS: Final = 1000
 """How many messages are decoded to records in one step."""
 
 SLICE_COLUMN_RECORDS: Final = 2000
-"""How many messages are decoded to columns in one step: some 2 ms with the pure twin."""
+"""How many messages are decoded to columns in one step: some 2 ms with the pure-Python twin."""
 
 CALL_COLUMN_BYTES: Final = 4 * 1024 * 1024
 """A `get_columns` call returns once it has this many bytes of keys and values, even if these are
@@ -44,7 +44,7 @@ RecordsByPartition = dict[TopicPartition, list[Record]]
 T = TypeVar("T")
 
 KnownErrors = list[tuple[Cursor, Exception]]
-"""The errors that a call has met and that aren't new, with their cursors."""
+"""The errors that a call has met and that an earlier call raised, with their cursors."""
 
 
 class CollectedColumns(NamedTuple):
@@ -147,7 +147,7 @@ class Collector:
                 await self._open_next(partitions)
                 continue
             if loop.time() >= deadline:
-                # Only now, so that a caller that goes on after an error doesn't spin.
+                # Raise it only now, so that a caller that goes on after an error doesn't spin.
                 self._raise_known(known)
             self._observer.call_starved(self._wanted(partitions))
             await self._wait_for_change(deadline if known else None)
@@ -172,7 +172,7 @@ class Collector:
                     return records
                 self._observer.check()
         except ConsumerStoppedError:
-            # As in aiokafka: a call that was pending when the consumer was stopped.
+            # As in aiokafka, a call that was pending when the consumer was stopped returns nothing.
             return {}
 
     async def get_columns(
@@ -273,7 +273,7 @@ class Collector:
         return ready
 
     def _pending(self, partitions: Collection[TopicPartition], known: KnownErrors) -> bool:
-        """Whether there is more to decode, apart from what has failed with a known error."""
+        """Return whether more can be decoded, apart from what failed with a known error."""
         # A decoding step without a message doesn't prove that the buffer is exhausted, since it may
         # have stopped because it had decompressed a lot (`record_buffer.DECODE_STEP_BYTES`).
         failed = {cursor for cursor, _ in known}
@@ -316,7 +316,7 @@ class Collector:
             for record in self.remaining:
                 return record
             if self._served is not None:
-                # With 1,000 partitions, their last slices take much memory.
+                # Else the last slices of 1,000 partitions would take much memory.
                 self._served.buffer.drop_returned()
                 if self._served in self._ready:
                     self._advance_failing(self._served)
@@ -358,7 +358,7 @@ class Collector:
         has_records = False
         for cursor in cursors:
             buffer = cursor.buffer
-            goal = buffer.added_sets  # without what comes meanwhile, or the call might never end
+            goal = buffer.added_sets  # exclude later sets, or the call might never end
             count = buffer.decoded_count
             while (
                 cursor in self._ready  # else paused, revoked or moved while the call yielded
@@ -398,7 +398,7 @@ class Collector:
             self._requeue(cursor)
             if records:
                 popped[cursor.topic_partition] = records
-                if cursor.start is not None:  # refused; it is verified once these are returned
+                if cursor.start is not None:  # refused position; verify it once these are returned
                     self._observer.messages_returned(cursor)
                 if limit is not None:
                     limit -= len(records)
@@ -418,7 +418,7 @@ class Collector:
         collected = self._no_columns(max_bytes)
         columns = collected.columns
         is_over = self._slice.is_over
-        # Small steps for few bytes, since the pure twin checks `is_full` only before a step.
+        # Small steps for few bytes: the pure-Python twin checks `is_full` only before a step.
         step = min(SLICE_COLUMN_RECORDS, max_bytes // 2048)
         for index, cursor in enumerate(cursors):
             if index and (len(columns) >= limit or columns.is_full or is_over()):

@@ -191,7 +191,8 @@ class Cursor:
         self.part_bytes = 0
         self._damaged_offsets = _NO_OFFSETS  # offsets at which a fetch was damaged
         # The type of the last raised error, and `_place` at that time. `_place` also counts the
-        # returned messages, because one at the offset of the damage doesn't move the position.
+        # returned messages, because a message may have the offset of the damage after it, and then
+        # its return doesn't move the position.
         self._raised: tuple[type[Exception], int, int] | None = None
         self._backoff = Backoff(*backoff)
         self._tries = 0
@@ -250,7 +251,7 @@ class Cursor:
 
     @property
     def requested_bytes(self) -> int:
-        """Bytes that responses may still bring, also responses that will be dropped."""
+        """Bytes that responses may still bring, including responses that will be dropped."""
         in_flight = 0 if self.in_flight is None else self.in_flight.max_bytes
         return in_flight + self.superseded_bytes
 
@@ -506,7 +507,7 @@ class Cursor:
             max_tries = 1
         elif offset < self._readable_to:
             max_tries = min(FAILED_READ_TRIES, self._max_tries)
-        else:  # a new leader may return it for a moment (docs/brokers.md 7.10)
+        else:  # a new leader may return UnknownError for a moment (docs/brokers.md 7.10)
             max_tries = self._max_tries
         if self._tries >= max_tries:
             self._tries = 0

@@ -1,4 +1,4 @@
-"""The pure twin of the functions that read and write the records of a batch.
+"""The pure-Python twin of the functions that read and write the records of a batch.
 
 It is the reference for the compiled twin (`_record_batch_c.pxi`). `batch_format` has the layout.
 

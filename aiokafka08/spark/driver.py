@@ -57,8 +57,8 @@ _log: Final = logging.getLogger("aiokafka08.spark")
 
 T = TypeVar("T")
 
-# How long to try to reach a first broker without kafka.request.timeout.ms. Including the start of a
-# Python process, Spark then reports a wrong address within 30 s.
+# How long to try to reach a first broker if kafka.request.timeout.ms isn't set. Including the start
+# of a Python process, Spark then reports a wrong address within 30 s.
 _FIRST_BROKER_MS: Final = 25_000
 # The shortest pause between two requests to brokers that don't know the topics yet.
 _MIN_RETRY_S: Final = 0.1
@@ -384,7 +384,7 @@ class DriverClient:
         work: Callable[[Router, Collection[TopicPartition]], Coroutine[Any, Any, T]],
         missing_ok: bool,
     ) -> T:
-        """Call `work` with the partitions, without those that the brokers don't list any more."""
+        """Call `work` with the partitions; `missing_ok` leaves out unlisted ones."""
         try:
             return self._call(lambda router: work(router, partitions))
         except UnknownTopicOrPartitionError:
@@ -439,7 +439,7 @@ def fetch_message_sets(
     max_bytes: int | None = None,
     in_flight: int = MAX_IN_FLIGHT,
 ) -> AsyncGenerator[RawSet, None]:
-    """Call `read_range` with the sizes and timeouts of the options; `max_bytes` replaces theirs."""
+    """Call `read_range` with the options' sizes and timeouts; `max_bytes` replaces its option."""
     settings = options.client.settings
     sizes = {name: settings[name] for name in ("max_bytes", "limit_bytes") if name in settings}
     if max_bytes is not None:

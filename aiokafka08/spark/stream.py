@@ -147,8 +147,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return where the next batch ends.
 
         The end is before `start` if a log was truncated; `partitions` then reports the loss.
-        Without `failOnDataLoss`, a partition that the brokers don't list any more ends where it
-        was.
+        Without `failOnDataLoss`, a partition that the brokers don't list any more ends at its
+        offset in `start`.
 
         Raises:
             UnknownTopicOrPartitionError: the brokers don't list a partition any more, and
@@ -164,9 +164,9 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest = self._fetch_log_ends(begin)
         if is_first_call and begin == self._initial:
             # Spark journals only the *ends* of batches. To repeat batch 0 it calls `initialOffset`
-            # again, which may return a later offset if the query starts at "latest": the messages
-            # between the two would be skipped. So batch 0 ends at the initial offset, which puts it
-            # into the journal.
+            # again, which may return a later offset if the query starts at "latest". Then the
+            # messages between the two offsets would be skipped. So batch 0 ends at the initial
+            # offset, which puts that offset into the journal.
             return start
         _log.info(
             "%s: %s; at %s",
@@ -184,7 +184,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @reason_first
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
-        """Return the tasks of a batch; the same after a restart, unless messages aged out.
+        """Return the tasks of a batch. They are the same after a restart, unless messages aged out.
 
         Raises:
             OffsetOutOfRangeError: data of the batch was lost, and `failOnDataLoss` is true.
@@ -235,8 +235,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _fetch_log_ends(self, begin: PartitionOffsets) -> ResolvedOffsets:
         """Return the ends of the logs; with AvailableNow those of the first call.
 
-        Without `failOnDataLoss`, a partition that the brokers don't list ends where it was, and one
-        that was deleted and created again is left out: the next batch adds it.
+        Without `failOnDataLoss`, a partition that the brokers don't list ends at its offset in
+        `begin`. One that was deleted and created again is left out; the next batch adds it.
         """
         if self._target is not None:
             return self._target

@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     try:
         seeds = _seeds(metafunc.definition)
-    except ValueError as error:  # one failing test: an exception here would lose the whole module
+    except ValueError as error:  # fail one test; an exception here would lose the whole module
         metafunc.parametrize("kafka_world", [error], ids=["invalid marker"], indirect=True)
     else:
         metafunc.parametrize("kafka_world", seeds, ids="seed={}".format, indirect=True)

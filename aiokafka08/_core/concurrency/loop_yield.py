@@ -109,7 +109,7 @@ def finish_steps(steps: Generator[None, None, T]) -> T:
 
 
 class LoopYield:
-    """Measure how long the running task has held the event loop. For use in one loop only."""
+    """Measures how long tasks have held the event loop in one iteration. For one loop only."""
 
     __slots__ = ("_hold_s", "_loop", "_measuring", "_since", "_task", "was_due")
 
@@ -124,7 +124,7 @@ class LoopYield:
         self._task: asyncio.Task[object] | None = None
 
     def is_due(self) -> bool:
-        """Return whether the running task has held the loop for longer than `hold_s`."""
+        """Return whether tasks have held the loop for more than `hold_s` in this iteration."""
         # An awaitable may call this from its `__await__`, and a user may await it in another event
         # loop.
         if _running_loop() is not self._loop:

@@ -165,7 +165,7 @@ class MergedTopic(NamedTuple):
 
 
 class MergeOrder:
-    """Remembers which Metadata call last updated each topic: responses may come out of order.
+    """Remembers which Metadata call last updated each topic, since responses may be out of order.
 
     Invariant: the response to an older call neither replaces a topic that a newer call has updated
     nor removes a topic. Calls are numbered in the order of their starts.

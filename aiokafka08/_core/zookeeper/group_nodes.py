@@ -291,7 +291,7 @@ class GroupNodes:
     ) -> None:
         """Delete groups without members.
 
-        `groups`: by group the names of its child nodes; `failed` gets the groups that can't be
+        `groups`: the names of each group's child nodes; `failed` gets the groups that can't be
         deleted.
         """
         # Delete `ids` first and the group's node last, each only if it is empty. So a member that
@@ -318,7 +318,7 @@ class GroupNodes:
     def _delete_nodes(
         self, client: KazooClient, nodes: Mapping[str, str], failed: dict[str, KafkaError]
     ) -> None:
-        """Delete nodes, each of a group; `failed` gets the groups whose nodes can't be deleted."""
+        """Delete nodes (path → group); `failed` gets the groups whose nodes can't be deleted."""
         from kazoo.exceptions import KazooException, NoAuthError, NoNodeError, NotEmptyError
 
         paths = list(nodes)

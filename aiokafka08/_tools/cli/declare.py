@@ -264,7 +264,7 @@ def connection_options(
 
     Args:
         function: the function of a command.
-        unless: a flag with which the command needs no cluster, and gets None (default None).
+        unless: a flag with which the command needs no cluster, and gets no settings (default None).
         warns: a logger whose warnings are shown without --log-level, too (default None).
 
     Raises:

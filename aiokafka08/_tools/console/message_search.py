@@ -179,7 +179,7 @@ async def search_messages(
         masks: hides keys and values, or parts of them.
 
     Raises:
-        IllegalArgumentError: `start` has no meaning.
+        IllegalArgumentError: `start`, a regular expression or a path is wrong.
         UnknownTopicOrPartitionError, OffsetOutOfRangeError: there is no such topic, partition or
             offset.
         KafkaTimeoutError: the brokers don't say in time where the logs begin and end.
@@ -293,7 +293,7 @@ class _Scan:
             self._share = -(-self._count // max(partitions, 1))
             self._fetch_bytes = _FETCH_BYTES
         self._next: dict[TopicPartition, int] = {}
-        self._kept_bytes = 0  # more than was scanned, if Avro was decoded
+        self._kept_bytes = 0  # of the shown messages; decoded Avro may exceed what was scanned
         self.errors: list[str] = []
 
     def next_offset(self, range_: PartitionRange) -> int:

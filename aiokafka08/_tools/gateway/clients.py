@@ -152,7 +152,8 @@ class ClientTable:
     def _drop_one(self) -> None:
         """Drop the first of the oldest clients that doesn't need the gateway; else the oldest."""
         # So a program that runs once a month stays in the list if it needs the gateway. Only
-        # `_LOOKED_AT` are looked at, because any client can fill the table with names.
+        # `_LOOKED_AT` are looked at: a client that fills the table with names must not make this
+        # slow.
         oldest = list(islice(self._clients.values(), _LOOKED_AT))
         dropped = next((one for one in oldest if not one.needs_gateway), oldest[0])
         del self._clients[dropped.key]

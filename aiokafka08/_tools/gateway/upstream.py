@@ -1,21 +1,21 @@
 """`Upstream`: the connection to a broker that belongs to one connection of a client.
 
-It sends requests and gives each response to the exchange whose turn it is. `handler` makes one for
-each client, and decides what is sent.
+It sends requests and gives each response to the exchange whose turn it is. `handler` makes an
+`Upstream` for each client, and decides what is sent.
 
 Invariants:
 
 - The broker answers in the order of the requests. A response with another correlation id ends the
   connections to the broker and to the client.
-- While a response is worked on, or the client doesn't read, no further one is read.
+- While a response is worked on, or the client doesn't read, no further response is read.
 - After `close()` the requests that were sent still reach the broker, because no response shows
-  whether one with acks=0 was lost. Only requests that it doesn't read within `CLOSE_S` are lost.
-  Responses are dropped. If a request with acks=0 was sent, the due responses are still read before
-  the socket is closed, because a response to a closed socket resets it, and drops the requests.
+  whether one with acks=0 was lost. Only requests that the broker doesn't read within `CLOSE_S` are
+  lost. Responses are dropped. If a request with acks=0 was sent, the due responses are read before
+  the socket is closed: a response to a closed socket would reset it, and drop the requests.
 - Until the connection is open, and while its SASL session is prolonged, the client's frames wait,
   in their order. Those that wait for the session are still sent after `close()`.
 - Waiting frames, the received part of a response, and the responses that are worked on count in the
-  memory of all connections. All connections also share the reading of large responses.
+  memory of all connections. `read_budget` limits how fast all connections read large responses.
 """
 
 from __future__ import annotations
@@ -324,7 +324,7 @@ class Upstream(FrameProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         transport, self._transport = self._transport, None
-        self.close()  # the client's connection ends too, so the responses in work are of no use
+        self.close()  # the client's connection ends too, so nothing needs the responses
         if transport is None:
             return  # `connection_made` has aborted it, or wasn't called
         self._end_session()

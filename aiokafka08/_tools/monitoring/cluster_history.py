@@ -58,7 +58,7 @@ class PartitionHistory:
         """Return for how many seconds the next message of a group has been waiting; 0 without one.
 
         If the message is older than the first sample, the result is the time since that sample, as
-        a lower bound. None if that is the only sample.
+        a lower bound. None without samples, or if that is the only one.
         """
         if self._ends.last is None:
             return None

@@ -92,6 +92,10 @@ def _without(value: bytes, paths: _Paths, has_unions: bool) -> bytes:
 
 
 def _hidden(data: Any, paths: _Paths, has_unions: bool) -> Any:
+    """Return parsed JSON in which what `paths` name is hidden.
+
+    A value is hidden as a whole if a path ends there, or goes on although the value has no parts.
+    """
     if not paths:
         return data
     if isinstance(data, list) and () not in paths:

@@ -117,7 +117,7 @@ class SessionWatch:
             tp for tp, partition in self._status.partitions.items() if partition.stopped is None
         ]
         bounds: Mapping[TopicPartition, tuple[int, int]] = {}
-        # The consumer waits for a leader without an error, so the brokers are asked here.
+        # The consumer waits for a leader and raises no error, so the brokers are asked here.
         away: KafkaError | None = None
         try:
             bounds = await self._source.reachable_bounds(copied) if copied else {}

@@ -1,4 +1,4 @@
-"""Whether calls end in time, memory stays within its limits, and reports are true. Pure."""
+"""Check that calls end in time, memory stays within its limits, and reports are true. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS: Final = {
     "buffered_bytes": "buffered_limit_bytes",
 }
 
-# Gauges of a producer that are 0 while each of its messages is acknowledged or failed.
+# Gauges of a producer that are 0 while no message is pending and no request is in flight.
 _EMPTY_WHEN_IDLE: Final = ("buffer_used_bytes", "batches_unfinished", "senders_waiting")
 
 

@@ -1,4 +1,4 @@
-"""`offsets`: where the logs of a topic begin and end, and from where to read since a time.
+"""`offsets`: show where a topic's logs begin and end, and from which offset to read since a time.
 
 Invariant: no topic is created; see `metadata`.
 """
