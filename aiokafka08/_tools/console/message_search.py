@@ -357,7 +357,7 @@ def _size(record: BytesRecord) -> int:
 
 def _in_order(records: Sequence[BytesRecord], *, newest_first: bool) -> list[BytesRecord]:
     """Return records by their time if all have one, else by partition and offset."""
-    have_times = all((record.timestamp or -1) >= 0 for record in records)
+    have_times = all(record.timestamp is not None and record.timestamp >= 0 for record in records)
     return sorted(
         records,
         key=lambda record: (
