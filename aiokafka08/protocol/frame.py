@@ -171,7 +171,7 @@ class FrameReader:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the reader itself holds: views of frames that callers keep aren't in it.
+        """How much memory the reader itself holds, without the frames that callers keep.
 
         Of an incomplete frame, only the bytes that have arrived count, beside kept buffers.
         """
