@@ -227,7 +227,7 @@ class ConsumerEngine:
 
     async def finish(self) -> None:
         """End the calls that take messages, and commit the positions after their messages."""
-        # Before the membership ends: other members read the partitions after that.
+        # This must end before the membership does. Then other members read the partitions.
         self.collector.close()
         await self.commits.stop()
 
@@ -322,7 +322,7 @@ class ConsumerEngine:
             self.cursor(tp)
 
     def commit_positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what `commit()` without offsets commits: nothing if the group assigns no partition.
+        """Return what `commit()` without offsets commits: nothing if the group assigns nothing.
 
         Raises:
             PartitionRevokedError: the group rebalances, and commits must wait for its end.

@@ -29,8 +29,8 @@ SCRATCH_BYTES: Final = 64 * 1024
 # sizes of fetch responses.
 _STEPS: Final = (160 * 1024, 1280 * 1024, 10240 * 1024)
 
-# A frame of up to so many times the size of the largest one so far gets its whole buffer at once,
-# because a consumer that catches up fetches double the size each time, which the steps would copy.
+# A frame of up to this many times the size of the largest one so far gets its whole buffer at once.
+# A consumer that catches up doubles the size of each fetch, and the steps would copy each response.
 _TRUST: Final = 4
 
 # One buffer is read by the frame's owner while the other one receives the next frame

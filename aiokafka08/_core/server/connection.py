@@ -135,7 +135,7 @@ class ServerConnection(FrameProtocol):
     Attributes:
         host: The client's address.
         peer: The client's address and port, for log lines.
-        handler_bytes: The memory that its handler takes from one request to the next.
+        handler_bytes: The memory that its handler keeps from one request to the next.
     """
 
     def __init__(

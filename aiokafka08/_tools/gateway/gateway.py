@@ -67,7 +67,7 @@ _MAX_IN_FLIGHT: Final = 64
 
 
 class ListenerState(NamedTuple):
-    """The state of the port of a broker, or of the entry (`peers`), at one configured listener.
+    """The state of a port of a configured listener: that of a broker, or of the entry (`peers`).
 
     Attributes:
         listener: the name of the listener.
@@ -102,7 +102,7 @@ class Gateway:
 
     Args:
         options: the options.
-        table: the listeners' indices.
+        table: the index of each broker, from which its port follows.
         measurements: called to measure the work (default: nothing is measured).
         clients: where clients are counted (default: in a table of its own).
         shares_ports: whether other processes may listen on the same ports (default: no).
@@ -346,7 +346,7 @@ class _GatewayListener(Listener):
         self._gateway.listener_left()
 
     def _new_gateway_handler(self, connection: ServerConnection) -> ConnectionHandler:
-        """Return a connection's handler; reset it if it has no route, or isn't allowed."""
+        """Return the handler of a connection; reset it if it leads nowhere or isn't allowed."""
         gateway, route, is_entry = self._gateway, self._route(), self.label == ENTRY
         # With TLS, `ServerTls` has called `is_allowed` before the handshake.
         if route and (gateway.shared.options.tls or gateway.is_allowed(connection.host)):

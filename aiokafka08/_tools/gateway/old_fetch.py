@@ -9,7 +9,7 @@ reads committed ones only. An old client that gets no messages at an offset fetc
 again. So `FetchPositions` remembers the next offset with messages, and the gateway asks the target
 from that offset on.
 
-Invariant: a set is never null, and empty only if it has no message now, or the response is full.
+Invariant: no set is null. A set is empty only if the target has no message or a limit is reached.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Common parts of the translations of old versions: `Translation`, `Budget`, codecs of frames.
 
-`old_produce`, `old_fetch` and `old_offsets` translate. They are pure: from bytes to bytes, in any
-thread. `translated_requests` carries out what they return.
+`old_produce`, `old_fetch` and `old_offsets` have the translations. These are pure: from bytes to
+bytes, in any thread. `translated_requests` carries out what they return.
 """
 
 from __future__ import annotations

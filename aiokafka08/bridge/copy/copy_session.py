@@ -162,11 +162,11 @@ class CopySession:
         self._batch_bytes = LEAST_MESSAGE_BYTES
         # By partition, the offset after the last record put into the sink; none if it is left out.
         self._put: dict[TopicPartition, int] = {}
-        # Partitions without a position at the target whose first records aren't in the sink yet.
+        # Partitions that have no position at the target, with no records in the sink yet.
         self._begins: set[TopicPartition] = set()
         # Offsets that the target refuses: records before them are copied.
         self._refused: dict[TopicPartition, int] = {}
-        # When each position was last committed, or tried, for `_recommit`.
+        # When a commit of each position was last done or tried, for `_recommit`.
         self._committed_at: dict[TopicPartition, float] = {}
         self._silence_logged_at = -math.inf
         rate = config.copy.rate

@@ -301,7 +301,7 @@ class SimulatedKazooClient:
         self._reset_watchers()
 
     def _network_is_back(self) -> None:
-        """Reconnect, or keep the connection if the client hasn't noticed that it was silent."""
+        """Reconnect, or keep the connection if the client hasn't noticed the loss."""
         self._reconnect = None
         session = self.session
         assert session is not None
