@@ -2,10 +2,10 @@
 
 Invariant: `cursors` holds exactly the partitions that are assigned now, also while one is being
 revoked (`Cursor.revoked`). A partition that was removed and is assigned again gets a new cursor, so
-a part that still holds the old one can't affect it. While a member of a broker's group joins again,
-`cursors` is empty, and `assigned` shows the partitions of the last generation. The engine holds no
-reference to the public consumer, so a consumer that is dropped without `stop()` is collected, and
-warns.
+a part that still holds the old one can't affect it. While a member rejoins a group that a broker
+coordinates, `cursors` is empty, and `assigned` shows the partitions of the last generation. The
+engine holds no reference to the public consumer, so a consumer that is dropped without `stop()` is
+collected, and warns.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class ConsumerEngine:
         self._failure: BaseException | None = None  # each call raises it
         # Errors after which a part continues, by the part's name: the next calls raise each once.
         self._reported: dict[str, KafkaError] = {}
-        # The subscription whose listener knows that a group has revoked all partitions; None while
-        # the group has assigned some.
+        # The number of the subscription whose listener knows that the group has revoked all
+        # partitions; None while the group has assigned some.
         self._revoked_subscription: int | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
         self.offload = new_offload()  # the threads of this consumer
@@ -227,7 +227,7 @@ class ConsumerEngine:
 
     async def finish(self) -> None:
         """End the calls that take messages, and commit the positions after their messages."""
-        # Before the membership ends: other members read the partitions after that.
+        # This must end before the membership does. Then other members read the partitions.
         self.collector.close()
         await self.commits.stop()
 
@@ -375,9 +375,10 @@ class ConsumerEngine:
         self.rewind(cursor, offset)
 
     def rewind(self, cursor: Cursor, offset: int) -> None:
-        """Continue at `offset`, which a call has taken and doesn't return."""
+        """Continue at `offset`, whose message a call has taken but doesn't return."""
         self.collector.remove(cursor)
-        # Messages before `offset` that other calls have taken and not returned still hold it back.
+        # Messages before `offset` that other calls have taken and not returned still hold back the
+        # position to commit.
         cursor.unreturned = tuple(one for one in cursor.unreturned if one.position < offset)
         cursor.put_back(offset)
         self._cursor_changed(cursor)

@@ -31,7 +31,7 @@ _MAX_FETCH_BYTES: Final = 0x7FFFFFFF
 class FetchMemory:
     """Shares and borrowed bytes of one consumer; see the module.
 
-    The bound doesn't include responses to abandoned fetches, up to one per connection, the unused
+    The bound doesn't include responses to abandoned fetches (up to one per connection), the unused
     parts of kept frames (`record_buffer.FrameStore`), and Python's own objects.
     """
 

@@ -26,7 +26,7 @@ from aiokafka08.structs import TopicPartition
 # Refused batches don't lower the batch size of a partition below this
 _MIN_LIMIT_BYTES: Final = 1024
 
-# Shares of `delivery_timeout_s` for which a batch accepts messages at least and at most
+# The least and the most time for which a batch accepts messages, as shares of `delivery_timeout_s`
 _OPEN_SHARES: Final = (0.1, 0.5)
 
 # `Batch.due_at` of a batch that no longer lingers
@@ -140,7 +140,7 @@ class Accumulator:
             queue.open_batch = batch
         else:
             # Too little of `delivery_timeout_s` is left to add messages that come later. Only
-            # messages whose calls have waited as long join the batch, by this function.
+            # messages whose calls have waited as long still join it, through this function.
             batch.due_at = _ALREADY_DUE
         self._enqueue(batch, now)
         return batch

@@ -1,7 +1,7 @@
 """Accept messages: choose the partition, acquire memory, append to the partition's open batch.
 
-Invariants: messages of one partition are appended in the order of the calls, except that a call
-that yields to the event loop first appends after the calls that other tasks make meanwhile.
+Invariants: messages of one partition are appended in the order of the calls, with one exception:
+if a call yields to the event loop before it appends, calls of other tasks may append meanwhile.
 `append` and `append_batch` wait at most `delivery_timeout_ms` in all; in `append_many` the wait for
 earlier calls and metadata has this limit, and so has each wait for memory. `delivery_timeout_ms` of
 a message counts from the call, in `append_many` from the step that buffers the message. Memory
@@ -105,7 +105,7 @@ class Intake:
         since = self._clock()
         named = () if partition is None else (partition,)
         async with self._acquire_topic(topic, named) as route:
-            # As for a message without a key.
+            # The partitioner chooses as for a message without a key.
             queue = route.choose(None) if partition is None else route.queue(partition)
             self._topics.choose_format(queue)
             if batch_builder.has_explicit_timestamps and queue.magic == 0:
@@ -248,8 +248,8 @@ class Intake:
     ) -> AsyncIterator[TopicRoute]:
         """Acquire the topic, with the partitions named, within `delivery_timeout_ms`.
 
-        The body has to end by then if `bounded`. Raises as `TopicRoutes.acquire` and
-        `TopicRoutes.timed_out`, and KafkaTimeoutError.
+        The body has to end by then if `bounded`. Raises as `TopicRoutes.acquire`; if the time is
+        over, the error of `TopicRoutes.timed_out`, or KafkaTimeoutError if the body ran already.
         """
         acquired = False
         try:

@@ -130,8 +130,8 @@ def parts_of(data: Buffer) -> Iterator[BatchHeader | MessageRun]:
 
     Raises:
         CorruptRecordException: an impossible size, an unknown magic, or a header that contradicts
-            itself. The parts before it were yielded. Its `offset` is the one after them (None if
-            there are none), or the base offset of a batch with an impossible record count.
+            itself. The parts before it were yielded. The error's `offset` is the one after them
+            (None if there are none), or the base offset of a batch with an impossible record count.
     """
     view, pos, end = memoryview(data).cast("B"), 0, len(data)
     run: MessageRun | None = None

@@ -34,7 +34,7 @@ class MetadataReply(NamedTuple):
 
 
 class _Deadlines(NamedTuple):
-    """Loop times: `own` ends all requests together, `soonest` the most urgent caller's wait."""
+    """Loop times: `own`, the deadline of all requests; `soonest`, the earliest one of a caller."""
 
     own: float
     soonest: float

@@ -132,8 +132,8 @@ async def _partitions_with_timestamps(
                 router, request, node_id=leader, lane=Lane.CONTROL, timeout_s=timeout_s
             )
         except KafkaError as error:
-            # Left out of the result. Then the start of a segment is returned, which may be too
-            # early, but never too late.
+            # These partitions are left out of the result. For them the start of a segment is
+            # returned, which may be too early, but never too late.
             return dict.fromkeys(tps, error)
         fetched = by_partition(response.topics)
         return {tp: tp in fetched and _has_timestamp(fetched[tp]) for tp in tps}

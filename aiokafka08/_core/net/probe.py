@@ -86,8 +86,8 @@ async def probe_version(
         WrongPortError: it is a TLS listener, but the client doesn't use TLS, or it is ZooKeeper.
     """
     # End before the callers' deadlines, because the error raised here says more than their
-    # timeouts. And leave time for another attempt: new connections may reach a broker when this one
-    # hangs.
+    # timeouts. And leave time for another attempt: new connections may reach a broker when this
+    # attempt hangs.
     limit_s = min(
         config.request_timeout_s * 0.9,
         max(config.request_timeout_s / 4, config.limits.attempt_s),

@@ -132,9 +132,9 @@ async def _complete(
     *,
     gives_up: bool = False,
 ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, KafkaError]]:
-    """Send requests until each partition has succeeded or failed for good; return both.
+    """Send requests until each partition has succeeded or failed for good; return the outcomes.
 
-    `gives_up`: a partition has failed for good after `_MAX_UNKNOWN_ERRORS` responses with
+    `gives_up`: if True, a partition has failed for good after `_MAX_UNKNOWN_ERRORS` responses with
     UnknownError.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s

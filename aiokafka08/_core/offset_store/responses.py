@@ -137,7 +137,8 @@ def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
 def combined_error(what_failed: str, errors: Mapping[TopicPartition, KafkaError]) -> KafkaError:
     """Return one error that names each partition with its reason.
 
-    It is a `CommitFailedError` if a partition was fenced; otherwise it has the type of the first.
+    It is a `CommitFailedError` if a partition was fenced; otherwise it has the type of the first
+    error.
     """
     for error in errors.values():
         if isinstance(error, FENCED):

@@ -110,7 +110,7 @@ class ConnectionHandler:
         """The client reads again."""
 
     def evicted(self, reason: str) -> None:
-        """The connection is closed for the memory that it holds."""
+        """The connection is closed because of the memory that it holds."""
 
     def failed(self, error: Exception) -> None:
         """The connection is closed because of an exception in the handler's work."""
@@ -135,7 +135,7 @@ class ServerConnection(FrameProtocol):
     Attributes:
         host: The client's address.
         peer: The client's address and port, for log lines.
-        handler_bytes: The memory that its handler takes from one request to the next.
+        handler_bytes: The memory that its handler keeps from one request to the next.
     """
 
     def __init__(
@@ -236,7 +236,8 @@ class ServerConnection(FrameProtocol):
             self._advance()
 
     def _lose(self) -> None:
-        # An open response can't be sent, but a request in work may still change the server's state.
+        # No response can be sent any more, but the request that is being handled may still change
+        # the server's state.
         self._outlived = False
         self._handler.lost()
         self._lost, self._writing_paused, self._requests_held = True, False, False
@@ -255,7 +256,7 @@ class ServerConnection(FrameProtocol):
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
-        """The client's certificate, as `SSLSocket.getpeercert` has it; None without one."""
+        """The client's certificate, as `SSLSocket.getpeercert` returns it; None without one."""
         found: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
         return found or None
 
@@ -266,7 +267,7 @@ class ServerConnection(FrameProtocol):
 
     @property
     def is_half_closed(self) -> bool:
-        """Whether the client's FIN has come after its last request."""
+        """Whether the client's FIN has come, so that it sends no more requests."""
         return self._half_closed
 
     @property
@@ -354,7 +355,8 @@ class ServerConnection(FrameProtocol):
                 self._output.write_all(response_to_first)
         if self._closes and not pending:
             self._close_now()
-        # In a step of this connection's own work, `_advance` waits for the end of that work.
+        # During a step of this connection's own work, don't call `_advance`: it is called when that
+        # work ends.
         if not self._scheduler.works_for(self._account):
             self._advance()
 

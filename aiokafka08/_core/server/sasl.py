@@ -1,7 +1,7 @@
 """The server's side of SASL: PLAIN and SCRAM, of one connection. No I/O.
 
-A server gives each connection a `SaslSession` if it has users, and closes the connection where
-`AuthenticationFailed` is raised. The embedded cluster and the gateway do so.
+A server that has users gives each connection a `SaslSession`, and closes the connection if the
+session raises `AuthenticationFailed`. The embedded cluster and the gateway do so.
 
 Invariant: no secret is in an error or a `repr()`; a session knows its user only when it is
 complete.
@@ -159,7 +159,7 @@ class SaslSession:
         """Take a token of the client; return the server's.
 
         Raises:
-            AuthenticationFailed: the client isn't who it says, or the token is malformed.
+            AuthenticationFailed: the client isn't who it says it is, or the token is malformed.
         """
         assert self._steps is not None
         try:

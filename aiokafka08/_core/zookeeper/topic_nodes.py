@@ -117,7 +117,7 @@ class TopicNodes:
                 raise TopicAlreadyExistsError(f"topic {topic!r} exists already") from None
 
     def assignment(self, topic: str) -> ReplicaAssignment:
-        """Return the replicas of each partition of a topic, to which partitions can be added.
+        """Return the replicas of each partition of a topic, before partitions are added to it.
 
         Raises UnknownTopicOrPartitionError if the topic doesn't exist, or is marked for deletion;
         KafkaUnavailableError if its node can't be decoded.

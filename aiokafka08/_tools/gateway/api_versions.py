@@ -8,7 +8,7 @@ Clients that negotiate read the versions in the response to ApiVersions. The tar
 changed in one place only, the array of ranges, so that features and throttle times come from the
 target.
 
-Invariant: a version is offered only if `handler` translates, passes or answers a request of it.
+Invariant: a version is offered only if `handler` translates, passes or answers its requests.
 """
 
 from __future__ import annotations

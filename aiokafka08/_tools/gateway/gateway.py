@@ -9,8 +9,8 @@ Invariants:
   can't be reached now. A broker that can have no listener gets an address that refuses clients, so
   a fault of one broker, port or file harms no client of the others.
 - A listener is closed while its broker can't be reached, after `WATCH_S` plus the timeout of a
-  connection at the latest. A client that is refused tries another broker, but one
-  that is accepted and then closed tries the same one again at once.
+  connection at the latest. A client that is refused tries another broker, but one whose connection
+  is accepted and then closed tries the same broker again at once.
 - After `stop()` no socket and no task is left.
 """
 
@@ -67,7 +67,7 @@ _MAX_IN_FLIGHT: Final = 64
 
 
 class ListenerState(NamedTuple):
-    """The state of the port of a broker, or of the entry (`peers`), at one configured listener.
+    """The state of a port of a configured listener: that of a broker, or of the entry (`peers`).
 
     Attributes:
         listener: the name of the listener.
@@ -102,7 +102,7 @@ class Gateway:
 
     Args:
         options: the options.
-        table: the listeners' indices.
+        table: the index of each broker, from which its port follows.
         measurements: called to measure the work (default: nothing is measured).
         clients: where clients are counted (default: in a table of its own).
         shares_ports: whether other processes may listen on the same ports (default: no).
@@ -178,7 +178,9 @@ class Gateway:
             raise
 
     async def stop(self, within_s: float = STOP_S) -> None:
-        """Accept no connections, answer what is in flight, send what was taken, and close all.
+        """Accept no connections, answer requests in flight, and close all connections.
+
+        Data that the gateway has accepted for the brokers is sent first.
 
         Args:
             within_s: after this time, in seconds, connections are closed as they are: requests in
@@ -214,7 +216,8 @@ class Gateway:
             await run_together(*(one.leave_if_away() for one in self._brokers.values()))
 
     async def _leave_gone_clients(self) -> None:
-        # A client that has only ended its sending side looks the same; brokers don't answer it.
+        # A client that has only ended its sending side looks like one that is gone. Brokers don't
+        # answer it either.
         while True:
             for connection in [one for each in self._listeners() for one in each.connections]:
                 connection.leave_if_gone()
@@ -343,7 +346,7 @@ class _GatewayListener(Listener):
         self._gateway.listener_left()
 
     def _new_gateway_handler(self, connection: ServerConnection) -> ConnectionHandler:
-        """Return the handler of a connection, which is closed if it leads nowhere."""
+        """Return the handler of a connection; reset it if it leads nowhere or isn't allowed."""
         gateway, route, is_entry = self._gateway, self._route(), self.label == ENTRY
         # With TLS, `ServerTls` has called `is_allowed` before the handshake.
         if route and (gateway.shared.options.tls or gateway.is_allowed(connection.host)):

@@ -1,7 +1,7 @@
 """Common parts of the translations of old versions: `Translation`, `Budget`, codecs of frames.
 
-`old_offsets` and others translate one API each. They are pure: from bytes to bytes, in any thread.
-`translated_requests` carries out what they return.
+`old_produce`, `old_fetch` and `old_offsets` have the translations. These are pure: from bytes to
+bytes, in any thread. `translated_requests` carries out what they return.
 """
 
 from __future__ import annotations
@@ -86,8 +86,8 @@ class Translation:
     Attributes:
         request: the frame for a broker, without its size; None: no broker is asked.
         respond: makes the client's response, without its size, from the broker's, or returns the
-            next step. Both are frames with a correlation id. It gets an empty frame if no broker is
-            asked. If it raises `TakesLongError`, it has to be called again in a thread.
+            next step. Both responses are frames with a correlation id. It gets an empty frame if no
+            broker is asked. If it raises `TakesLongError`, it has to be called again in a thread.
         expects_response: whether the client waits for a response.
         is_answered: whether the broker responds to the request.
         failure: why the connection ends once the request is sent; None: it stays open.

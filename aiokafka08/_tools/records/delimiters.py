@@ -52,7 +52,7 @@ class DelimitedStream:
 
     Args:
         delimiter: at least one byte.
-        max_bytes: a longer message is an error.
+        max_bytes: the limit of a message that isn't complete when a block ends; more is an error.
     """
 
     def __init__(self, delimiter: bytes, max_bytes: int) -> None:

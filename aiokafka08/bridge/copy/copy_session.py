@@ -6,8 +6,8 @@ A session ends with an error when a cluster has failed in a way that new connect
 Invariants:
 - One task reads records, applies the sink's events and seeks. So a seek after an abort never falls
   between reading records and putting them into the sink. Otherwise they would be copied twice.
-- A partition that can't continue stops with a reason, or skips with `on_loss = "skip"`. The others
-  continue.
+- A partition that can't continue stops with a reason; with `on_loss = "skip"` it skips lost
+  offsets instead. The others continue.
 """
 
 from __future__ import annotations
@@ -160,13 +160,13 @@ class CopySession:
         # epoch are dropped.
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
-        # The offset after the last record put into the sink; partitions left out have none.
+        # By partition, the offset after the last record put into the sink; none if it is left out.
         self._put: dict[TopicPartition, int] = {}
-        # Partitions without a position at the target whose first records aren't in the sink yet.
+        # Partitions that have no position at the target, with no records in the sink yet.
         self._begins: set[TopicPartition] = set()
         # Offsets that the target refuses: records before them are copied.
         self._refused: dict[TopicPartition, int] = {}
-        # When each position was last committed, or tried, for `_recommit`.
+        # When a commit of each position was last done or tried, for `_recommit`.
         self._committed_at: dict[TopicPartition, float] = {}
         self._silence_logged_at = -math.inf
         rate = config.copy.rate
@@ -176,8 +176,8 @@ class CopySession:
         """Copy until all partitions have reached their ends, or for ever.
 
         Args:
-            until_caught_up: True ends as soon as all that the source has at the start is committed,
-                and looks for no new partitions or leaders meanwhile (default False).
+            until_caught_up: if True, end as soon as all that the source has at the start is
+                committed, and look for no new partitions or leaders meanwhile (default False).
 
         Raises:
             BridgeFencedError: a newer start has taken over.
@@ -230,7 +230,7 @@ class CopySession:
         return PreparedCopy(positions, self._batch_bytes)
 
     async def _close(self, timeout_s: float = STOP_S) -> KafkaError | None:
-        """Commit the chunks that were put, and release everything, even if the task was cancelled.
+        """Commit the chunks in the sink, and release everything, even if the task was cancelled.
 
         Returns:
             The first error that kept a position from its commit; None if all are committed.
@@ -266,7 +266,7 @@ class CopySession:
         own = await when_available(lambda: own_batch_limit(self._config, self._target))
         self._batch_bytes = min(self._batch_bytes, own or self._batch_bytes)
         await self._sink.start(self._batch_bytes)
-        # Only now, when the start of the sink has fenced older starts, so the topic doesn't change
+        # Read the runs only now: the sink has fenced older starts, so their topic doesn't change
         # any more.
         self._stored = await read_stored_runs(self._config, self._target, ends_only=True)
         await self._identities.start(self._stored)

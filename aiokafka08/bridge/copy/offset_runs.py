@@ -7,7 +7,7 @@ Invariants:
 - For each source offset up to the bridge's position, `to_target` returns the target offset of the
   first message at or after it: a reader that continues there loses no message and reads none twice.
   `to_source` is its inverse.
-- `RunLog` loses no run: it only joins small records to large ones (pages).
+- `RunLog` loses no run: it only joins small records into large ones (pages).
 """
 
 # A bridge writes the messages of a transaction one after the other, so in each target partition
@@ -48,7 +48,7 @@ class OffsetRun(NamedTuple):
 
 
 class RunRecord(NamedTuple):
-    """A record of the offsets topic: the runs that begin at `source`; None removes the record."""
+    """A record of the offsets topic: runs, the first one at `source`; None removes the record."""
 
     source: int
     runs: tuple[OffsetRun, ...] | None
@@ -260,7 +260,7 @@ class OffsetMap:
         return copy
 
     def _run_of(self, offset: int) -> int:
-        """Return the index of the first run with a source offset, or of the one before it."""
+        """Return the index of the first run that has a source offset, else of the run before it."""
         at = bisect.bisect_left(self._sources, offset)
         if at < len(self) and self._sources[at] == offset:
             shares = at and self._sources[at - 1] + self._lengths[at - 1] > offset

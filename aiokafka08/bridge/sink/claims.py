@@ -33,7 +33,7 @@ class Claim(NamedTuple):
 
 def producer_of(tp: TopicPartition, producers: int) -> int:
     """Return the number of the producer that writes a partition of the source."""
-    # Depends on nothing else, so a later start knows it from the number of producers in the claim.
+    # The result depends only on these, so a later start can compute it from a claim's `producers`.
     return zlib.crc32(f"{tp.topic}/{tp.partition}".encode()) % producers
 
 

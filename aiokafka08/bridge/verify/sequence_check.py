@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 _LENGTHS: Final = struct.Struct(">ii")
-# How many messages after a difference are needed to name its kind.
+# A side reads on until more than this many of its messages wait to be compared. The messages after
+# a difference tell its kind.
 _AHEAD: Final = 2
 
 

@@ -79,8 +79,8 @@ class Wait:
     """Respond later.
 
     When one of `keys` has changed, `check(False)` is called, which returns the reply, or None to
-    wait on. After `timeout_ms` (None: never) `check(True)` is called, which must return the reply.
-    Instead of a reply, `check` may return Disconnect, or `Work` that returns one of these.
+    keep waiting. After `timeout_ms` (None: never) `check(True)` is called, which must return the
+    reply. Instead of a reply, `check` may return Disconnect, or `Work` that returns one of these.
     """
 
     timeout_ms: int | None
@@ -88,7 +88,7 @@ class Wait:
     check: Callable[[bool], Late | Work[Late]]
 
 
-# The outcome of a request that waited; None: it waits on.
+# The outcome of a request that waited; None: it keeps waiting.
 Late = Reply | Disconnect | None
 
 HandlerResult = Reply | NoReply | Disconnect | Wait

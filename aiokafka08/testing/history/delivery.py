@@ -1,4 +1,4 @@
-"""Whether messages are lost, stored twice or made up. Pure."""
+"""Check whether messages are lost, stored twice or made up. Pure."""
 
 from __future__ import annotations
 
@@ -162,9 +162,9 @@ def unseen(history: History) -> Iterator[Anomaly]:
 
 def duplicates(history: History) -> Iterator[Anomaly]:
     """A message is in the log twice, and its producer didn't report that this may happen."""
-    # A report is an operation `retried` with `may_be_stored`. It names the message's
-    # producer and partition, and comes between the start and the end of the message's send. It
-    # explains as many further copies as it has messages.
+    # A report is an operation `retried` with `may_be_stored`. It names the message's producer and
+    # partition, and comes between the start and the end of the message's send. It explains as many
+    # further copies as it has messages.
     told: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for operation in history.operations:
         if operation.call == "retried" and operation.facts.get("may_be_stored"):

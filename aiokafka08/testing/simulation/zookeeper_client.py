@@ -1,10 +1,11 @@
-"""A client in place of kazoo's, on a simulated server: kazoo's names, results and exceptions.
+"""Stand in for kazoo's client on a simulated server, with kazoo's names, results and exceptions.
 
 In a simulation, a function that `_core.zookeeper` gives to a thread runs in the loop, in one piece.
 
 Invariant: nothing blocks. A request has its result when it is made, or none while the network is
-away. Then `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets the time
-for which a thread would have been blocked. Only methods that `_core.zookeeper` calls are here.
+away. In that case `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets
+the time for which a thread would have been blocked. The client has only the methods that
+`_core.zookeeper` calls.
 """
 
 from __future__ import annotations
@@ -300,7 +301,7 @@ class SimulatedKazooClient:
         self._reset_watchers()
 
     def _network_is_back(self) -> None:
-        """Reconnect, or keep the connection if the client hasn't noticed a silent network."""
+        """Reconnect, or keep the connection if the client hasn't noticed the loss."""
         self._reconnect = None
         session = self.session
         assert session is not None

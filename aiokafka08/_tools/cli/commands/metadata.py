@@ -1,7 +1,7 @@
 """`metadata` and `topics`: the brokers, topics and partitions of a cluster.
 
-Invariant: no command requests the metadata of a topic by name, which would create it on 0.8. They
-request the metadata of all topics and filter it.
+Invariant: no command requests the metadata of a topic by name, which would create it on 0.8.
+Commands request the metadata of all topics and filter it.
 """
 
 from __future__ import annotations
