@@ -45,7 +45,7 @@ _SHORTEST_SILENCE_CHECK_S: Final = 0.001
 
 
 class ResponseWaiter(Protocol):
-    """Waits for the outcome of one request: an `asyncio.Future`, or an object that acts at once."""
+    """Receives one request's outcome: an `asyncio.Future`, or an object that acts on it at once."""
 
     def done(self) -> bool:
         """Return True if the waiter has given up, or has an outcome."""
@@ -207,16 +207,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Write a request at once; the waiter gets its response.
 
-        For callers that check `writable` and keep their own deadlines. To give a request up, let
-        the waiter be `done()` (the response is then read and dropped) and call `close_if_silent()`.
-        When the connection breaks, the waiter gets a `KafkaConnectionError`. If the request has no
-        response (Produce with required_acks=0), the waiter gets nothing.
+        It is for callers that check `writable` and keep their own deadlines. To give a request up,
+        let the waiter be `done()` (the response is then read and dropped) and call
+        `close_if_silent()`. When the connection breaks, the waiter gets a `KafkaConnectionError`.
+        If the request has no response (Produce with required_acks=0), the waiter gets nothing.
 
         Args:
             request: the request.
             waiter: gets the response.
             version: the API version; by default the highest one that both sides support.
-            timeout_s: how long the broker may be silent; at least `request_timeout_ms` count.
+            timeout_s: how long the broker may be silent; the limit is at least
+                `request_timeout_ms`.
 
         Raises:
             KafkaConnectionError: the connection is closed.

@@ -103,7 +103,7 @@ class Neighbour:
         return left / -slope if slope is not None and slope < 0 else None
 
     def is_ready(self) -> bool:
-        """Return whether a bridge is healthy, has copied all, and last compared equal copies."""
+        """Return whether a bridge is healthy, has copied all, and was equal at the last check."""
         equal = self.total("verification_equal")
         is_done = self.health.strip() == "ok" and self.total("lag_messages") == 0
         return self.problem is None and is_done and equal == 1

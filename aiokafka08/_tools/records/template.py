@@ -74,11 +74,11 @@ class TemplateEncoder:
         null_text: written for null keys and values (default b"").
         like_kcat: write `null_text` for empty ones too, and 0 for a missing timestamp
             (default False).
-        headers: whether records may have headers; else %h is an error, or nothing with
-            `like_kcat` (default False).
+        headers: whether records may have headers; else %h is an error, or with `like_kcat` writes
+            nothing (default False).
 
     Raises:
-        IllegalArgumentError: an unknown token or modifier; names it.
+        IllegalArgumentError: a token or modifier is unknown; the text names it.
     """
 
     def __init__(

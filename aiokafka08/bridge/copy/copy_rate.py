@@ -27,7 +27,7 @@ class CopyRate:
         self._samples = deque([_Sample(now, status.records, status.size)])
 
     def text(self, now: float) -> str:
-        """Return the progress of the copy, its rate, and about how long it takes to the end."""
+        """Return the progress of the copy, its rate, and about how long the rest takes."""
         status, samples = self._status, self._samples
         samples.append(_Sample(now, status.records, status.size))
         # The oldest sample stays until the next one is as old as the window.

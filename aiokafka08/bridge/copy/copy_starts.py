@@ -70,7 +70,7 @@ class CopyStarts:
         source: the source cluster.
         target: the connection to the target.
         identities: names the recreated topics to copy from the beginning, and those not to copy.
-        run: this start of the process.
+        run: what the sessions of this process share.
         find_by_tail: finds the offset of the source after the last records of a copy.
     """
 
@@ -100,7 +100,7 @@ class CopyStarts:
 
         Args:
             pairs: partition of the source → partition of the target.
-            stored: the offsets topic.
+            stored: the records of the offsets topic.
             has_run: whether the bridge has been started before.
             wait_s: how long to wait for the leaders of partitions without a position.
 
@@ -108,8 +108,8 @@ class CopyStarts:
             KafkaError: one of the clusters doesn't respond.
         """
         # The partitions that must not begin behind messages of their copies (`find_positions`). The
-        # first session needs none, because the start has checked that the copies are empty. A copy
-        # of a topic that is found later wasn't checked, and may have messages.
+        # first session has none, because the start has checked that the copies are empty. A copy of
+        # a topic that is found later wasn't checked, and may have messages.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
         positions = await find_positions(self._config, self._target, pairs, stored, judged)
         begun_anew = positions.keys() & self._identities.begun_anew

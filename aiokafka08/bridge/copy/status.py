@@ -62,7 +62,7 @@ class PartitionStatus:
 class RepeatedError:
     """An error that has occurred `count` times without a success in between.
 
-    `text` is the last one; `since` is the time of the first one, in seconds since 1970.
+    `text` is that of the last occurrence; `since` is the time of the first, in seconds since 1970.
     """
 
     # Immutable: it is logged, and a log handler may format it later.
@@ -161,7 +161,7 @@ class CopyStatus:
         return error
 
     def note_away(self, cluster: str, text: str | None) -> None:
-        """Note that "source" or "target" can't be reached for a reason; None: it has responded."""
+        """Note why "source" or "target" can't be reached; `text` is None once it has responded."""
         if text is None:
             self.away.pop(cluster, None)
         else:
