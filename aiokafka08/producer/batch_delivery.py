@@ -362,7 +362,7 @@ class PureDeliveryFuture(_Future):
 
     def _current_delivery(self) -> BatchDelivery:
         delivery = self._delivery
-        # The one that the message belongs to after all splits so far.
+        # The message belongs to this one after all splits so far.
         return delivery if delivery.split_into is None else delivery.locate(self._index)[0]
 
     # --- the interface of asyncio.Future ----------------------------------------------------------

@@ -77,7 +77,7 @@ _log: Final = logging.getLogger("aiokafka08.spark")
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH_ROWS: Final = 65536
 # The most bytes that a task with several partitions requests by all its Fetch requests in flight.
-# Messages that are larger than expected come on top.
+# Messages that are larger than expected may exceed it.
 TASK_FETCH_BYTES: Final = 8 * 1024 * 1024
 # The assumed size of a message, to compute how many bytes to request for a small range.
 _EXPECTED_MESSAGE_BYTES: Final = 1024

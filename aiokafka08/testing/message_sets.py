@@ -117,7 +117,7 @@ def encode_set(
         if len(message) <= _COPY_BYTES:
             plain += message
             continue
-        # In pieces, so that other threads get the GIL between them.
+        # Copy in pieces, so that other threads get the GIL between them.
         for start in range(0, len(message), _COPY_BYTES):
             plain += message[start : start + _COPY_BYTES]
     if not codec:

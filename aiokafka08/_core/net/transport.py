@@ -40,7 +40,7 @@ HIGH_WATER_BYTES: Final = 64 * 1024
 _SILENCE_CHECK_FACTOR: Final = 1.05
 
 # The least time until the next check. Without it, a remainder from rounding could repeat the check
-# endlessly at one time.
+# endlessly at the same loop time.
 _SHORTEST_SILENCE_CHECK_S: Final = 0.001
 
 
@@ -359,7 +359,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _unreadable_reason(self, error: KafkaProtocolError) -> str:
         """Return why the connection is closed, with a hint if a pinned version may be wrong."""
-        # Brokers of 0.8 and 0.9 may respond to a version that they don't know as to their own.
+        # Brokers of 0.8 and 0.9 may respond to an unknown version as if it were one of their own.
         pinned = self._config.pinned_version
         return str(error) if pinned is None else f"{error}. {_check_pin(pinned)}"
 
@@ -378,7 +378,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return max(overdue, default=None)
 
     def _schedule_silence_check(self) -> None:
-        # After the callers' own deadlines, so that they report a timeout, not this close.
+        # Check after the callers' own deadlines, so that they report a timeout, not this close.
         self._silence_timer = self._loop.call_later(
             self._config.request_timeout_s * _SILENCE_CHECK_FACTOR, self._check_silence
         )

@@ -54,7 +54,7 @@ class Neighbour:
         left: the messages that a bridge still has to copy, over time.
 
     Raises:
-        IllegalArgumentError: `url` isn't one.
+        IllegalArgumentError: `url` is neither a URL nor "HOST:PORT".
     """
 
     def __init__(self, kind: str, url: str) -> None:

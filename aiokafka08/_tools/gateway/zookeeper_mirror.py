@@ -48,7 +48,7 @@ class ZookeeperMirror:
         options: the options of the gateway.
         address_of: the addresses that clients use.
         peers: returns the brokers that stand for other gateways.
-        interval_s: how often the target is asked.
+        interval_s: the seconds between two requests to the target.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.

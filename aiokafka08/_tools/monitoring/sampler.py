@@ -291,7 +291,7 @@ class ClusterSampler:
         """Return whether an authorizer hides the offsets topic of groups; if so, add a gap."""
         known = [version for version in versions.values() if not isinstance(version, KafkaError)]
         groups: list[tuple[str, str]] = []
-        # Only if no broker is of 0.8: such a broker would log an error.
+        # Ask only if no broker is of 0.8: such a broker would log an error.
         if known and all(version.line >= BrokerLine.V0_9 for version in known):
             groups = await _or_gap(gaps, "groups in Kafka", [], self._admin.list_consumer_groups)
         if groups:

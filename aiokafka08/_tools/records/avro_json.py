@@ -6,9 +6,8 @@ The JSON is that of the Avro specification, as kcat writes it: a value of a unio
 Schemas and values may be hostile. fastavro's reader, in C, overflows the stack at a value that is
 nested deeply, and its JSON writer fails on recursive schemas, so neither is used.
 
-Invariants: the depth and length of the result, the memory and the time are bounded, whatever the
-schema and the bytes are. The result is valid JSON. The text of an error contains no part of the
-bytes.
+Invariants: depth and length of the result, memory and time are bounded for any schema and bytes.
+The result is valid JSON. The text of an error contains no part of the bytes.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ MOST_DAMAGED: Final = 100
 
 
 class StoredRuns:
-    """The records of the offsets topic, by partition of the source.
+    """The records of the offsets topic, by partition of the source: its runs (see `offset_runs`).
 
     Args:
         ends_only: keep only the last run of each page: enough to continue the copy (default False).
@@ -248,7 +248,7 @@ async def find_positions(
         config: the file of the bridge.
         target: the connection; the sink has fenced older starts.
         pairs: partition of the source → partition of the target.
-        stored: the offsets topic.
+        stored: the records of the offsets topic.
         judged: the partitions of the source that must not begin behind messages of their copies,
             unless `topics.append` allows it.
 

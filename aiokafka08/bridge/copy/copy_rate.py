@@ -9,7 +9,7 @@ from aiokafka08._wording import counted
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.wording import duration_text, size_text
 
-# The rate is that of the last seconds, so that it follows a slower cluster.
+# The rate covers only these last seconds, so that it soon shows if a cluster becomes slower.
 WINDOW_S: Final = 10.0
 
 

@@ -4,7 +4,8 @@ A partition without a position at the target begins at the start of its log, or 
 `copy.start = "latest"` at its end. A topic that was created again begins at offset 0.
 
 Invariant: "latest" counts only for partitions that the bridge's first session finds with a leader.
-Later, messages may have come before the partition was found, so it begins at the start of its log.
+A partition that is found later begins at the start of its log, because messages may have come
+before it was found.
 """
 
 from __future__ import annotations
@@ -153,8 +154,8 @@ class CopyStarts:
                 "offset %d, by the %s", self._config.client_id, partition_text(tp), offset,
                 "offsets topic" if position.origin != "tail" else "last records of the target",
             )  # fmt: skip
-        # As in `find`. A position of the group is committed already; one that begins anew replaces
-        # the position of the deleted topic.
+        # For `needs_commit` see `find`. A position of the group is committed already; one that
+        # begins anew replaces the position of the deleted topic.
         needs_commit = offset > 0 or self._config.copy.start == "latest"
         commit = position.origin == "anew" or (position.origin != "group" and needs_commit)
         return CopyStart(offset, commit)

@@ -19,7 +19,7 @@ from aiokafka08.bridge.sink.spark_task import SparkPart, write_part
 def register_sink(spark: SparkSession, part: SparkPart) -> str:
     """Register the format that writes a part; return its name.
 
-    It replaces the format of the producer's part before.
+    It replaces the format of the producer's previous part.
     """
     # Two bridges may copy in one session at the same time.
     name = f"aiokafka08_bridge_{part.run}_{part.producer}"

@@ -26,10 +26,10 @@ class Recorder(Recording):
     Args:
         clock: returns seconds; None: the time of the running event loop (default None).
         identify: returns the identity of a message for (key, value); it must be unique in the
-            message's partition. By default the text of the value; long ones are cut, with a digest.
-            Clients with serializers need another function. It is called with values as they are
-            sent, as a consumer returns them, and as the bytes in the log, and must return the same
-            identity for all three.
+            message's partition. By default it is the value as text; a long text is cut, and ends
+            with a digest. Clients with serializers need another function. It is called with values
+            as they are sent, as a consumer returns them, and as the bytes in the log, and must
+            return the same identity for all three.
     """
 
     # --- clients ----------------------------------------------------------------------------------
@@ -51,7 +51,7 @@ class Recorder(Recording):
                 `start_timeout_ms` (default None).
 
         Raises:
-            ValueError: it has serializers, and the recorder no `identify`.
+            ValueError: the producer has serializers, but the recorder has no `identify`.
         """
         client = cast(Any, producer)
         self.check_serializers(f"producer {process!r} has serializers", client._serializers)
@@ -76,7 +76,7 @@ class Recorder(Recording):
                 has its own limit; `getone()` and `async for` may wait for ever.
 
         Raises:
-            ValueError: it has deserializers, and the recorder no `identify`.
+            ValueError: the consumer has deserializers, but the recorder has no `identify`.
         """
         self._extracts(f"consumer {process!r}", consumer)
         return cast(Consumer, RecordedConsumer(self, process, consumer, deadline_s))
@@ -142,7 +142,7 @@ class Recorder(Recording):
             partitions: which ones.
 
         Raises:
-            ValueError: it has deserializers, and the recorder no `identify`.
+            ValueError: the consumer has deserializers, but the recorder has no `identify`.
         """
         extracts = self._extracts("consumer of the logs", consumer)
         wanted = list(partitions)
