@@ -103,7 +103,10 @@ class Neighbour:
         return left / -slope if slope is not None and slope < 0 else None
 
     def is_ready(self) -> bool:
-        """Return whether a bridge is healthy, has copied all, and was equal at the last check."""
+        """Return whether a bridge is healthy and has copied all.
+
+        Its last verification must have found both sides equal, too.
+        """
         equal = self.total("verification_equal")
         is_done = self.health.strip() == "ok" and self.total("lag_messages") == 0
         return self.problem is None and is_done and equal == 1
