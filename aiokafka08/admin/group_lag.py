@@ -1,5 +1,4 @@
-"""Where groups are, what they have committed, and how far behind they are: values, and lag rows.
-Pure.
+"""Value types for groups, their commits and their lag, and the computation of lag rows. Pure.
 
 Invariant: a row says in which store its offset is. The stores don't see each other's commits, so a
 group that is in both has a row per store for the same partition.
@@ -51,7 +50,7 @@ def check_stored_group(group: object) -> StoredGroup:
 
 
 def check_stored_groups(groups: object) -> list[StoredGroup]:
-    """Return the groups; TypeError if it isn't a list; see `check_stored_group`."""
+    """Return the groups, each checked; raise TypeError if they aren't in a list."""
     if isinstance(groups, StoredGroup):  # it is a tuple
         raise TypeError(f"groups={groups!r}: expected a list of groups")
     return [
@@ -78,7 +77,7 @@ class StoredGroupDescription(NamedTuple):
 
 
 class StoredGroupListing(NamedTuple):
-    """The groups of one store. With `errors`, groups may be missing: parts of it weren't read.
+    """The groups of one store. With `errors`, some may be missing: parts of it weren't read.
 
     `left_out`: why the store wasn't looked at, although it may have groups; None if it was, or if
     it can't have any.
@@ -157,8 +156,8 @@ class PartitionLag(NamedTuple):
         topic: the topic.
         partition: the partition.
         committed: the committed offset, of the next message to read. None if it can't be read (see
-            `error`), or if nothing is committed. Then the partition has an owner, or the group has
-            committed an offset of another partition of the topic.
+            `error`), or if nothing is committed. In the second case the partition has an owner, or
+            the group has committed an offset of another partition of the topic.
         end: the offset of the partition's next message. None: there is no such partition (any
             more), or its leader doesn't say.
         lag: `end` - `committed`; None if one of them is None. It counts offsets, not messages:
@@ -184,7 +183,7 @@ class GroupLags(NamedTuple):
 
     Attributes:
         rows: ordered.
-        errors: why a group, its members or a store couldn't be read, or a part of them. An
+        errors: why a group, its members or a store couldn't be read, wholly or in part. An
             unreadable offset of a single partition isn't here: its row has the error.
         left_out: as in `StoredGroupListing`.
     """

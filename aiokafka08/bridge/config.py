@@ -1,6 +1,6 @@
 """`BridgeConfig`: the TOML file of a bridge, parsed and checked.
 
-`SECTIONS` has every key with its default; `read_config` is the entry.
+`SECTIONS` has every key with its default; `read_config` is the entry point.
 
 Invariant: no secret is in a `repr()`.
 """

@@ -486,7 +486,7 @@ class RecordBuffer:
         return True
 
     def _read(self, max_records: int) -> list[Record]:
-        """Decode up to `max_records` of the next set that has any."""
+        """Decode up to `max_records` records of the next set that has any."""
         records, self._undeserialized = list(self._undeserialized), ()
         # One record more shows whether the set has more records, and whether they have the same
         # offset.

@@ -114,8 +114,8 @@ class Node:
         # Probe the exact line with the version; see `exact_version()`
         self.needs_exact_line = False
         # Whether the last probe found 0.8.0, which logs a stack trace when it is asked for its
-        # exact line. So it isn't asked again until the broker may have been replaced: not while
-        # another lane stays open, nor after an idle close.
+        # exact line. So it isn't asked again until the broker may have been replaced, which isn't
+        # assumed while another lane stays open, or after an idle close.
         self._is_0_8_0 = False
         self._progress = "connecting"  # the step that is waited for, as a timeout's text names it
         self._failure = ""

@@ -97,7 +97,7 @@ def range_router(settings: Settings) -> AbstractAsyncContextManager[Router]:
 
 
 def _zookeeper(settings: Settings) -> dict[str, Any]:
-    """Return the arguments for ZooKeeper; print the note if the settings don't use a given one."""
+    """Return the arguments for ZooKeeper; print a note if a given one isn't used."""
     if settings.unused_zookeeper is not None:
         note(settings.unused_zookeeper)
     return {
@@ -138,7 +138,7 @@ def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         from uvloop import new_event_loop
-    except ImportError:  # also if uvloop is a folder here
+    except ImportError:  # also if a mere folder has the name uvloop
         return None
     return new_event_loop
 
@@ -174,7 +174,7 @@ class _Interrupts:
             raise KeyboardInterrupt from None
 
     def cancel(self, task: asyncio.Task[Any]) -> None:
-        """Cancel this task from now on."""
+        """Cancel this task at each Ctrl-C; at once if one came before this call."""
         self._task = task
         if self._count:
             task.cancel()
@@ -197,7 +197,7 @@ class _Interrupts:
 async def _cancellable(
     work: Coroutine[Any, Any, T], end_with_stdout: bool, interrupts: _Interrupts
 ) -> T:
-    """Await the coroutine; cancel it on SIGTERM, and with `end_with_stdout` at stdout's end."""
+    """Await the coroutine; cancel it on SIGTERM, and with `end_with_stdout` if stdout closes."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None

@@ -177,7 +177,7 @@ class ChangePages:
             request, "change_topic.html", title, make, row=row, releases=releases
         )
 
-    # --- what isn't possible ----------------------------------------------------------------------
+    # --- the brokers' releases --------------------------------------------------------------------
 
     def _has_0_8(self) -> bool:
         releases = releases_of(self._frame.view().sample).values()

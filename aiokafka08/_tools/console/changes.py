@@ -34,7 +34,7 @@ KINDS: Final = ("produce", "reset", "topics")
 
 _VALID_S: Final = 600.0
 _MOST: Final = 50
-"""How many changes are kept; a further one replaces the oldest."""
+"""How many changes are kept beside those that run; a further one replaces the oldest."""
 _DRAFTS: Final = 4
 """How many drafts are made at once; further ones wait."""
 _PATIENCE_S: Final = 20.0
@@ -66,7 +66,7 @@ class Draft:
         notes: sentences for the user.
         plan: the plan of a reset.
         parts: the key, the value and the headers of a message, by name.
-        typed_name: the name that the user has to type to confirm; None: none.
+        typed_name: the name that the user has to type to confirm; None: nothing has to be typed.
     """
 
     title: str
@@ -119,7 +119,7 @@ class Changes:
     Args:
         watch: has the options of the clients.
         allowed: the kinds that may be carried out.
-        record: records who changes what, before and after.
+        record: called before and after each change, with a text that says who changes what.
 
     Attributes:
         allowed: as given.

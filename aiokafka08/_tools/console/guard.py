@@ -1,13 +1,13 @@
-"""`Guard`: who may see the console, and the headers that keep its pages apart from other sites.
+"""`Guard`: admit requests to the console, and keep its pages apart from other sites by headers.
 
-An ASGI application around the pages. `application` builds it for a mounted console, `server` for
-the command.
+The guard is an ASGI application around the pages. `application` builds it for a mounted console,
+`server` for the command.
 
 Invariants: no request reaches a page before `Admission` has admitted it, and each response has the
 headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; a
-redirect at the first visit removes it from the URL. Where no change is allowed, other methods than
-GET and HEAD are refused; else POST is admitted from the console's own pages. No script of another
-site reads anything, even if the service that mounts the console allows it by a CORS header.
+redirect at the first visit removes it from the URL. Without `admits_changes`, methods other than
+GET and HEAD are refused; with it, POST is admitted from the console's own pages. No script of
+another site reads anything, even if the service that mounts the console allows it by a CORS header.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger("aiokafka08.console")
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 Authorize = Callable[[Request], bool | Awaitable[bool]]
-"""Says whether a request may see the console; a coroutine function may do so, too."""
+"""Returns whether a request may see the console; it may be a coroutine function."""
 
 _REFERRER: Final = "Referrer-Policy"
 _HEADERS: Final = {
@@ -59,9 +59,9 @@ _PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who is admitted. `authorize`, `auth_header` or `token` decides, the first that is set.
+    """Who is admitted: the first of `authorize`, `auth_header` and `token` that is set decides.
 
-    Without any of them, requests of this machine are admitted, unless a proxy has forwarded them.
+    Without any of them, requests from this machine are admitted, unless a proxy has forwarded them.
 
     Attributes:
         token: the text that visitors have to know.
@@ -69,7 +69,7 @@ class Admission:
         trusted_proxies: the addresses of the proxies whose `auth_header` is believed.
         authorize: called with each request; decides alone.
         hosts: names that a Host header may have, besides addresses and "localhost"; None accepts
-            any, which is for `authorize`.
+            any name (for consoles with `authorize`).
     """
 
     token: str | None = None
@@ -92,8 +92,8 @@ class Guard:
         self._pages = pages
         self._access = access
         self._admits_changes = admits_changes
-        # Browsers also send a cookie to other ports of this host, where a server must not see the
-        # token.
+        # The cookie holds a digest of the token: browsers also send it to servers on other ports of
+        # this host, which must not see the token.
         key = (access.token or "").encode()
         self._cookie_value = hmac.new(key, b"aiokafka08 console", "sha256").hexdigest()
         self._limited_log = LimitedLog(_log, later_in_loop)
@@ -103,7 +103,7 @@ class Guard:
         self._limited_log.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; another scope than HTTP, such as a WebSocket's, is closed."""
+        """Serve an HTTP request; close a WebSocket, and ignore other scopes."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
@@ -167,7 +167,7 @@ class Guard:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
         if given and _is_equal(given[0], token):
-            # The path is the application's own: "//host" in it must not become another site.
+            # The redirect must stay on this host: browsers would read "//host" as another site.
             path = "/" + quote(scope["path"].lstrip("/"))
             rest = urlencode([pair for pair in query if pair[0] != "token"])
             response = RedirectResponse(
@@ -299,7 +299,7 @@ def _is_known(host: str, names: Collection[str]) -> bool:
 
 
 def _peer(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address of the connection's other end; None for a socket of another kind."""
+    """Return the address of the connection's other end; None if it isn't an IP address."""
     try:
         peer = ipaddress.ip_address(scope["client"][0])
     except (KeyError, TypeError, ValueError):

@@ -1,6 +1,7 @@
 """`tail`: yield messages of a topic as they are written, at a pace at which a person reads.
 
-`pages` has one for each open view, with a consumer of its own, which is closed with the view.
+`pages` runs a `tail` for each open view. It has a consumer of its own, which is closed with the
+view.
 
 Invariant: the messages read each second are bounded, however many are written. The rest is skipped,
 and counted. No topic is created, no group joined, nothing committed.
@@ -85,7 +86,7 @@ async def tail(
             for record in chain.from_iterable(came.values()):
                 if (picked := await pick(record)) is not None:
                     accepted += 1
-                    newest = _newest([*newest, picked])  # all at once may be large
+                    newest = _newest([*newest, picked])  # to hold them all could take much memory
             skipped = await _skip(consumer)
             period = TailPeriod(newest, accepted, skipped)
             await asyncio.sleep(end - loop.time())

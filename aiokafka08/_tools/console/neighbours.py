@@ -54,7 +54,7 @@ class Neighbour:
         left: the messages that a bridge still has to copy, over time.
 
     Raises:
-        IllegalArgumentError: `url` isn't one.
+        IllegalArgumentError: `url` is neither a URL nor "HOST:PORT".
     """
 
     def __init__(self, kind: str, url: str) -> None:
@@ -103,7 +103,10 @@ class Neighbour:
         return left / -slope if slope is not None and slope < 0 else None
 
     def is_ready(self) -> bool:
-        """Return whether a bridge is healthy, has copied all, and last compared equal copies."""
+        """Return whether a bridge is healthy and has copied all.
+
+        Its last verification must have found both sides equal, too.
+        """
         equal = self.total("verification_equal")
         is_done = self.health.strip() == "ok" and self.total("lag_messages") == 0
         return self.problem is None and is_done and equal == 1

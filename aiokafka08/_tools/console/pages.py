@@ -61,7 +61,7 @@ _DOWNLOADED: Final = 10_000
 """How many messages a download has at most."""
 _DOWNLOADED_BYTES: Final = 16_000_000
 _JSON_BYTES: Final = 8 * 1024 * 1024
-"""How many bytes the values of a page have as JSON, in equal shares; keys have half as many."""
+"""The most bytes of a page's values as JSON, in equal shares by message; keys get half as many."""
 _GRAPHS: Final = 8
 """How many topics and groups the page of graphs has."""
 _ETA_WINDOW_S: Final = 300.0

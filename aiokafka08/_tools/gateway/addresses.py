@@ -22,7 +22,7 @@ LISTS: Final = frozenset({"Metadata", "DescribeCluster"})
 _ROLES: Final = frozenset({"node", "host", "port"})
 
 MAX_ADDRESSES: Final = 10_000
-"""Replacing more would hold up the event loop."""
+"""The most addresses in one response: replacing more would hold up the event loop."""
 
 AddressOf = Callable[[int, str, int], tuple[str, int]]
 """`(node id, host, port) -> (host, port)`: the address that clients use instead."""
@@ -60,7 +60,7 @@ def replace_addresses(
 ) -> list[Buffer]:
     """Return the frame of a response with the addresses that clients use, as buffers.
 
-    The address of a node below 0, which stands for no node, remains.
+    The address of a node id below 0, which stands for no node, remains.
 
     Args:
         api: its API.

@@ -1,7 +1,8 @@
 """`Gateways`: the gateways of one process, one for each listener of the options.
 
-They share indices, clients and measurements. Each has its own limits, and its own connections to
-the target, made as its own principal. `workers` runs them in several processes.
+They share the brokers' indices (`port_table`), clients and measurements. Each has its own limits,
+and its own connections to the target, made as its own principal. `workers` runs them in several
+processes.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Gateways:
 
     Args:
         options: the options of each listener.
-        table: the listeners' indices.
+        table: the brokers' indices, which determine the listeners' ports.
         measurements: called to measure the gateways' work (default: nothing is measured).
         shares_ports: whether other processes listen on the same ports (default: no).
 

@@ -107,7 +107,8 @@ class GatewayHandler(ConnectionHandler):
         connection: the client's connection.
         shared: the state that all connections share.
         route: the broker to which the client has connected.
-        is_entry: whether the client has connected to the entry (`peers`), and not to that broker.
+        is_entry: whether the client has connected to the entry (`peers`), and not to the listener
+            of that broker.
 
     Attributes: see `ClientHandler`.
     """
@@ -265,7 +266,7 @@ class GatewayHandler(ConnectionHandler):
             self._begin_connecting()
 
     def _login_failed(self, failure: str, answer: list[Buffer], exchange: Exchange) -> None:
-        """Answer and close the connection late; no further frame of it is handled."""
+        """Respond and close the connection after a delay; no further frame of it is handled."""
 
         def close() -> None:
             exchange.respond(answer)
@@ -421,7 +422,7 @@ class GatewayHandler(ConnectionHandler):
     def _pass_creating(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
     ) -> None:
-        """Pass a request that may create topics; the broker may be asked whether it does so."""
+        """Pass a request that may create topics; if unknown, ask the broker whether it does so."""
         creates = self.shared.creation.get(self._route.node_id)
         kept = frame if creates is None else memoryview(b"")
         # Nested functions that refer to each other would keep the frame until the garbage collector

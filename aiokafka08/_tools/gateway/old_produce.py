@@ -1,7 +1,7 @@
 """Translate Produce 0 to 2, with message sets, to version 3, with a record batch per partition.
 
 A set becomes one batch, as in brokers up to 3.9: it keeps its codec, keys, values and timestamps,
-and is stored as a whole or not at all. Only a batch that is larger than the target takes is split
+and is stored as a whole or not at all. Only a batch that is too large for the target is split
 (`batch_limits`). Its parts are sent one after the other, until the first error. Meanwhile the
 client's later requests wait, and the target gets acks=1 in place of acks=0.
 

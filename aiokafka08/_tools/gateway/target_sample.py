@@ -73,7 +73,7 @@ class TargetSample:
         problems: why a question wasn't answered, and what to do.
         cluster_id: the id of the target's cluster.
         peers: the answers of the other gateways, or why they can't be reached; None: the gateway
-            wasn't asked, because its clients authenticate.
+            can be reached, but wasn't asked, because its clients authenticate.
         zookeeper: why the gateway can't write there; None: it can, or needn't.
         keeps_ports: whether brokers keep their ports when the gateway starts again.
     """
@@ -97,7 +97,7 @@ async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
 
     Args:
         network: addresses of brokers, and how to connect to them.
-        is_quick: whether topics and settings aren't asked for.
+        is_quick: True doesn't ask for topics and settings.
 
     Raises:
         KafkaConnectionError: see `ask_first`.

@@ -1,8 +1,8 @@
 """`ClusterSampler`: read a `ClusterSample` of a cluster.
 
-Invariant: only a cluster without any broker that responds, and a mistake in the options, raise an
-error. Any other failure leaves a gap in the sample, and a text in its `errors`. Nothing is changed,
-and no topic is requested by name. Loops over all topics or partitions yield to the event loop.
+Invariant: an error is raised only if no broker responds, or if an option is wrong. Any other
+failure leaves a gap in the sample, and a text in its `errors`. Nothing is changed, and no topic is
+requested by name. Loops over all topics or partitions yield to the event loop.
 """
 
 from __future__ import annotations
@@ -264,7 +264,8 @@ class ClusterSampler:
             for group in described
             if group.description is not None
         }
-        # Brokers of 0.8 describe no group. A group that isn't in ZooKeeper either has no members.
+        # Brokers of 0.8 describe no group. So a group in Kafka that is neither described nor in
+        # ZooKeeper has no members.
         without: set[str] = set()
         if is_zookeeper_read and found is not None:
             without = {group.group for group in in_kafka}
@@ -290,7 +291,7 @@ class ClusterSampler:
         """Return whether an authorizer hides the offsets topic of groups; if so, add a gap."""
         known = [version for version in versions.values() if not isinstance(version, KafkaError)]
         groups: list[tuple[str, str]] = []
-        # Only if no broker is of 0.8: such a broker would log an error.
+        # Ask only if no broker is of 0.8: such a broker would log an error.
         if known and all(version.line >= BrokerLine.V0_9 for version in known):
             groups = await _or_gap(gaps, "groups in Kafka", [], self._admin.list_consumer_groups)
         if groups:
@@ -368,7 +369,7 @@ def _broker(
 
 
 def _live_with_stale_isrs(versions: _Versions) -> set[int]:
-    """Return the brokers that respond if any is of 0.8, so that ISRs may be stale; else none."""
+    """Return the responding brokers if one is of 0.8, where ISRs may be stale; else none."""
     known = {
         node_id: version
         for node_id, version in versions.items()

@@ -138,8 +138,8 @@ def standstill_text(
     """Return which partitions are behind and stand still, or "" if there are none. Pure.
 
     Args:
-        before: an earlier look.
-        after: the last look.
+        before: an earlier result of `read_progress`.
+        after: the latest result.
         seconds: the time between both.
     """
     at = {(one.topic, one.partition): one.position for one in before}

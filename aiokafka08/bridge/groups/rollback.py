@@ -91,7 +91,7 @@ def plan_rollback(
             known = unread
         before = None if known.offset < 0 else known.offset
         source_offset = part.known.to_source(at, part.position)
-        if part.is_empty:  # all that the target has came after the cut-over
+        if part.is_empty:  # every message of the target came after the cut-over
             source_offset = part.source.end
         outcome: RollbackOutcome
         if known.error:

@@ -48,7 +48,7 @@ class PartitionLostError(KafkaError):
     """The log doesn't have the next offset of a partition any more.
 
     Attributes:
-        partition: Of the source.
+        partition: The partition of the source.
         offset: The next offset of the copy.
         first, last: Where the log begins, and the offset after its end.
         resume: Where the copy can continue: `first`, or `last` if the log is shorter than the copy,
@@ -94,7 +94,7 @@ class PartitionLostError(KafkaError):
 
 
 class SourceReader:
-    """The source cluster; `start()` connects, `stop()` ends."""
+    """Reads the source cluster; `start()` connects, `stop()` disconnects."""
 
     def __init__(self, config: BridgeConfig) -> None:
         network: dict[str, Any] = {

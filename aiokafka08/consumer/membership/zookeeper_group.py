@@ -35,9 +35,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SAFE_PART: Final = 5 / 6
-"""The part of the session timeout for which the session is certainly alive after a request was sent
-that ZooKeeper has answered, since ZooKeeper counts the timeout from the last request received. The
-rest is left for requests that are in flight when the partitions are dropped."""
+"""How long the session is certainly alive after the sending of a request that ZooKeeper has
+answered, as a part of the session timeout. ZooKeeper counts the timeout from the last request
+received. The rest is left for requests that are in flight when the partitions are dropped."""
 PROBE_PART: Final = 1 / 6
 """The part of the session timeout between two probes (requests sent only to get a response).
 So the event loop may be blocked, or the network down, for at least two thirds of the timeout."""
@@ -159,7 +159,7 @@ class ZookeeperGroup:
             if registry.member:
                 answered: asyncio.Future[bool] = loop.create_future()
                 registry.probe(self._threadsafe(partial(_set_result, answered)))
-                # Send no further request without a response: kazoo takes each request for a
+                # Send no further request without a response: kazoo counts each request as a
                 # heartbeat, so it wouldn't notice that the network is lost.
                 if await answered:
                     self._extend_session_deadline(sent_at)

@@ -1,4 +1,7 @@
-"""Whether the members of a group share the partitions, and commit only delivered messages. Pure."""
+"""Check that the members of a group share partitions and commit only delivered messages. Pure.
+
+The docstring of each check describes the anomaly that it yields.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ def double_owners(history: History) -> Iterator[Anomaly]:
         member = operation.group, operation.process
         # Brokers of 0.9 forget a group that loses all its members, and count generations from 1
         # again. That has happened if the number has fallen, if a member joins the same generation
-        # twice, if no member has partitions any more, or if a member joins so late that members
-        # that haven't joined before can't join any more.
+        # twice, if no member has partitions any more, or if a member is assigned to the same
+        # generation more than a session timeout after the first member was.
         is_last = operation.generation == last.get(operation.group)
         if (
             operation.generation < last.get(operation.group, 0)
@@ -330,7 +333,7 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
 
     A seek, a commit of offsets that the user chose, and another member's commit may set a position
     back, so nothing is concluded across them, nor across an assignment in a group with auto-commit.
-    Where the store was observed, it isn't expected to return more than it held.
+    Where the store was observed, it isn't expected to return a higher offset than it held.
     """
     automatic = _auto_committing(history)
     held = _Held(history)
@@ -495,7 +498,7 @@ class _Ownership:
                     self._chosen[key] = min(self._chosen.get(key, math.inf), offset)
 
     def is_chosen(self, process: str, partition: str, offset: int) -> bool:
-        """Whether a process may commit an offset since its program has chosen it."""
+        """Whether a process may commit an offset because its program chose it or a lower one."""
         return self._chosen.get((process, partition), math.inf) <= offset
 
     def may_be_late(self, stored: Operation, partition: str, store: Fact) -> bool:
