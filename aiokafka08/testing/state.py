@@ -64,7 +64,7 @@ class BrokerState:
     disk_is_full: bool = False
     # The host and port that responses name; None: `host` and `advertised_port`.
     advertised: tuple[str, int] | None = None
-    # The port that responses name without `advertised`; None: `port`.
+    # The port that responses name if `advertised` is None; None: `port`.
     advertised_port: int | None = None
 
     @property

@@ -104,7 +104,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
 
 
 def unknown_isr(cluster: ClusterSample, *, asks_zookeeper: bool) -> Iterator[Finding]:
-    """Report live replicas that only a possibly stale ISR of 0.8 lacks (docs/brokers.md 4.8)."""
+    """Report live replicas missing from an ISR of 0.8, which may be stale (docs/brokers.md 4.8)."""
     perhaps = (
         (tp, partition.perhaps_in_sync)
         for tp, partition in cluster.partitions()
