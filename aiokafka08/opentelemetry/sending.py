@@ -1,8 +1,9 @@
 """The wrappers of the producer's methods: each reports a call as a span of kind PRODUCER.
 
-Invariant: a message that has a context keeps it, and the span of the call links to it. The other
-messages of a call get the context of the call's span. Messages of a prepared batch are encoded
-before `send_batch()` is called, so they get the context of an earlier span, `create`.
+Invariant: a message that has a context keeps it, and the span of the call links to it. If the
+producer embeds headers, the other messages of a call, except null values, get the context of the
+call's span. Messages of a prepared batch are encoded before `send_batch()` is called, so they get
+the context of an earlier span, `create`.
 """
 
 from __future__ import annotations

@@ -122,8 +122,8 @@ class NextFetch:
 
     Attributes:
         meets_damage: whether the last messages that came were followed by bytes that are no
-            message, or by damaged offsets. These stand at `offset`, and the broker may fail to
-            read over them (docs/brokers.md 7.19).
+            message, or by damaged offsets. They begin at `offset`, and the broker may fail to
+            read past them (docs/brokers.md 7.19).
     """
 
     __slots__ = (

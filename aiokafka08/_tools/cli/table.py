@@ -370,7 +370,7 @@ class _Table:
 
 
 def _total(lines: Sequence[_Line], grouping: Grouping, label: str) -> str:
-    """Return the sums of these lines; "" if none is asked for."""
+    """Return the sums of these lines; "" if `grouping` has no totals."""
     counted: dict[object, list[_Line]] = {}
     for number, line in enumerate(lines):
         if grouping.counts({field: cell.value for field, cell in line.items()}):

@@ -180,7 +180,7 @@ def _refused(cluster: ClusterSample) -> dict[int, set[TopicPartition]]:
 
 
 def _idle(cluster: ClusterSample) -> dict[int, int]:
-    """Return, by live broker that leads nothing and is in no ISR, how many replicas it has."""
+    """Return the replica count of each live broker that leads nothing and is in no ISR."""
     replicas: dict[int, int] = {}
     busy: set[int | None] = set()
     for _, partition in cluster.partitions():
