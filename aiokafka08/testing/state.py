@@ -448,7 +448,7 @@ class ClusterState:
         )
 
     def controller(self) -> int:
-        """Return the controller's id: the chosen one while Metadata lists it; -1 without brokers."""
+        """Return the controller's id: the chosen one while in Metadata; -1 without brokers."""
         alive = [node.node_id for node in self.nodes.values() if node.in_metadata]
         if self.chosen_controller in alive:
             return self.chosen_controller
