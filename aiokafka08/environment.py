@@ -106,7 +106,7 @@ if not TYPE_CHECKING:  # type checkers would accept misspelt names
         from random import Random
 
         generator = Random()
-        os.register_at_fork(after_in_child=generator.seed)  # forked processes don't choose alike
+        os.register_at_fork(after_in_child=generator.seed)  # else forked processes choose alike
         return globals().setdefault("random", generator)
 
 

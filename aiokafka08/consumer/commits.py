@@ -155,7 +155,7 @@ class Committer:
             pass
 
     def cancel_pending(self) -> None:
-        """End all commits that were called so far with `CommitFailedError`."""
+        """Make all commits that were called so far raise `CommitFailedError`."""
         # From now on other members may commit their own positions. ZooKeeper accepts the commit of
         # a former member too, so a late one would overwrite theirs with older offsets.
         self._cancel_count += 1

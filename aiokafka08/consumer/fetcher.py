@@ -83,7 +83,8 @@ class _Broker:
     # wait is too short for that
     hangs_from: float | None = None
     is_urgent: bool = False  # whether the task of the urgent requests runs
-    urgent_from: float = 0.0  # loop time before which no urgent request is sent, after a failure
+    # Loop time before which no urgent request is sent, after one has failed or was throttled
+    urgent_from: float = 0.0
     # Whether the last response had no data because the client exceeds its quota
     is_throttled: bool = False
 
@@ -384,7 +385,7 @@ class Fetcher:
             return
         # `connection` is None until it is open and writable.
         if connection is not None:
-            # A timer may run a little early.
+            # `HANGING_S` allows for a timer that runs a little early.
             silent_s = connection.response_wait_s - plan.wait_s + HANGING_S
             if silent_s < broker.patience_s:
                 return

@@ -104,8 +104,8 @@ class NodeRegistry:
         by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
 
         def order(node: Node) -> tuple[bool, bool, bool, bool, float]:
-            # An open connection counts only if the node has ever responded: with a pinned version,
-            # anything that listens at an address is connected.
+            # An open connection counts only if the node has ever responded. With a pinned version
+            # there is no probe, so a node is connected to anything that listens at its address.
             is_mute = node.last_response == -math.inf
             return (
                 node.is_unresponsive,
@@ -202,8 +202,8 @@ class NodeRegistry:
             is_too_new |= isinstance(error, UnsupportedVersionError)
             is_over = self._closed or asyncio.get_running_loop().time() >= deadline
             # Brokers may be starting, and connections are lost: try again until `start_timeout_ms`
-            # is over. Only the user can mend the rest. After a 4.x broker no address is tried
-            # again.
+            # is over. Only the user can remove other causes. After a 4.x broker no address is
+            # tried again.
             return not (is_too_new or is_over or is_for_the_user(error))
 
         try:

@@ -1,6 +1,6 @@
 """Operations on transports that asyncio doesn't have: counted writes without a copy, FIN, RST.
 
-For transports of asyncio, of uvloop and of simulated networks.
+They work on transports of asyncio, of uvloop and of simulated networks.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class PacedOutput:
                 self._waiting.appendleft(first[_PART_BYTES:])
             self._waiting_bytes -= len(first[:_PART_BYTES])
             if self._waiting and is_half_closed(self._transport):
-                self._drop_waiting()  # TLS would take it, and log each part that it doesn't send
+                self._drop_waiting()  # TLS would accept the data, and log each part that isn't sent
         if self._transport.is_closing():
             self._drop_waiting()
         elif self._closes and not self._waiting:

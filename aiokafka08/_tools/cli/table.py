@@ -192,7 +192,7 @@ class _Table:
     def _runs(
         self, lines: Sequence[_Line], fields: Sequence[str]
     ) -> Iterator[tuple[list[_Cell], list[_Line]]]:
-        """Yield each run of lines that are equal in these fields, after the cells of the fields."""
+        """Yield, for each run of lines that are equal in these fields, the cells and the lines."""
         for _, run in groupby(lines, key=lambda line: [line[field].text for field in fields]):
             found = list(run)
             yield [found[0][field] for field in fields], found
@@ -370,7 +370,7 @@ class _Table:
 
 
 def _total(lines: Sequence[_Line], grouping: Grouping, label: str) -> str:
-    """Return the sums of these lines; "" if none is asked for."""
+    """Return the sums of these lines; "" if `grouping` has no totals."""
     counted: dict[object, list[_Line]] = {}
     for number, line in enumerate(lines):
         if grouping.counts({field: cell.value for field, cell in line.items()}):

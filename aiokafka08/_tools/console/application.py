@@ -154,7 +154,7 @@ def make_console(
         access: decides which requests are admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
-        masks: what hides parts of messages.
+        masks: hides parts of messages.
         registry, gateways, bridges: as for `app`.
         allowed: the kinds of changes that may be made (`allowed_kinds`).
         reword: rewords the text of an error, such as with the names of command-line options.

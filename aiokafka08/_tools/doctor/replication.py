@@ -104,7 +104,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
 
 
 def unknown_isr(cluster: ClusterSample, *, asks_zookeeper: bool) -> Iterator[Finding]:
-    """Report live replicas that only a possibly stale ISR of 0.8 lacks (docs/brokers.md 4.8)."""
+    """Report live replicas missing from an ISR of 0.8, which may be stale (docs/brokers.md 4.8)."""
     perhaps = (
         (tp, partition.perhaps_in_sync)
         for tp, partition in cluster.partitions()
@@ -180,7 +180,7 @@ def _refused(cluster: ClusterSample) -> dict[int, set[TopicPartition]]:
 
 
 def _idle(cluster: ClusterSample) -> dict[int, int]:
-    """Return, by live broker that leads nothing and is in no ISR, how many replicas it has."""
+    """Return the replica count of each live broker that leads nothing and is in no ISR."""
     replicas: dict[int, int] = {}
     busy: set[int | None] = set()
     for _, partition in cluster.partitions():

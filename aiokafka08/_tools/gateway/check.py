@@ -77,8 +77,8 @@ _OLD_FETCH_BYTES: Final = 1 << 20
 _NEVER: Final = 2**63 - 1
 _NAMED: Final = 3
 _NO_NAME: Final = "\0"
-"""No topic has this name. A pattern that matches even this, such as ".*", means whatever there is,
-so there is no finding if it matches no topic."""
+"""No topic has this name. A pattern that matches even this, such as ".*", stands for all topics,
+however many there are. So there is no finding if it matches none."""
 
 Findings = Iterator[CodedFinding]
 Topics = Mapping[str, TargetTopic]
@@ -167,7 +167,7 @@ def _about_versions(sample: TargetSample, options: GatewayOptions, names: Option
             needed = CheckCode.UNSUPPORTED if key in _NEEDED else code
             yield CodedFinding(needed, where, why, action)
     first, last = sample.ranges.get(ApiKey.JOIN_GROUP, (0, -1))
-    if first > 0:  # 4.0.0 has left out what 4.0.1 has put back
+    if first > 0:  # 4.0.0 removed the first versions, and 4.0.1 restored them
         why = f"the target takes {first} to {last}, so clients for 0.9 to 0.10.2 can't join groups"
         yield CodedFinding(code, "JoinGroup 0", why, "Use a target of Kafka 4.0.1 or later")
     first, last = sample.ranges.get(ApiKey.FETCH, (0, -1))

@@ -43,8 +43,8 @@ from aiokafka08.structs import TopicPartition
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
 # A record of the state topic has this prefix and the topic's name as its key, and JSON as its
-# value. The new identity of a recreated topic is stored too: so the topic stays stopped in a
-# session that can't read that identity.
+# value. The new identity of a recreated topic is stored too, so that the topic stays stopped in
+# a session that can't read that identity.
 _KEY: Final = b"topic:"
 _TIMEOUT_S: Final = 30.0
 # librdkafka's own timeout is `_TIMEOUT_S`; this is how long it may take to report.
@@ -237,7 +237,7 @@ class TopicIdentities:
         The process logs each reason once, until the identities were read.
 
         Raises:
-            BridgeError: the source's ZooKeeper hasn't the chroot.
+            BridgeError: the chroot doesn't exist in the source's ZooKeeper.
             KafkaConfigurationError: `source.zookeeper` is the ZooKeeper of other brokers, or kazoo
                 isn't installed.
         """

@@ -134,7 +134,7 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
 async def own_batch_limit(config: BridgeConfig, target: Target) -> int | None:
     """Return the largest batch that the offsets topic takes. The topic must exist.
 
-    None if the target doesn't allow to read the limit.
+    None if the target doesn't let the bridge read the limit.
 
     Raises:
         BridgeError: it doesn't take a record of exact offsets, so no transaction could end.

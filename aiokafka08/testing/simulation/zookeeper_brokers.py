@@ -20,7 +20,7 @@ from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, WatchEvent, join, split
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey, StoredCommit
 
-# From a client's write to its effect on the brokers, which takes time on real brokers too.
+# The time from a client's write to its effect on the brokers; real brokers take time too.
 CONTROLLER_S: Final = 0.05
 
 _CLUSTER_ID: Final = "/cluster/id"
@@ -121,7 +121,7 @@ class BrokerNodes:
             self._publishing = False
 
     def _wanted(self) -> object:
-        """Return all that `publish` writes, to skip the writes if nothing has changed, as usual."""
+        """Return all that `publish` writes, so that it writes nothing if nothing has changed."""
         state = self._state
         wanted: list[object] = [state.line.has_cluster_id, self._others]
         for node in state.nodes.values():
