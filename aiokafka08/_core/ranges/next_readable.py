@@ -38,9 +38,9 @@ _FETCH_BYTES: Final = 64 * 1024
 async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
     """Return the first offset from which the leader returns a message, or the end of the log.
 
-    If several places are damaged, the result is the first such offset after one of them, which may
-    not be the first place. `offset` is the first offset to try. During the search, nothing else may
-    use the router's lane for urgent fetches.
+    If several places are damaged, the search may miss the messages between them, and return the
+    first such offset after a later place. `offset` is the first offset to try. During the search,
+    nothing else may use the router's lane for urgent fetches.
 
     Raises KafkaError if the leader doesn't respond, or responds with an error other than
     UnknownError, which brokers return for damage.
@@ -64,7 +64,7 @@ async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
 
 
 async def _is_readable(router: Router, tp: TopicPartition, offset: int, end: int) -> bool:
-    """Return whether a fetch at this offset brings a message, perhaps cut off at its end."""
+    """Return whether a fetch brings a message, perhaps a cut-off one; True from `end` on."""
     if offset >= end:
         return True
     backoff = router.config.backoff()

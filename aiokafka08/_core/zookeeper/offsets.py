@@ -82,7 +82,7 @@ class OffsetNodes:
     async def read(
         self, partitions: Collection[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, int | KafkaError | None]:
-        """Return the offset of each partition; None where there is no node, or the node's error.
+        """Return each partition's offset or error; None without a node or for a negative offset.
 
         Raises:
             KafkaTimeoutError: ZooKeeper didn't respond within `timeout_s`.
@@ -122,10 +122,10 @@ class OffsetNodes:
     async def write(
         self, offsets: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, KafkaError]:
-        """Write these offsets to nodes of known versions, but to none whose version has changed.
+        """Write these offsets, except to nodes whose version has changed since it was found.
 
-        Returns the partitions that weren't written, each with its error, also where the version
-        has changed. Raises KafkaConnectionError if ZooKeeper can't be reached.
+        Returns the error of each partition that wasn't written; a changed version is such an
+        error. Raises KafkaConnectionError if ZooKeeper can't be reached.
         """
         # The versions of nodes that aren't written count as unknown from now on.
         versions = {tp: self._versions.pop(tp, None) for tp in offsets}

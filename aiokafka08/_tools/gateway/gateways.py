@@ -18,7 +18,7 @@ from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08._tools.gateway.port_table import PortTable
 
 Ports = Mapping[str, Mapping[int, int]]
-"""By the name of a listener: its ports by the ids of the brokers."""
+"""Maps the name of each listener to its ports by broker id."""
 
 
 class Gateways:
@@ -77,5 +77,5 @@ class Gateways:
         return self._gateways[""].address_of(node_id, host, port)
 
     def peers(self) -> dict[int, Address]:
-        """Return the brokers that stand for other gateways, for clients of the first listener."""
+        """Return the addresses of peers (see `Gateway.peers`) for clients of the first listener."""
         return self._gateways[""].peers()

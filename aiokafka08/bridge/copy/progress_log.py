@@ -1,8 +1,8 @@
 """`ProgressLog`: log that a copy has caught up, its progress while it is behind, and outages.
 
-Invariant: "caught up" means that all partitions are copied to an end that the source had at one
-moment, and that no message has waited for longer than `CLOSE_S` plus the time of two transactions.
-If partitions or topics have stopped, they are logged in place of "caught up".
+Invariant: "caught up" means that all partitions are copied up to the end offsets that the source
+had at one moment, and that no message has waited for longer than `CLOSE_S` plus the time of two
+transactions. If partitions or topics have stopped, they are logged in place of "caught up".
 """
 
 from __future__ import annotations
