@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiokafka08.errors import IllegalStateError
 
-if TYPE_CHECKING:  # a client imports this module for `default_of`, and none of these
+if TYPE_CHECKING:  # clients import this module for `default_of`, and shouldn't load these
     from importlib.metadata import Distribution, DistributionFinder
     from pathlib import Path
 

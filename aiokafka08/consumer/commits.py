@@ -5,8 +5,8 @@ A position is the offset after the last message that the user got.
 Invariants: one commit is in progress at a time. A commit's coroutine begins to run at most one loop
 iteration after its positions were read, and commits are sent in the order in which they began. A
 commit carries the generation and the member id (`CommitIdentity`) from the moment when its
-positions were read, so the coordinator refuses it if that generation has ended. A commit that the
-user didn't call raises no `KafkaError` in the background. It emits `CommitFailed`.
+positions were read, so the coordinator refuses it if that generation has ended. If a commit that
+the user didn't call fails, it raises no `KafkaError` in the background. It emits `CommitFailed`.
 """
 
 from __future__ import annotations

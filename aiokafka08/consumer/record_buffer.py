@@ -42,7 +42,7 @@ so that the caller can yield to the event loop in between."""
 
 STEP_HEADERS: Final = 1000
 """A decoding step that has read this many embedded headers leaves the other records undeserialized
-to the next step: 1,000 take some 2 ms. A KiB of envelopes counts as one header more."""
+to the next step: 1,000 take some 2 ms. Each full KiB of a record's headers counts as one more."""
 
 # How many decoded records are moved into columns before `Columns.is_full` is asked again
 _STEP_COLUMN_RECORDS: Final = 8
@@ -443,7 +443,10 @@ class RecordBuffer:
         return count
 
     def read_ahead(self, last_offset: int) -> None:
-        """Read one record more than the last step has moved into columns, as `_read` does."""
+        """Decode one more record after those moved into columns, and set the position.
+
+        The position stays at `last_offset` if the next record has the same offset.
+        """
         reader = self._sets[0].reader if self._sets else None
         if reader is None or _is_held(reader) or self._undeserialized or self.has_records:
             return
@@ -546,7 +549,7 @@ class RecordBuffer:
         fetched.release()
 
     def _move_decoded_end(self, offset: int) -> None:
-        """Record that no record comes between the decoded ones and `offset`."""
+        """Set the end of the decoded records; no messages are left below `offset`."""
         if self._slices:
             self._slices[-1].end_offset = offset
         else:

@@ -377,7 +377,7 @@ class RecordBatchBuilder:
             base_offset: offset of the first record; the broker assigns the real one.
 
         Raises:
-            ModuleNotFoundError: the codec's library isn't installed.
+            ModuleNotFoundError: the codec's library or crcmod isn't installed.
         """
         if not self._count:
             return b""

@@ -139,7 +139,7 @@ class NodeRegistry:
 
         Raises:
             NoBrokersAvailable: no broker responded; the text has each one's error.
-            KafkaError: no error is retriable (such as UnsupportedVersionError); the first one.
+            KafkaError: the first error (such as UnsupportedVersionError), if none is retriable.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_s

@@ -99,7 +99,8 @@ def assign_members(
     """Run the assignor and return the assignments for the leader's SyncGroup.
 
     Raises:
-        KafkaConfigurationError: the assignor assigned a partition twice, or to an unknown member.
+        KafkaConfigurationError: the assignor assigned a partition to two members, or to an unknown
+            one.
         Exception: what the user's own assignor raises.
     """
     assignments = assignor.assign(SubscribedTopics(partitions), members)
