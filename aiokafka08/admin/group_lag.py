@@ -62,11 +62,11 @@ def check_stored_groups(groups: object) -> list[StoredGroup]:
 class StoredGroupDescription(NamedTuple):
     """A group as one store describes it; `description` is None if `error` prevented an answer.
 
-    The states have the brokers' names. A group in ZooKeeper is "Stable" with members, "Empty"
-    without, and "Dead" if it has no node. A group in Kafka that is idle is "Empty" from 0.10 on;
-    before, it is "Dead" to its coordinator, whatever it has committed. `errors` are about nodes in
-    ZooKeeper that can't be read: the registration of a member, whose subscription is then empty, or
-    the owner of a partition.
+    The states are named as brokers name them. A group in ZooKeeper is "Stable" with members,
+    "Empty" without, and "Dead" if it has no node. A group in Kafka that is idle is "Empty" from
+    0.10 on; before, it is "Dead" to its coordinator, whatever it has committed. `errors` are about
+    nodes in ZooKeeper that can't be read: the registration of a member, whose subscription is then
+    empty, or the owner of a partition.
     """
 
     group: str

@@ -5,7 +5,7 @@
         kafka_cluster.kill(0)
 
 Invariant: pytest loads this module in every session where the package is installed (entry point
-`pytest11`), so until a test uses a fixture, it only registers a marker, and doesn't import the
+`pytest11`), so until a test uses a fixture, it only registers markers, and doesn't import the
 cluster.
 """
 

@@ -366,7 +366,7 @@ class Gssapi(Mechanism):
         """Return the principal of the broker at `host`.
 
         Without a realm it ends with "@": Kerberos then asks the client's KDC, which may refer to
-        another realm. Another kind of name would be looked up in DNS, as krb5.conf says.
+        another realm. A host-based name would be looked up in DNS, as krb5.conf says.
         """
         name = f"{self._service}/{self._domain or host.removesuffix('.').lower()}"
         return name if "@" in name else f"{name}@"
@@ -407,7 +407,7 @@ def _failed(text: str, code: int, message: str = "") -> AuthenticationFailedErro
 
 
 def _code(error: Any) -> int:
-    """Return the code of MIT Kerberos in an error of the library, which has it unsigned."""
+    """Return the code of MIT Kerberos in an error; the library gives the code unsigned."""
     code: int = getattr(error, "min_code", 0)
     return int.from_bytes(code.to_bytes(8, "big", signed=True)[4:], "big", signed=True)
 

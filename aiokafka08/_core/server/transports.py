@@ -91,7 +91,8 @@ class PacedOutput:
         self._written.append(sum(map(len, buffers)))
         self._written_bytes += self._written[-1]
         if self.is_tls:
-            # Don't limit the buffer earlier, when it may have the last bytes of the handshake.
+            # Not before the first write: the buffer may still hold the last bytes of the handshake,
+            # so the limit would pause the protocol.
             self._transport.set_write_buffer_limits(high=1, low=0)
             self._waiting.append(memoryview(b"".join(buffers)))
             self._waiting_bytes += len(self._waiting[-1])
@@ -100,7 +101,7 @@ class PacedOutput:
             write_all(self._transport, buffers)
 
     def close(self) -> None:
-        """Close the transport once what is written is sent; safe to call twice."""
+        """Close the transport after the written data is sent; safe to call twice."""
         self._closes = True
         self._go_on()
 

@@ -4,8 +4,8 @@ A gateway calls `ClusterWriter` in threads, because it blocks. It writes these n
 
 - `/controller` and `/brokers/ids/<broker>`, for as long as its session lasts;
 - `/brokers/topics/<topic>`, and `…/partitions/<partition>/state` below it;
-- `/cluster/id`: clients compare it with the cluster id that they get from any gateway, since each
-  gateway shows them other addresses.
+- `/cluster/id`: clients compare it with the cluster id that a gateway returns. They can't compare
+  the brokers' addresses, because each gateway returns its own.
 
 Invariants: nothing is written while a real broker is registered. Of several gateways, the one that
 holds `/controller` writes; the others only remove their own registrations. If a gateway overwrites

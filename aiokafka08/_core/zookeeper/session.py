@@ -1,9 +1,9 @@
 """Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
 Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers.
-Exception: the sessions of `open_session`, in which a gateway writes the nodes to compare. Only
-`_core.zookeeper` and the simulation import kazoo, and at run time only inside functions, because
-kazoo is an optional extra. Without it the first use raises KafkaConfigurationError.
+Exception: the sessions of `open_session`, in which a gateway writes the nodes that clients compare.
+Only `_core.zookeeper` and the simulation import kazoo, and at run time only inside functions,
+because kazoo is an optional extra. Without it the first use raises KafkaConfigurationError.
 """
 
 from __future__ import annotations

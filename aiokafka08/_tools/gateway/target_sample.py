@@ -60,7 +60,7 @@ class PeerAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class TargetSample:
-    """The answers of a target and of peers, and what the command has found on this machine.
+    """The answers of a target and of peers, and what the caller has found on this machine.
 
     Attributes:
         address: the address of the broker that was asked.
@@ -73,7 +73,7 @@ class TargetSample:
         problems: why a question wasn't answered, and what to do.
         cluster_id: the id of the target's cluster.
         peers: the answers of the other gateways, or why they can't be reached; None: the gateway
-            can be reached, but wasn't asked, because its clients authenticate.
+            can be reached, but wasn't asked, because clients need TLS or SASL.
         zookeeper: why the gateway can't write there; None: it can, or needn't.
         keeps_ports: whether brokers keep their ports when the gateway starts again.
     """

@@ -159,7 +159,7 @@ def hash_map_order(keys: Collection[K], hash_of: Callable[[K], int]) -> Work[lis
     """
     if len(keys) < 2:
         return list(keys)
-    # The table doubles when it is three quarters full, and a bucket keeps the order of insertion.
+    # The table doubles when it is over three quarters full; a bucket keeps the order of insertion.
     size = 16
     while len(keys) * 4 > size * 3:
         size *= 2

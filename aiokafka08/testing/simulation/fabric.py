@@ -2,8 +2,8 @@
 
 Parties have names: brokers are "broker 0", "broker 1" and so on, clients are "client" or have the
 name given to `World.process`. Where a method takes parties, None stands for all. The name of a
-broker that doesn't exist raises ValueError at once. `World.run` raises SimulationError if a method
-was given another name, and no party of that name has begun by the end of the run.
+broker that doesn't exist raises ValueError at once. Any other name may be used before its party
+begins; if the party hasn't begun by the end of the run, `World.run` raises SimulationError.
 
 Invariant: a connection's two directions fail, block and end independently of each other.
 """

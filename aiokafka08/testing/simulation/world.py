@@ -132,7 +132,7 @@ class World:
 
     Attributes:
         cluster: the brokers, as outside a simulation. Their names are kafka0, kafka1 and so on.
-        network: the network between the parties, with its faults, and the names' addresses.
+        network: the network between the parties, with its faults and the addresses of host names.
         random: a generator for the scenario's own choices, drawn from the seed.
         threads: the simulated threads.
         zookeeper: the cluster's ZooKeeper, with the faults between it and the clients.
@@ -203,8 +203,8 @@ class World:
         All sessions end. The brokers keep the nodes that they have.
 
         Args:
-            nodes: path → data, parents included: the nodes of the other ZooKeeper; None: back to
-                the cluster's own.
+            nodes: the nodes of the other ZooKeeper, path → data, parents included; None: return to
+                the cluster's own ZooKeeper.
 
         Returns:
             The nodes that clients use from now on.
