@@ -112,11 +112,11 @@ class AIOKafkaAdminClient:
             the first one in the keytab (default None).
         zookeeper_connect: "host:port,…/chroot" of the cluster's ZooKeeper. `create_topics`,
             `delete_topics` and `create_partitions` need it, and groups on 0.8 (default None).
-        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers: it
-            has another cluster id or, without one, other brokers. "refuse", or None: raise
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, since
+            its cluster id is another one or, without one, its brokers are. "refuse", or None: raise
             `ZookeeperMismatchError` before anything is read or written there. "warn": log a
-            warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
-            cluster without topics (default None).
+            warning. Use that if addresses are translated (NAT, a proxy), or if a balancer stands in
+            front of a 0.8 cluster without topics (default None).
         zookeeper_options: for a secured ZooKeeper: a dict of arguments with kazoo's names.
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
@@ -638,8 +638,8 @@ class AIOKafkaAdminClient:
     async def list_group_lags(self, group_ids: Collection[str] | None = None) -> list[PartitionLag]:
         """Return how far groups are behind, a row per partition and store, ordered.
 
-        A row shows a committed offset, one that can't be read, or a partition without one: a member
-        owns it, or the group has committed offsets of other partitions of the topic. See
+        A row is of a partition of which the group has a committed offset, or one that can't be
+        read; which a member owns; or of whose topic the group has offsets of other partitions. See
         `PartitionLag` for the fields.
 
         Args:

@@ -196,8 +196,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, since
             its cluster id is another one or, without one, its brokers are. "refuse", or None: raise
             `ZookeeperMismatchError` before anything is read or written there. "warn": log a
-            warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
-            cluster without topics (default None).
+            warning. Use that if addresses are translated (NAT, a proxy), or if a balancer stands in
+            front of a 0.8 cluster without topics (default None).
         zookeeper_options: for a secured ZooKeeper: a dict of arguments with kazoo's names.
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
