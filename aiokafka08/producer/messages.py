@@ -22,7 +22,7 @@ from aiokafka08.partitioner import (
     partitions_of,
 )
 from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import Data, MessageColumns, choose_each
+from aiokafka08.producer.fast_path import Data, MessageColumns, choose_each, longest
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import BinaryColumn, message_size
 
@@ -107,15 +107,16 @@ class ListedMessages:
         for start in range(0, len(self.values), _STEP_MESSAGES):
             if start:
                 yield
-            values = self.values[start : start + _STEP_MESSAGES]
-            keys = None if all_keys is None else all_keys[start : start + _STEP_MESSAGES]
-            longest = _longest(values) + (0 if keys is None else _longest(keys))
-            if message_size(1, None, None) + longest <= limit_bytes:
+            stop = min(start + _STEP_MESSAGES, len(self.values))
+            most = _longest(self.values, start, stop)
+            most += 0 if all_keys is None else _longest(all_keys, start, stop)
+            if message_size(1, None, None) + most <= limit_bytes:
                 continue
-            for offset, value in enumerate(values):
-                size = message_size(1, None if keys is None else keys[offset], value)
+            for index in range(start, stop):
+                key = None if all_keys is None else all_keys[index]
+                size = message_size(1, key, self.values[index])
                 if size > limit_bytes:
-                    return f"message {start + offset}", size
+                    return f"message {index}", size
         return None
 
     def may_choose_once(self, partitioner: Partitioner) -> bool:
@@ -145,11 +146,10 @@ class ListedMessages:
         )
 
 
-def _longest(data: Sequence[Data]) -> int:
-    try:
-        return max(map(len, data), default=0)  # type: ignore[arg-type]
-    except TypeError:  # some are None
-        return max((len(item) for item in data if item is not None), default=0)
+def _longest(data: Sequence[Data], start: int, stop: int) -> int:
+    if isinstance(data, list):
+        return longest(data, start, stop)
+    return longest(list(data[start:stop]), 0, stop - start)
 
 
 class ArrowMessages:
