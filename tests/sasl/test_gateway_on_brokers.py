@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+import shutil
 import subprocess
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -55,6 +56,7 @@ from tests.brokers.wire import metadata
 from tests.sasl.conftest import SECRETS, StartCluster, options_of
 from tests.support.environments import as_users
 from tests.support.full import in_full
+from tests.support.paths import ROOT
 from tests.tools.message_layouts import BETWEEN_BROKERS
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
@@ -581,3 +583,38 @@ def test_keytab_that_goes_closes_the_port_until_it_is_back(
     until_closed(gateway, "the keytab doesn't exist or can't be read")
     away.rename(keytab)
     until_open(gateway)
+
+
+def test_check_reads_the_example_for_a_hosted_cluster(
+    sasl_cluster: StartCluster, tmp_path: Path
+) -> None:
+    """Its files, with another address and user; the certificate's authority is the system's."""
+    cluster = sasl_cluster(VERSION)
+    folder = tmp_path / "hosted"
+    shutil.copytree(ROOT / "examples/hosted_gateway", folder)
+    names = {
+        "pkc-1.example.cloud:9092": cluster.sasl_ssl_bootstrap_servers,
+        "10.0.0.5:9092": f"{HOST}:{free_ports()}",
+        "10.0.0.0/24": f"{HOST}/32",
+        "=KEY\n": "=alice\n",
+        "=SECRET\n": f"={PASSWORDS['alice']}\n",
+    }
+    for file in folder.iterdir():
+        text = file.read_text()
+        for name in [one for one in names if one in text]:
+            text = text.replace(name, names.pop(name))
+        file.write_text(text)
+        file.chmod(0o600)
+    assert not names
+    done = subprocess.run(
+        command_line("gateway", "check", "gateway.toml", "--format", "json"),
+        capture_output=True,
+        text=True,
+        timeout=END_S,
+        cwd=folder,
+        env=as_users(SSL_CERT_FILE=str(cluster.ca_path), PYTHONPATH=str(ROOT)),
+    )
+    findings = json.loads(done.stdout)["findings"]
+    assert {one["severity"] for one in findings} == {"note"}, done.stdout
+    assert done.returncode == 0
+    assert PASSWORDS["alice"] not in done.stdout + done.stderr
