@@ -29,13 +29,16 @@ from aiokafka08.structs import TopicPartition
 
 
 class _SharedMetadata:
-    """The metadata of one `same_metadata()` block; None until a call needs it."""
+    """The metadata of one `same_metadata()` block; None until a call needs it, and after the end.
+
+    `connection` is None after the end of the block.
+    """
 
     def __init__(self, connection: AdminConnection) -> None:
-        self.connection = connection
+        self.connection: AdminConnection | None = connection
         self.lock = asyncio.Lock()
         self.response: MetadataResponse | None = None
-        self.partitions: Mapping[TopicPartition, None] | None = None
+        self.partitions: Mapping[TopicPartition, TopicPartition] | None = None
 
 
 _shared: Final[ContextVar[_SharedMetadata | None]] = ContextVar("_shared", default=None)
@@ -112,11 +115,15 @@ class AdminConnection:
     @contextmanager
     def same_metadata(self) -> Iterator[None]:
         """Let all calls in the block, and in tasks that it starts, use one Metadata response."""
-        token = _shared.set(_SharedMetadata(self))
+        shared = _SharedMetadata(self)
+        token = _shared.set(shared)
         try:
             yield
         finally:
             _shared.reset(token)
+            # Connections opened in the block, and cancelled timers until their time, keep its
+            # context: not the metadata, which is large.
+            shared.connection = shared.response = shared.partitions = None
 
     async def fetch_metadata(self) -> MetadataResponse:
         """Return the metadata of all topics; in a `same_metadata()` block, the block's response."""
@@ -124,21 +131,30 @@ class AdminConnection:
         if shared is None or shared.connection is not self:
             return await self.router.metadata.fetch_all()
         async with shared.lock:
-            if shared.response is None:
-                shared.response = await self.router.metadata.fetch_all()
-        return shared.response
+            if shared.response is not None:
+                return shared.response
+            response = await self.router.metadata.fetch_all()
+            if shared.connection is self:  # the block may have ended meanwhile
+                shared.response = response
+        return response
 
-    async def partitions_of(self, response: MetadataResponse) -> Mapping[TopicPartition, None]:
-        """Return all partitions of a response of `fetch_metadata()`, in its order."""
+    async def partitions_of(
+        self, response: MetadataResponse
+    ) -> Mapping[TopicPartition, TopicPartition]:
+        """Return all partitions of a response of `fetch_metadata()`, in its order, by themselves.
+
+        So a large result can have these objects in place of equal ones.
+        """
         shared = _shared.get()
         is_shared = shared is not None and shared.response is response
         if shared is not None and is_shared and shared.partitions is not None:
             return shared.partitions
-        partitions: dict[TopicPartition, None] = {}
+        partitions: dict[TopicPartition, TopicPartition] = {}
         # In steps, since a cluster may have very many partitions.
         async for topic in in_steps(response.topics, lambda topic: len(topic.partitions)):
             for partition in topic.partitions:
-                partitions[TopicPartition(topic.topic, partition.partition)] = None
+                tp = TopicPartition(topic.topic, partition.partition)
+                partitions[tp] = tp
         if shared is not None and is_shared:
             shared.partitions = partitions
         return partitions

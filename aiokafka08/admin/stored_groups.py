@@ -356,7 +356,7 @@ class StoredGroupCalls:
         return self._coordinators.setdefault(group, CoordinatorLookup(self._router, group))
 
     async def _offsets_in_kafka(
-        self, groups: Collection[str], known: Collection[TopicPartition]
+        self, groups: Collection[str], known: Mapping[TopicPartition, TopicPartition]
     ) -> list[StoredOffsets]:
         # Forget the coordinators of other groups, so that their number stays bounded.
         self._coordinators = {group: self._coordinator(group) for group in groups}
@@ -369,6 +369,8 @@ class StoredGroupCalls:
                     offsets = await fetch_group_offsets(self._router, coordinator, known)
                 except KafkaError as error:
                     return StoredOffsets(coordinator.group, "kafka", {}, error)
+            # Many groups may have committed offsets of the same partitions.
+            offsets = {known.get(tp, tp): offset for tp, offset in offsets.items()}
             return StoredOffsets(coordinator.group, "kafka", offsets)
 
         return await run_together(*map(fetch, coordinators))

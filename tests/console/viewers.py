@@ -2,8 +2,9 @@
 
     python -m tests.console.viewers [--viewers 200] [--topics 50 --partitions 20] [--seconds 60]
 
-This measures the pages. The embedded cluster and the console have a process each, the viewers are
-in this one, on the same machine.
+This measures the pages, and how soon a console that was just started has one. The embedded cluster
+and the console have a process each, the viewers are in this one, on the same machine. Memory is
+that of the console's process.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
 
 import httpx
 import psutil
@@ -44,10 +47,11 @@ async def commit_all(servers: str, topics: Mapping[str, int], groups: int = GROU
 
 def pages_of(topics: Mapping[str, int], groups: int = GROUPS) -> list[str]:
     """Return the pages that viewers leave open: of the cluster, of each topic, of each group."""
+    of_topics = [f"/topics/{topic}" for topic in topics]
+    of_groups = [f"/group?name=group-{number:02}" for number in range(groups)]
     return [
         *("/", "/topics?sort=-rate", "/groups?sort=-lag", "/watch"),
-        *(f"/topics/{topic}" for topic in topics),
-        *(f"/group?name=group-{number:02}" for number in range(groups)),
+        *(page for both in zip_longest(of_groups, of_topics) for page in both if page is not None),
     ]
 
 
@@ -58,7 +62,13 @@ class Viewers:
         base, token: where it is, and what admits.
         pages: the paths; viewer n has page n, and so on from the first one again.
         interval_s: time from one load of a page to the next.
+
+    Attributes:
+        first_at, complete_at: when there was the first page, and the first one with data.
     """
+
+    first_at: float | None = None
+    complete_at: float | None = None
 
     def __init__(self, base: str, token: str, pages: Sequence[str], interval_s: float) -> None:
         self._pages, self._interval_s = pages, interval_s
@@ -72,15 +82,21 @@ class Viewers:
         )
 
     async def __aenter__(self) -> Viewers:
-        await eventually(lambda: is_ready(self._client))
+        await eventually(self._is_ready)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
-    async def watch(self, viewers: int, seconds: float) -> list[float]:
-        """Keep this number of pages open; return how long each load took."""
-        took: list[float] = []
+    async def _is_ready(self) -> bool:
+        if await is_ready(self._client):
+            self.complete_at = time.time()
+        self.first_at = self.first_at or time.time()
+        return self.complete_at is not None
+
+    async def watch(self, viewers: int, seconds: float) -> list[tuple[float, str]]:
+        """Keep this number of pages open; return how long each load took, and of which page."""
+        took: list[tuple[float, str]] = []
         begin = time.monotonic()
 
         async def view(number: int) -> None:
@@ -88,8 +104,9 @@ class Viewers:
             while at < begin + seconds:
                 await asyncio.sleep(at - time.monotonic())
                 started = time.perf_counter()
-                page = await self._client.get(self._pages[number % len(self._pages)])
-                took.append(time.perf_counter() - started)
+                path = self._pages[number % len(self._pages)]
+                page = await self._client.get(path)
+                took.append((time.perf_counter() - started, path))
                 assert page.status_code == 200, page.text
                 at = max(at + self._interval_s, time.monotonic())
 
@@ -115,16 +132,24 @@ async def _measure(servers: str, options: argparse.Namespace) -> None:
     with console_of(servers, options.interval) as (process, base, token):
         async with Viewers(base, token, pages, options.interval) as viewers:
             await viewers.watch(options.viewers, options.interval)
-            used, rss = process.cpu_times(), process.memory_info().rss
+            used = process.cpu_times()
             took = sorted(await viewers.watch(options.viewers, options.seconds))
-            now = process.cpu_times()
+            now, rss = process.cpu_times(), process.memory_info().rss
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            first_s, complete_s = (
+                (at or math.nan) - process.create_time()
+                for at in (viewers.first_at, viewers.complete_at)
+            )
     cpu = (now.user + now.system - used.user - used.system) / options.seconds
-    p50, p99 = (took[math.ceil(len(took) * share) - 1] for share in (0.5, 0.99))
+    (longest_s, path), peak = took[-1], int(status.split("VmHWM:")[1].split()[0])
+    p50, p99 = (took[math.ceil(len(took) * share) - 1][0] for share in (0.5, 0.99))
     print(
         f"{options.viewers} viewers, {len(took) / options.seconds:.0f} pages/s, "
         f"{options.topics * options.partitions} partitions, {options.groups} groups, a sample "
         f"each {options.interval:g} s: median {p50 * 1000:.0f} ms, p99 {p99 * 1000:.0f} ms, "
-        f"longest {took[-1] * 1000:.0f} ms; {100 * cpu:.0f} % of a core, {rss / MIB:.0f} MiB"
+        f"longest {longest_s * 1000:.0f} ms ({path}); {100 * cpu:.0f} % of a core; "
+        f"{rss / MIB:.0f} MiB, at most {peak / 1024:.0f}; first page after {first_s:.1f} s, "
+        f"complete after {complete_s:.1f} s"
     )
 
 

@@ -1,7 +1,8 @@
 """`ClusterView`: the rows of the console's pages, made of a sample. Pure.
 
 `watch` makes a view of each sample, in a thread; `pages` shows it. The rows of lag are those of
-`aiokafka08 group lag` (`admin.group_lag`), so that both have the same numbers.
+`aiokafka08 group lag` (`admin.group_lag`), so that both have the same numbers; `lag_table` keeps
+them.
 
 Invariant: a number that isn't known is None, never a guess, and a total that lacks a part is None
 or names how many parts it lacks.
@@ -9,13 +10,25 @@ or names how many parts it lacks.
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Generator,
+    Hashable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
+from aiokafka08._core.concurrency.loop_yield import STEP_ITEMS, finish_steps
 from aiokafka08._core.net.cluster import INTERNAL_TOPICS
+from aiokafka08._tools.console.lag_table import KnownLags, LagRow, LagTable, deleted_of, is_least
 from aiokafka08._tools.doctor.brokers import releases_of
 from aiokafka08._tools.doctor.examination import Examination, examine
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
@@ -34,8 +47,13 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 K = TypeVar("K", bound=Hashable)
 R = TypeVar("R")
 
-_TOPIC_POINTS: Final = 120
+_Roles = tuple[int | None, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+_TOPIC_POINTS: Final = 120, 0
 _GROUP_POINTS: Final = 360, 1440
+_POINTS: Final = 600_000
+"""How many points all topics have, and groups by topic: if there are many, each has fewer."""
+_LEAST_POINTS: Final = 20
 _KEPT_S: Final = 3600.0
 """How long to keep a group or history that a sample with gaps (`ClusterSample.errors`) lacks.
 
@@ -70,28 +88,6 @@ class TopicRow:
     marked_for_deletion: bool
     messages_per_s: float | None
     rate_lacks: int
-
-
-@dataclass(frozen=True, slots=True)
-class LagRow:
-    """How far a group is behind on one partition, as a row of `aiokafka08 group lag`.
-
-    `lag_s` says how long the next message has been waiting; with `lag_s_is_least` it is a minimum.
-    `deleted` is how many offsets retention took before the group read them.
-    """
-
-    group: str
-    store: str
-    topic: str
-    partition: int
-    committed: int | None
-    end: int | None
-    lag: int | None
-    member: str | None
-    first: int | None
-    lag_s: float | None
-    lag_s_is_least: bool
-    deleted: int
 
 
 class LagTotal(NamedTuple):
@@ -149,7 +145,8 @@ class ClusterView:
         topics: the rows of the topics, by name.
         groups: the rows of the groups, by name and store.
         lags: the `LagRow`s of each group.
-        summed: for each group in the sample, the partitions whose lag is known.
+        roles: how many partitions have the same leader, replicas, ISR, and replicas that only a
+            possibly stale ISR lacks.
         findings: the findings of the doctor's rules that need only samples.
         messages_per_s: produced messages of all topics but internal ones; None after one sample,
             and if a partition is missing that the sample before had.
@@ -163,8 +160,8 @@ class ClusterView:
     taken_at: float
     topics: Mapping[str, TopicRow]
     groups: Mapping[GroupKey, GroupRow]
-    lags: Mapping[GroupKey, Sequence[LagRow]]
-    summed: Mapping[GroupKey, frozenset[TopicPartition]]
+    lags: Mapping[GroupKey, LagTable]
+    roles: Mapping[_Roles, int]
     findings: Sequence[Finding]
     messages_per_s: float | None
     rate_lacks: int
@@ -196,12 +193,13 @@ class ClusterView:
         replicas: Counter[int] = Counter()
         missing: Counter[int] = Counter()
         unknown: set[int] = set()
-        for _, partition in self.sample.partitions():
-            leaders[partition.leader] += 1
-            replicas.update(partition.all_replicas)
-            in_sync = {*partition.in_sync, *partition.perhaps_in_sync}
-            missing.update(set(partition.all_replicas) - in_sync)
-            unknown.update(partition.perhaps_in_sync)
+        for (leader, assigned, in_sync, perhaps), count in self.roles.items():
+            leaders[leader] += count
+            for node in assigned:
+                replicas[node] += count
+            for node in set(assigned).difference(in_sync, perhaps):
+                missing[node] += count
+            unknown.update(perhaps)
         controller = self.sample.controller
         # The lines of 0.8 aren't told apart: that would take requests to each broker.
         releases = {
@@ -233,19 +231,19 @@ class ClusterView:
 
     def groups_of(self, topic: str) -> list[LagRow]:
         """Return the rows of all groups on a topic."""
-        return [row for key in sorted(self.lags) for row in self.lags[key] if row.topic == topic]
+        return [row for key in sorted(self.lags) for row in self.lags[key].of_topic(topic)]
 
 
 class LagSum(NamedTuple):
     """The partitions whose lags the newest point of a group's history sums up.
 
     Attributes:
-        partitions: the partitions.
+        known: the partitions.
         since: the time of the first of the points that sum up exactly these partitions.
         at: the time of the newest point.
     """
 
-    partitions: frozenset[TopicPartition]
+    known: KnownLags
     since: float
     at: float
 
@@ -264,8 +262,9 @@ class Histories:
     produced: PointHistory = field(default_factory=lambda: PointHistory(*_GROUP_POINTS))
     topics: Mapping[str, PointHistory] = field(default_factory=dict)
     groups: Mapping[GroupKey, PointHistory] = field(default_factory=dict)
-    group_topics: Mapping[tuple[str, str, str], PointHistory] = field(default_factory=dict)
-    sums: dict[GroupKey, LagSum] = field(default_factory=dict)
+    group_topics: Mapping[GroupKey, Mapping[str, PointHistory]] = field(default_factory=dict)
+    sums: Mapping[GroupKey, LagSum] = field(default_factory=dict)
+    _size: tuple[int, int] = _GROUP_POINTS
 
     def lag_per_s(self, key: GroupKey, now: float, window_s: float) -> float | None:
         """Return how fast a group's lag grows; None without points of the same partitions."""
@@ -276,52 +275,86 @@ class Histories:
 
     def add(self, view: ClusterView) -> None:
         """Add the values of a view, and drop the histories of deleted topics and groups."""
+        finish_steps(self.add_in_steps(view))
+
+    def add_in_steps(self, view: ClusterView) -> Generator[None, None, None]:
+        """Do the same as `add`, as a generator that yields now and then.
+
+        Until its end, there is a history of each topic and group of the view before.
+        """
         at = view.taken_at
         oldest = at - _KEPT_S if view.sample.errors else at
-        self.topics = _kept(self.topics, view.topics, oldest, _TOPIC_POINTS)
-        self.groups = _kept(self.groups, view.groups, oldest, *_GROUP_POINTS)
-        named = {(*key, topic) for key, group in view.groups.items() for topic in group.topics}
-        self.group_topics = _kept(self.group_topics, named, oldest, *_GROUP_POINTS)
-        self.sums = {key: last for key, last in self.sums.items() if key in view.groups}
+        topics = _kept(self.topics, view.topics, oldest, *_share(_TOPIC_POINTS, len(view.topics)))
+        groups = _kept(self.groups, view.groups, oldest, *_GROUP_POINTS)
+        group_topics: dict[GroupKey, Mapping[str, PointHistory]] = {}
+        sums: dict[GroupKey, LagSum] = {}
+        yield
+        size = _share(_GROUP_POINTS, sum(len(row.topics) for row in view.groups.values()))
+        for key in self.group_topics.keys() | view.groups.keys():
+            named = view.groups[key].topics if key in view.groups else ()
+            kept = _kept(self.group_topics.get(key, {}), named, oldest, *size)
+            group_topics[key] = kept
+            for number, history in enumerate(kept.values() if size != self._size else (), 1):
+                history.limit(*size)
+                if number % STEP_ITEMS == 0:
+                    yield
+            yield
+        self._size = size
+        for number, (name, topic) in enumerate(view.topics.items(), 1):
+            if topic.messages_per_s is not None:
+                topics[name].add(at, topic.messages_per_s)
+            if number % STEP_ITEMS == 0:
+                yield
+        for key, row in view.groups.items():
+            last, table = self.sums.get(key), view.lags[key]
+            if last is not None:
+                sums[key] = last
+            if row.read_at is not None:
+                continue
+            unread = set() if last is None else _unread(view, key, last)
+            if row.lag is not None and not unread:
+                groups[key].add(at, row.lag)
+                is_same = last is not None and last.known == table.known
+                sums[key] = LagSum(table.known, last.since if last and is_same else at, at)
+            unread_topics = {tp.topic for tp in unread}
+            for number, (name, lag) in enumerate(table.lag_by_topic(), 1):
+                if name not in unread_topics:
+                    group_topics[key][name].add(at, lag)
+                if number % STEP_ITEMS == 0:
+                    yield
+            yield
         if view.messages_per_s is not None:
             self.produced.add(at, view.messages_per_s)
-        for name, topic in view.topics.items():
-            if topic.messages_per_s is not None:
-                self.topics[name].add(at, topic.messages_per_s)
-        for key, summed in view.summed.items():
-            last, lag = self.sums.get(key), view.groups[key].lag
-            unread = set() if last is None else _unread(view, key, last)
-            if lag is not None and not unread:
-                self.groups[key].add(at, lag)
-                is_same = last is not None and last.partitions == summed
-                self.sums[key] = LagSum(summed, last.since if last and is_same else at, at)
-            lags: Counter[str] = Counter()
-            for row in view.lags[key]:
-                if row.lag is not None:
-                    lags[row.topic] += max(row.lag, 0)
-            for name in lags.keys() - {tp.topic for tp in unread}:
-                self.group_topics[*key, name].add(at, lags[name])
+        self.topics, self.groups, self.sums = topics, groups, sums
+        self.group_topics = {key: one for key, one in group_topics.items() if one}
+
+
+def _share(size: tuple[int, int], histories: int) -> tuple[int, int]:
+    """Return how many points of either kind each of so many histories has, `size` at most."""
+    share = max(_POINTS // max(histories, 1), _LEAST_POINTS)
+    return min(size[0], share), min(size[1], max(share - size[0], 0))
 
 
 def _kept(
     histories: Mapping[K, PointHistory], named: Collection[K], oldest: float, *size: int
-) -> dict[K, PointHistory]:
+) -> Mapping[K, PointHistory]:
     """Return a history for each key in `named`, and other histories with a point after `oldest`."""
+    if len(histories) == len(named) and all(key in histories for key in named):
+        return histories
     hidden = {key: one for key, one in histories.items() if (one.last_at or 0.0) > oldest}
     return hidden | {key: histories.get(key) or PointHistory(*size) for key in named}
 
 
 def _unread(view: ClusterView, key: GroupKey, last: LagSum) -> set[TopicPartition]:
     """Return the last point's partitions that may still exist, but whose lag is unknown now."""
-    missing = last.partitions - view.summed[key]
-    if not missing or view.taken_at - last.at >= _KEPT_S:
+    table = view.lags[key]
+    if last.known == table.known or view.taken_at - last.at >= _KEPT_S:
         return set()
+    missing = last.known.partitions() - table.known.partitions()
     if view.sample.errors:
-        return set(missing)
+        return missing
     committed = {
-        TopicPartition(row.topic, row.partition)
-        for row in view.lags[key]
-        if row.committed is not None
+        TopicPartition(row.topic, row.partition) for row in table if row.committed is not None
     }
     return {tp for tp in missing & committed if view.sample.partition(tp) is not None}
 
@@ -359,35 +392,31 @@ def view_of(
     is_cut = any(rate.is_cut for rate in produced) or bool(
         sample.errors and earlier.topics.keys() - sample.topics.keys()
     )
-    lags = _lags(sample, history, now, {} if last is None else last.lags)
-    summed: dict[GroupKey, frozenset[TopicPartition]] = {
-        (one.group, one.store): _summed(sample, one, last) for one in sample.groups
-    }
-    groups: dict[GroupKey, GroupRow] = {
-        (one.group, one.store): _group_row(one, lags[one.group, one.store]) for one in sample.groups
-    }
+    groups, lags = _groups(sample, history, now, {} if last is None else last.lags)
     if sample.errors and last is not None:
         for key, old in last.groups.items():
             read_at = last.taken_at if old.read_at is None else old.read_at
             if key not in groups and wall_s - read_at < _KEPT_S:
                 groups[key], lags[key] = replace(old, read_at=read_at), last.lags[key]
-    readers: dict[str, set[str]] = defaultdict(set)
-    for (group, _), rows in lags.items():
-        for row in rows:
-            if row.committed is not None or row.member is not None:
-                readers[row.topic].add(group)
+    readers: Counter[str] = Counter()
+    for rows in rows_by(groups.values(), attrgetter("group")).values():
+        readers.update({topic for row in rows for topic in row.topics})
+    roles = Counter(
+        (one.leader, one.all_replicas, one.in_sync, one.perhaps_in_sync)
+        for _, one in sample.partitions()
+    )
     first_at, first = watched or (now, sample)
     seen = Examination(first, sample, now - first_at, has_zookeeper, releases_of(sample))
     return ClusterView(
         sample,
         wall_s,
         {
-            name: _topic_row(name, topic, rates[name], len(readers[name]))
+            name: _topic_row(name, topic, rates[name], readers[name])
             for name, topic in sorted(sample.topics.items())
         },
         dict(sorted(groups.items())),
         lags,
-        summed,
+        roles,
         # After one sample UNCHECKED would ask for `--watch`, an option of the command `doctor`. The
         # console takes further samples by itself, so leave it out.
         [one for one in examine(seen) if seen.is_watched or one.code is not FindingCode.UNCHECKED],
@@ -396,19 +425,6 @@ def view_of(
         # Brokers of 0.10 list replicas by id (docs/brokers.md 4.13).
         any(list(one.replicas) != sorted(one.replicas) for _, one in sample.partitions()),
     )
-
-
-def _summed(
-    sample: ClusterSample, group: GroupSample, last: ClusterView | None
-) -> frozenset[TopicPartition]:
-    """Return the partitions whose lag is known; reuse the last view's object if it is equal."""
-    known = frozenset(
-        tp
-        for tp in group.committed
-        if (one := sample.partition(tp)) is not None and one.end is not None
-    )
-    old = None if last is None else last.summed.get((group.group, group.store))
-    return known if old is None or old != known else old
 
 
 def _rate(topic: TopicSample, old: TopicSample | None, seconds: float) -> _Rate:
@@ -448,28 +464,34 @@ def _topic_row(name: str, topic: TopicSample, rate: _Rate, groups: int) -> Topic
     )
 
 
-def _lags(
+def _groups(
     sample: ClusterSample,
     history: ClusterHistory,
     now: float,
-    before: Mapping[GroupKey, Sequence[LagRow]],
-) -> dict[GroupKey, Sequence[LagRow]]:
-    """Return the rows of all groups; rows that are equal to those before are the same objects."""
-    lags: dict[GroupKey, Sequence[LagRow]] = {}
-    # One group at a time, since the data that its rows are made from is larger than the rows.
+    before: Mapping[GroupKey, LagTable],
+) -> tuple[dict[GroupKey, GroupRow], dict[GroupKey, LagTable]]:
+    """Return the rows of the groups, and those of their lag; `before`: those of the last view."""
+    made: dict[GroupKey, GroupRow] = {}
+    lags: dict[GroupKey, LagTable] = {}
+    shared = {table.known.tps: table.known.tps for table in before.values()}
+    begin = history.begin()
+    least_s = math.inf if begin is None else now - begin
+    # One group at a time, since the data that its table is made from is larger than the table.
     for groups in rows_by(sample.groups, attrgetter("group")).values():
-        made: dict[GroupKey, list[LagRow]] = {(one.group, one.store): [] for one in groups}
-        for row in _lags_of(groups, sample, history, now):
-            rows = made[row.group, row.store]
-            old = before.get((row.group, row.store), ())
-            is_same = len(rows) < len(old) and old[len(rows)] == row
-            rows.append(old[len(rows)] if is_same else row)
-        lags |= made
-    return lags
+        by_store = rows_by(_lags_of(groups, sample, history, now, least_s), attrgetter("store"))
+        for group in groups:
+            key, rows = (group.group, group.store), by_store.get(group.store, [])
+            made[key] = _group_row(group, rows)
+            lags[key] = LagTable(*key, rows, least_s, shared)
+    return made, lags
 
 
 def _lags_of(
-    groups: Iterable[GroupSample], sample: ClusterSample, history: ClusterHistory, now: float
+    groups: Iterable[GroupSample],
+    sample: ClusterSample,
+    history: ClusterHistory,
+    now: float,
+    least_s: float,
 ) -> Iterator[LagRow]:
     """Yield the rows of a group, in all its stores."""
     stored: list[StoredOffsets] = []
@@ -483,7 +505,6 @@ def _lags_of(
             for tp in assigned_partitions(member.member_assignment):
                 owners[group.group].setdefault(tp, owner)
         topics |= {tp.topic for tp in (*committed, *owners[group.group])}
-    begin = history.begin()
     ends = {
         TopicPartition(topic, number): partition.end
         for topic in topics & sample.topics.keys()
@@ -493,12 +514,11 @@ def _lags_of(
         tp = TopicPartition(row.topic, row.partition)
         partition = sample.partition(tp)
         first = None if partition is None else partition.start
-        lag_s, deleted = None, 0
-        if row.committed is not None:
-            lag_s = None if row.lag is None else history.lag_s(now, tp, row.committed)
-            deleted = 0 if first is None else max(first - row.committed, 0)
-        is_least = bool(lag_s) and begin is not None and (lag_s or 0.0) >= now - begin
-        yield LagRow(*row[:8], first, lag_s, is_least, deleted)
+        lag_s = None
+        if row.committed is not None and row.lag is not None:
+            lag_s = history.lag_s(now, tp, row.committed)
+        deleted = deleted_of(first, row.committed)
+        yield LagRow(*row[:8], first, lag_s, is_least(lag_s, least_s), deleted)
 
 
 def total_of(rows: Iterable[LagRow]) -> LagTotal:

@@ -14,8 +14,8 @@ import json
 import sys
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
 from functools import partial
+from heapq import nsmallest
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
@@ -44,8 +44,20 @@ from aiokafka08._tools.console.message_search import (
 )
 from aiokafka08._tools.console.message_text import FORMS, PageText, json_part
 from aiokafka08._tools.console.page_frame import PageFrame, wants_json
-from aiokafka08._tools.console.query_table import Columns, QueryTable, expect_number, number_of
-from aiokafka08._tools.console.sending import EventStream, PacedJson, PacedResponse, while_connected
+from aiokafka08._tools.console.query_table import (
+    PAGE_ROWS,
+    Columns,
+    QueryTable,
+    expect_number,
+    number_of,
+)
+from aiokafka08._tools.console.sending import (
+    EventStream,
+    PacedJson,
+    PacedResponse,
+    fields_of,
+    while_connected,
+)
 from aiokafka08._tools.findings import is_healthy, summary
 from aiokafka08._tools.records.avro import AvroReader
 from aiokafka08._tools.records.avro_records import AVRO_FORMS, DecodedRecord
@@ -89,10 +101,6 @@ _NEIGHBOUR_COLUMNS: Final[Mapping[str, Columns[Mapping[str, Any]]]] = {
         "topic": itemgetter("topic", "partition"),
         **{name: itemgetter(name) for name in ("position", "lag", "lag_s", "stopped", "skipped")},
     },
-}
-_LAG_COLUMNS: Final = {
-    "topic": attrgetter("topic", "partition"),
-    **{name: attrgetter(name) for name in ("committed", "end", "lag", "lag_s", "member")},
 }
 
 
@@ -181,7 +189,7 @@ class Pages:
             }
             for key, lags in by_group.items()
         ]
-        data = {**asdict(row), "partitions": view.partitions(name), "groups": readers}
+        data = {**fields_of(row), "partitions": view.partitions(name), "groups": readers}
         return self._frame.page(request, "topic.html", f"Topic {name}", data, row=row)
 
     async def groups(self, request: Request) -> Response:
@@ -199,14 +207,16 @@ class Pages:
         name, stores = row.group, self._frame.stores_of(row.group)
         key = (name, row.store)
         slope = self._watch.histories.lag_per_s(key, view.taken_at, _ETA_WINDOW_S)
-        lags = view.lags[key]
-        by_topic = rows_by(lags, attrgetter("topic"))
+        lags, at = view.lags[key], request.url.path
+        by_topic = dict(lags.lag_by_topic())
+        worst = nsmallest(PAGE_ROWS, row.topics, lambda one: (-by_topic.get(one, 0), one))
+        table = QueryTable(range(len(lags)), lags.columns, query, at)
         data = {
-            **asdict(row),
+            **fields_of(row),
             "lag_per_s": slope,
             "caught_up_s": row.lag / -slope if row.lag and slope and slope < 0 else None,
             "member_list": view.members(key),
-            "offsets": lags,
+            "offsets": [one._asdict() for one in lags] if wants_json(request) else (),
         }
         return self._frame.page(
             request,
@@ -215,8 +225,9 @@ class Pages:
             data,
             row=row,
             stores=stores,
-            totals={topic: total_of(by_topic[topic]) for topic in row.topics},
-            table=QueryTable(lags, _LAG_COLUMNS, query, request.url.path),
+            totals=[(topic, total_of(lags.of_topic(topic))) for topic in worst],
+            table=table,
+            shown=map(lags.row, table.shown),
         )
 
     async def messages(self, request: Request) -> ASGIApp:

@@ -61,11 +61,11 @@ class QueryTable(Generic[R]):
         if self.text:
             name, wanted = columns[first], self.text.casefold()
             rows = [row for row in rows if wanted in str(name(row)).casefold()]
-        key = columns[self.sort]
-        known = [row for row in rows if key(row) is not None]
-        unknown = [row for row in rows if key(row) is None]
-        known.sort(key=key, reverse=self.is_descending)
-        self.matching: Sequence[R] = [*known, *unknown]
+        values = [*map(columns[self.sort], rows)]
+        known = [at for at, value in enumerate(values) if value is not None]
+        unknown = [at for at, value in enumerate(values) if value is None]
+        known.sort(key=values.__getitem__, reverse=self.is_descending)
+        self.matching: Sequence[R] = [rows[at] for at in (*known, *unknown)]
         self.page_rows = _number(query.get("rows"), PAGE_ROWS, _MAX_PAGE_ROWS)
         self.pages = max(-(-len(self.matching) // self.page_rows), 1)
         self.page = _number(query.get("page"), 1, self.pages)

@@ -16,6 +16,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from typing import Any, Final
 
+from aiokafka08._core.concurrency.loop_yield import run_in_steps
 from aiokafka08._core.net.router import Router
 from aiokafka08._core.ranges.range_router import open_range_router
 from aiokafka08._tools.console.cluster_view import ClusterView, Histories, view_of
@@ -259,7 +260,7 @@ class ClusterWatch:
             self._watched.popleft()
         _, earlier = self._before or (0.0, ClusterSample({}, {}))
         sample = await asyncio.to_thread(sample.sharing, earlier)
-        self.view = await asyncio.to_thread(
+        view = await asyncio.to_thread(
             view_of,
             sample,
             self._before,
@@ -270,9 +271,10 @@ class ClusterWatch:
             has_zookeeper=self.has_zookeeper,
             last=self.view,
         )
-        self.histories.add(self.view)
+        await run_in_steps(self.histories.add_in_steps(view))
+        self.view = view
         self._before = (taken_at, sample)
-        if not self._watched or taken_at - self._watched[-1][0] >= _WATCHED_S / 3:
+        if not self._watched or taken_at - self._watched[-1][0] >= _WATCHED_S / 2:
             self._watched.append(self._before)
 
 

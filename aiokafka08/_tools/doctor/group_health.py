@@ -8,16 +8,19 @@ in `group lag`. It is in use if one of the stores shows members or new commits.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerLine
 from aiokafka08._tools.doctor.compaction import is_compacted, own_policy
 from aiokafka08._tools.doctor.finding import Finding, FindingCode
 from aiokafka08._tools.doctor.places import duration, place
-from aiokafka08._tools.monitoring.cluster_history import ClusterHistory
-from aiokafka08._tools.monitoring.cluster_sample import ClusterSample, PartitionSample
+from aiokafka08._tools.monitoring.cluster_history import PartitionHistory
+from aiokafka08._tools.monitoring.cluster_sample import (
+    ClusterSample,
+    GroupSample,
+    PartitionSample,
+)
 from aiokafka08._wording import counted, some_of
 from aiokafka08.structs import TopicPartition
 
@@ -28,30 +31,48 @@ HORIZON_S: Final = 24 * 3600.0
 NextReadable = Mapping[int, int]
 
 
-@dataclass(slots=True)
 class _Group:
-    """A group in all its stores."""
+    """A group in all its stores.
 
-    name: str
-    # Whether a store knows its members: on 0.8.2 only ZooKeeper does, wherever the offsets are.
-    are_members_known: bool = False
-    # The highest committed offset by partition, and the stores that have it, sorted.
-    committed: dict[TopicPartition, int] = field(default_factory=dict)
-    stores: dict[TopicPartition, list[str]] = field(default_factory=dict)
+    Attributes:
+        name: Its name.
+        committed: The highest committed offset by partition.
+    """
+
+    def __init__(self, name: str, samples: Sequence[GroupSample]) -> None:
+        self.name = name
+        self._samples = samples
+        # Most groups are in one store. A copy of what a group in all partitions of a large cluster
+        # has committed would be large.
+        self.committed: Mapping[TopicPartition, int] = samples[0].committed
+        for sample in samples[1:]:
+            merged = dict(self.committed)
+            for tp, offset in sample.committed.items():
+                merged[tp] = max(merged.get(tp, offset), offset)
+            self.committed = merged
+
+    @property
+    def are_members_known(self) -> bool:
+        """Whether a store knows its members.
+
+        On 0.8.2 only ZooKeeper does, wherever the offsets are.
+        """
+        return any(sample.members is not None for sample in self._samples)
+
+    def stores(self, partitions: Collection[TopicPartition]) -> list[str]:
+        """Return the stores that have the highest offset of one of the partitions."""
+        return sorted(
+            sample.store
+            for sample in self._samples
+            if any(sample.committed.get(tp) == self.committed[tp] for tp in partitions)
+        )
 
 
 def _groups(cluster: ClusterSample) -> list[_Group]:
-    groups: dict[str, _Group] = {}
+    samples: dict[str, list[GroupSample]] = {}
     for sample in cluster.groups:
-        group = groups.setdefault(sample.group, _Group(sample.group))
-        group.are_members_known |= sample.members is not None
-        for tp, offset in sample.committed.items():
-            highest = group.committed.get(tp, offset)
-            if offset >= highest:
-                others = group.stores.get(tp, []) if offset == highest else []
-                group.committed[tp] = offset
-                group.stores[tp] = sorted([*others, sample.store])
-    return list(groups.values())
+        samples.setdefault(sample.group, []).append(sample)
+    return [_Group(name, of_group) for name, of_group in samples.items()]
 
 
 def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
@@ -138,17 +159,19 @@ def overtaken(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """Find groups in use whose next message is deleted already."""
     used = _in_use(first, last)
     for group in _groups(last):
-        for tp, offset, start, _ in _positions(last, group):
-            if group.name in used and offset < start:
-                yield Finding(
-                    FindingCode.GROUP_OVERTAKEN,
-                    _place(group, tp),
-                    f"committed {offset:,}, the log begins at {start:,}: {start - offset:,} "
-                    "offsets were deleted before the group read them",
-                    "Raise the topic's retention.ms and retention.bytes until the group keeps up. "
-                    "Its consumers continue by their auto.offset.reset: with latest they also skip "
-                    "what is still there",
-                )
+        if group.name not in used:
+            continue
+        behind = (one for one in _positions(last, group) if one.offset < one.start)
+        for tp, offset, start, _ in sorted(behind):
+            yield Finding(
+                FindingCode.GROUP_OVERTAKEN,
+                _place(group, tp),
+                f"committed {offset:,}, the log begins at {start:,}: {start - offset:,} "
+                "offsets were deleted before the group read them",
+                "Raise the topic's retention.ms and retention.bytes until the group keeps up. "
+                "Its consumers continue by their auto.offset.reset: with latest they also skip "
+                "what is still there",
+            )
 
 
 def near_retention(
@@ -158,17 +181,20 @@ def near_retention(
 
     `elapsed_s` are the seconds between the two samples.
     """
-    history = ClusterHistory()
-    history.add(0.0, first)
-    history.add(elapsed_s, last)
     before = {group.name: group.committed for group in _groups(first)}
     for group in _groups(last):
         was = before.get(group.name, {})
-        for tp, offset, start, _ in _positions(last, group):
+        # Where the log begins at 0, retention hasn't deleted anything yet.
+        begun = (one for one in _positions(last, group) if one.start)
+        for tp, offset, start, _ in sorted(begun):
             sampled, now = first.partition(tp), last.partition(tp)
             if tp not in was or sampled is None or now is None or is_compacted(last, tp.topic):
                 continue
-            standing_s = history.headroom_s(elapsed_s, tp, offset)
+            history = PartitionHistory()
+            for at, one in ((0.0, sampled), (elapsed_s, now)):
+                if one.start is not None and one.end is not None:
+                    history.add(at, one.start, one.end)
+            standing_s = history.headroom_s(elapsed_s, offset)
             left_s = seconds_left((was[tp], offset), (sampled, now), standing_s)
             if left_s is None or left_s > HORIZON_S:
                 continue
@@ -235,8 +261,9 @@ def hidden_by_damage(
 ) -> Iterator[Finding]:
     """Find groups whose next message is hidden by damage in the log."""
     for group in _groups(cluster):
-        for tp, offset in sorted(group.committed.items()):
-            readable = damaged.get(tp, {}).get(offset)
+        for tp in sorted(damaged.keys() & group.committed.keys()):
+            offset = group.committed[tp]
+            readable = damaged[tp].get(offset)
             if readable is not None:
                 yield Finding(
                     FindingCode.DAMAGED_LOG,
@@ -252,16 +279,23 @@ def hidden_by_damage(
 
 def _beyond(cluster: ClusterSample) -> Iterator[tuple[_Group, TopicPartition, int, int]]:
     for group in _groups(cluster):
-        for tp, offset, _, end in _positions(cluster, group):
-            if offset > end:
-                yield group, tp, offset, end
+        beyond = (one for one in _positions(cluster, group) if one.offset > one.end)
+        for tp, offset, _, end in sorted(beyond):
+            yield group, tp, offset, end
 
 
-def _positions(
-    cluster: ClusterSample, group: _Group
-) -> Iterator[tuple[TopicPartition, int, int, int]]:
-    """Yield partition, committed offset, start and end of the log, where all three are known."""
-    for tp, offset in sorted(group.committed.items()):
+class _Position(NamedTuple):
+    """A committed offset, and the start and the end of the log."""
+
+    tp: TopicPartition
+    offset: int
+    start: int
+    end: int
+
+
+def _positions(cluster: ClusterSample, group: _Group) -> Iterator[_Position]:
+    """Yield the positions of which all is known, in any order."""
+    for tp, offset in group.committed.items():
         partition = cluster.partition(tp)
         if (
             partition is not None
@@ -269,7 +303,7 @@ def _positions(
             and partition.end is not None
             and offset >= 0
         ):
-            yield tp, offset, partition.start, partition.end
+            yield _Position(tp, offset, partition.start, partition.end)
 
 
 def _in_use(first: ClusterSample, last: ClusterSample) -> set[str]:
@@ -286,8 +320,7 @@ def _in_use(first: ClusterSample, last: ClusterSample) -> set[str]:
 
 def _where(group: _Group, partitions: Collection[TopicPartition]) -> str:
     """Return the group, and the stores that have its offsets of these partitions."""
-    stores = sorted({store for tp in partitions for store in group.stores[tp]})
-    return f"group {group.name!r} ({', '.join(stores)})"
+    return f"group {group.name!r} ({', '.join(group.stores(partitions))})"
 
 
 def _place(group: _Group, tp: TopicPartition) -> str:

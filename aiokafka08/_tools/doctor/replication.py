@@ -78,10 +78,9 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
         )
         for tp, partition in cluster.partitions()
         if partition.leader is not None
+        if _has_unlisted_replica(partition) or _missing(partition)
     )
     for where, (in_sync, replicas, missing, is_one_unlisted, perhaps) in grouped(details):
-        if not missing and not is_one_unlisted:
-            continue
         count = f"{in_sync} to {in_sync + len(perhaps)}" if perhaps else str(in_sync)
         why = f"{count} of {replicas} replicas in sync"
         if missing:
@@ -237,6 +236,8 @@ def _has_unlisted_replica(partition: PartitionSample) -> bool:
 
 
 def _missing(partition: PartitionSample) -> tuple[int, ...]:
+    if partition.in_sync == partition.all_replicas:
+        return ()
     in_sync = {*partition.in_sync, *partition.perhaps_in_sync}
     return _in_order(set(partition.all_replicas) - in_sync)
 

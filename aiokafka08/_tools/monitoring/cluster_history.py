@@ -16,13 +16,16 @@ from typing import Final
 
 from aiokafka08._core.concurrency.loop_yield import STEP_ITEMS, finish_steps
 from aiokafka08._tools.monitoring.cluster_sample import BrokerSample, ClusterSample
-from aiokafka08._tools.monitoring.offset_history import OffsetHistory
+from aiokafka08._tools.monitoring.offset_history import PRECISION, OffsetHistory
 from aiokafka08.structs import TopicPartition
 
 _RATE_WINDOW_S: Final = 3600.0
 _BROKER_KEPT_S: Final = 3600.0
 # How many deletions of segments are remembered to measure their rate.
 _STEPS: Final = 32
+# With more partitions, histories are thinned further: in proportion, but by this factor at most.
+_PRECISE_PARTITIONS: Final = 10_000
+_LEAST_PRECISE: Final = 5.0
 
 
 class PartitionHistory:
@@ -41,9 +44,9 @@ class PartitionHistory:
         """The time of the oldest sample; None without a sample."""
         return self._ends.begin
 
-    def add(self, now: float, start: int, end: int) -> None:
-        """Add a sample of the log's first offset and its end."""
-        self._ends.add(now, end)
+    def add(self, now: float, start: int, end: int, precision: float = PRECISION) -> None:
+        """Add a sample of the log's first offset and its end; see `OffsetHistory.add`."""
+        self._ends.add(now, end, precision)
         if start == self._start:
             return
         if self._start is not None and start < self._start:  # the topic was created anew
@@ -137,11 +140,13 @@ class ClusterHistory:
     def add_in_steps(self, now: float, sample: ClusterSample) -> Generator[None, None, None]:
         """Do the same as `add`, as a generator that yields now and then."""
         histories: dict[TopicPartition, PartitionHistory] = {}
+        share = len(self._partitions) / _PRECISE_PARTITIONS
+        precision = PRECISION * min(max(share, 1.0), _LEAST_PRECISE)
         first: float | None = None
         for number, (tp, partition) in enumerate(sample.partitions(), 1):
             history = histories[tp] = self._partitions.get(tp) or PartitionHistory()
             if partition.start is not None and partition.end is not None:
-                history.add(now, partition.start, partition.end)
+                history.add(now, partition.start, partition.end, precision)
             begin = history.begin
             if begin is not None and (first is None or begin < first):
                 first = begin

@@ -6,14 +6,18 @@ older than the sample, and none is guessed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from array import array
+from collections.abc import ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from aiokafka08._core.net.versions import BrokerVersion
 from aiokafka08.admin.group_description import GroupDescription
 from aiokafka08.admin.group_lag import GroupStore
 from aiokafka08.structs import TopicPartition
+
+_NOTHING: Final[Mapping[int, tuple[int, ...]]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,59 @@ class TopicSample:
     partitions: Mapping[int, PartitionSample]
     config: Mapping[str, str] | None = None
     is_marked: bool = False
-    moving: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    moving: Mapping[int, tuple[int, ...]] = field(default_factory=lambda: _NOTHING)
+
+
+class PackedOffsets(Mapping[TopicPartition, int]):
+    """Committed offsets in one array, with the partitions of an equal set if there is one.
+
+    Args:
+        committed: the offset by partition.
+        others: what may have the same partitions.
+    """
+
+    __slots__ = ("_offsets", "_places")
+
+    def __init__(
+        self,
+        committed: Mapping[TopicPartition, int],
+        *others: Mapping[TopicPartition, int] | None,
+    ) -> None:
+        self._places: dict[TopicPartition, int] = {}
+        for one in others:
+            if isinstance(one, PackedOffsets) and one._places.keys() == committed.keys():
+                self._places = one._places
+                break
+        else:
+            self._places = {tp: at for at, tp in enumerate(committed)}
+        self._offsets: array[int] = array("q", map(committed.__getitem__, self._places))
+
+    def __getitem__(self, tp: TopicPartition) -> int:
+        return self._offsets[self._places[tp]]
+
+    def __iter__(self) -> Iterator[TopicPartition]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, PackedOffsets) and other._places is self._places:
+            return self._offsets == other._offsets
+        return super().__eq__(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def items(self) -> ItemsView[TopicPartition, int]:
+        """Return partitions and offsets."""
+        return _PackedItems(self)
+
+
+class _PackedItems(ItemsView[TopicPartition, int]):
+    _mapping: PackedOffsets
+
+    def __iter__(self) -> Iterator[tuple[TopicPartition, int]]:
+        return zip(self._mapping._places, self._mapping._offsets, strict=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,16 +244,13 @@ class ClusterSample:
             name: old if (old := before.topics.get(name)) == topic else topic
             for name, topic in self.topics.items()
         }
-        tps = {tp: tp for group in before.groups for tp in group.committed}
-        old_groups = {(group.group, group.store): group for group in before.groups}
-        groups = []
+        old_groups = {(group.group, group.store): group.committed for group in before.groups}
+        groups, last = [], None
         for group in self.groups:
             known = old_groups.get((group.group, group.store))
-            if known is not None and known.committed == group.committed:
-                committed = known.committed
-            else:
-                committed = {tps.setdefault(tp, tp): at for tp, at in group.committed.items()}
-            groups.append(replace(group, committed=committed))
+            committed = PackedOffsets(group.committed, known, last)
+            last = known if known is not None and known == committed else committed
+            groups.append(replace(group, committed=last))
         return replace(self, topics=topics, groups=tuple(groups))
 
     def partition(self, tp: TopicPartition) -> PartitionSample | None:

@@ -3,7 +3,7 @@
 Pure: the caller passes the time, in seconds of any monotonic clock.
 
 Invariant: times and offsets never decrease from one kept sample to the next. Thinning makes gaps
-of at most `PRECISION` of the samples' age, so a computed lag is wrong by at most that part of it.
+of at most a given part of the samples' age, so a computed lag is wrong by at most that part of it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from array import array
 from bisect import bisect_right
 from typing import Final
 
-# The largest gap that thinning makes, as a part of the samples' age. Keeps a long history small.
+# The usual largest gap that thinning makes, as a part of the samples' age. Keeps a long history
+# small.
 PRECISION: Final = 0.05
-# A history of this many samples is thinned.
-_THIN_AT: Final = 128
+# A history of this many samples is thinned, then again when it has grown by a quarter. Few, since a
+# large cluster has many histories.
+_THIN_AT: Final = 32
 
 
 class OffsetHistory:
@@ -41,8 +43,11 @@ class OffsetHistory:
         """The time of the oldest sample; None without a sample."""
         return self._times[0] if self._times else None
 
-    def add(self, now: float, offset: int) -> None:
-        """Add a sample; if the offset has fallen, drop the samples above it."""
+    def add(self, now: float, offset: int, precision: float = PRECISION) -> None:
+        """Add a sample; if the offset has fallen, drop the samples above it.
+
+        `precision`: the largest gap that thinning makes, as a part of the samples' age.
+        """
         times, offsets = self._times, self._offsets
         # The log was truncated, or deleted and created anew: samples above are of messages that are
         # gone.
@@ -55,8 +60,8 @@ class OffsetHistory:
         times.append(now)
         offsets.append(offset)
         if len(times) >= self._thin_at:
-            self._thin(now)
-            self._thin_at = max(2 * len(self._times), _THIN_AT)
+            self._thin(now, precision)
+            self._thin_at = max(len(self._times) * 5 // 4, _THIN_AT)
 
     def time_of(self, offset: int) -> float | None:
         """Return when the message with this offset was written, or the offset was deleted.
@@ -85,13 +90,13 @@ class OffsetHistory:
         grown = self._offsets[-1] - self._offsets[begin]
         return grown / (self._times[-1] - self._times[begin])
 
-    def _thin(self, now: float) -> None:
+    def _thin(self, now: float, precision: float) -> None:
         """Drop samples whose neighbours are close together in relation to their age."""
         times, offsets = self._times, self._offsets
         kept = [0]
         for index in range(1, len(times) - 1):
             gap = times[index + 1] - times[kept[-1]]
-            if gap > PRECISION * (now - times[index + 1]):
+            if gap > precision * (now - times[index + 1]):
                 kept.append(index)
         kept.append(len(times) - 1)
         self._times = array("d", (times[index] for index in kept))

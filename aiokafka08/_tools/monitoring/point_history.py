@@ -39,8 +39,20 @@ class PointHistory:
             points[-2] = now
             return
         points.extend((now, value))
-        if len(points) <= 2 * self._size:
-            return
+        if len(points) > 2 * self._size:
+            self._move_oldest(points)
+
+    def limit(self, recent: int, minutes: int) -> None:
+        """Change how many points are kept; the arguments are those of the class."""
+        self._size, self._minutes = recent, minutes
+        while len(self._recent) > 2 * recent:
+            self._move_oldest(self._recent)
+        if self._old is not None:
+            del self._old[: max(len(self._old) - 2 * minutes, 0)]
+            self._old = self._old or None
+
+    def _move_oldest(self, points: array[float]) -> None:
+        """Take the oldest of the newest points away, or make it the point of its minute."""
         oldest = points[:2]
         del points[:2]
         if not self._minutes:

@@ -152,7 +152,10 @@ class Refresher:
         taken_at = self._clock()
         brokers = tuple(self._brokers.add(taken_at, sample.brokers).values())
         await run_in_steps(self._history.add_in_steps(taken_at, sample))
-        ready = await self._prepare(sample, self._history, taken_at)
+        errors, hints = sample.errors, sample.hints
+        preparing = self._prepare(sample, self._history, taken_at)
+        del sample  # `prepare` may need less of it, and a sample is large
+        ready = await preparing
         self.status = RefreshStatus(
             self._interval_s,
             ended_at=self._clock(),
@@ -161,13 +164,13 @@ class Refresher:
             brokers=brokers,
             refreshes=self.status.refreshes + 1,
             failures=self.status.failures,
-            gaps=sample.errors,
-            hints=sample.hints,
+            gaps=errors,
+            hints=hints,
             duration_s=self._clock() - begin,
             history_begin=self._history.begin(),
             min_kept_s=self.status.min_kept_s,
         )
-        gaps = "; ".join([*sample.errors, *sample.hints])
+        gaps = "; ".join([*errors, *hints])
         return logging.WARNING, gaps and f"refresh incomplete: {gaps}"
 
     async def _sample(self) -> ClusterSample:

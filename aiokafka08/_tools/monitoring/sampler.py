@@ -190,10 +190,11 @@ class ClusterSampler:
         explained = _broker_gaps(versions)
         live = _live_with_stale_isrs(versions)
         samples: dict[str, TopicSample] = {}
+        known: dict[tuple[int, ...], tuple[int, ...]] = {}
         silent: dict[str, list[str]] = {_REFUSED: [], _UNREACHABLE: [], _SILENT: []}
         async for topic in in_steps(topics, _partition_count):
             name = topic["topic"]
-            sample = samples[name] = _topic(topic, bounds, nodes.get(name), live)
+            sample = samples[name] = _topic(topic, bounds, nodes.get(name), live, known)
             for number, partition in sample.partitions.items():
                 if partition.end is not None and partition.start is not None:
                     continue
@@ -384,8 +385,16 @@ def _topic(
     bounds: Mapping[TopicPartition, LogBounds],
     node: TopicNode | None,
     live: Collection[int],
+    known: dict[tuple[int, ...], tuple[int, ...]],
 ) -> TopicSample:
-    """Return a topic's sample; `live` is the result of `_live_with_stale_isrs()`."""
+    """Return a topic's sample.
+
+    `live` is the result of `_live_with_stale_isrs()`; `known` has each list of replicas once.
+    """
+
+    def once(node_ids: tuple[int, ...]) -> tuple[int, ...]:
+        return known.setdefault(node_ids, node_ids)
+
     partitions = {}
     name = described["topic"]
     for partition in described["partitions"]:
@@ -399,11 +408,11 @@ def _topic(
             perhaps = tuple(sorted(missing & set(live)))
         partitions[number] = PartitionSample(
             leader if leader >= 0 else None,
-            tuple(partition["replicas"]),
-            tuple(partition["isr"]),
+            once(tuple(partition["replicas"])),
+            once(tuple(partition["isr"])),
             partition["error_code"] == ReplicaNotAvailableError.errno,
-            None if stored is None else stored.replicas,
-            None if stored is None else stored.isr,
+            None if stored is None else once(stored.replicas),
+            None if stored is None or stored.isr is None else once(stored.isr),
             log.start,
             log.end,
             isinstance(log, RefusedLogBounds),

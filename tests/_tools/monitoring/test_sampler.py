@@ -40,6 +40,7 @@ from aiokafka08.protocol.requests.committed_offsets import OffsetFetchRequest
 from aiokafka08.protocol.requests.fetch import FetchRequest
 from aiokafka08.protocol.requests.groups import DescribeGroupsRequest, ListGroupsRequest
 from aiokafka08.protocol.requests.list_offsets import ListOffsetsRequest
+from aiokafka08.protocol.requests.metadata import MetadataResponse
 from aiokafka08.testing import Answer, EmbeddedCluster, Hang
 from aiokafka08.testing.simulation import simulate
 from tests.brokers.cluster import RealCluster
@@ -129,6 +130,23 @@ async def test_longest_step_does_not_grow_with_the_cluster(topics: int, partitio
 
 
 # --- embedded -------------------------------------------------------------------------------------
+
+
+async def test_metadata_of_a_sample_is_not_kept() -> None:
+    """What was opened meanwhile, and timers of requests, have its context for long."""
+
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(one, MetadataResponse) for one in gc.get_objects())
+
+    async with (
+        EmbeddedCluster(version="0.10", brokers=2, topics={"orders": 2}) as cluster,
+        sampling(cluster.bootstrap_servers) as sampler,
+    ):
+        before = kept()
+        for _ in range(3):
+            await sampler.sample()
+        assert kept() == before
 
 
 @pytest.mark.parametrize("version", ["0.9", "0.10"])
