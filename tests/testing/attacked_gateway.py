@@ -20,6 +20,7 @@ from dataclasses import replace
 
 import uvloop
 
+from aiokafka08._core.garbage import short_holds
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import gateway_options
@@ -141,7 +142,8 @@ def _run_gateway(max_held_bytes: int) -> None:
 
 async def _serve(gateway: Gateway) -> None:
     await gateway.start()
-    await asyncio.Event().wait()
+    with short_holds():
+        await asyncio.Event().wait()
 
 
 def main() -> None:

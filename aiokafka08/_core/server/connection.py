@@ -17,7 +17,7 @@ import enum
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from aiokafka08._core.server import transports
 from aiokafka08._core.server.frame_protocol import FrameProtocol
@@ -120,6 +120,9 @@ class ConnectionHandler:
 
     def ended(self) -> None:
         """The connection has ended: no work is left."""
+
+
+_NO_HANDLER: Final = ConnectionHandler()
 
 
 class ServerConnection(FrameProtocol):
@@ -497,3 +500,5 @@ class ServerConnection(FrameProtocol):
             self._memory.forget(self)
             self._on_ended(self)
             self._handler.ended()
+            # The handler refers to this object: without a cycle both are freed at once.
+            self._handler = _NO_HANDLER
