@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aiokafka08.protocol.api import Topic
@@ -72,7 +73,11 @@ def gateway_process(*options: str, directory: Path = ROOT) -> Iterator[AttackedP
         yield gateway
 
 
-SERVERS = {"cluster": cluster_process, "gateway": gateway_process}
+SERVERS = {
+    "cluster": cluster_process,
+    "gateway": gateway_process,
+    "relay": partial(gateway_process, "--relay"),
+}
 """What runs a server in a process. They take `--quiet`."""
 
 

@@ -82,7 +82,7 @@ class Exchange:
 
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """Do more work for the request, when it is the connection's turn; then call `ended`."""
-        return self.connection.run(work, ended)
+        return self.connection.run(self, work, ended)
 
 
 class ConnectionHandler:
@@ -230,6 +230,11 @@ class ServerConnection(FrameProtocol):
         if self._giving_up is not None:
             self._giving_up.cancel()
         self._reading.forget(self)
+        # Many connections may be lost at once, and each one takes time: most to free its memory.
+        self._scheduler.run(Job(self._account, self._after_loss(), lambda: None, self._failed))
+
+    def _after_loss(self) -> Work[None]:
+        yield from ()
         self._outlived = self._mute = self._finishes
         if not self._finishes:
             self._lose()
@@ -370,14 +375,16 @@ class ServerConnection(FrameProtocol):
         """End work that `run` has begun."""
         self._scheduler.cancel(job)
 
-    def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
+    def run(self, exchange: Exchange, work: Work[None], ended: Callable[[], None]) -> Job:
         """See `Exchange.run`."""
+        pending = self._pending
 
         def all_ended() -> None:
             ended()
             self._advance()
 
-        job = Job(self._account, work, all_ended, self._failed)
+        is_behind = bool(pending) and pending[0] is not exchange
+        job = Job(self._account, work, all_ended, self._failed, is_behind=is_behind)
         if self._scheduler.run(job):
             all_ended()
         return job
@@ -422,9 +429,10 @@ class ServerConnection(FrameProtocol):
         frame, self._next = self._next, None
         assert frame is not None
         exchange = self._handler.exchange_class(self, len(frame))
+        work, is_behind = self._work(frame, exchange), bool(self._pending)
         self._pending.append(exchange)
         self._pending_bytes += len(frame)
-        return Job(self._account, self._work(frame, exchange), self._handled, self._failed)
+        return Job(self._account, work, self._handled, self._failed, is_behind=is_behind)
 
     def _work(self, frame: memoryview, exchange: Exchange) -> Work[None]:
         # The scheduler calls the handler. If `_begin` called it, a handler that isn't a generator

@@ -159,14 +159,9 @@ def translate_fetch(
             Topic(
                 topic.topic,
                 [
-                    converter.converted(
-                        topic.topic,
-                        fetched,
-                        wanted[topic.topic, fetched.partition],
-                        asked_from[topic.topic, fetched.partition],
-                    )
+                    converter.converted(topic.topic, fetched, wanted[key], asked_from[key])
                     for fetched in topic.partitions
-                    if (topic.topic, fetched.partition) in wanted
+                    if (key := (topic.topic, fetched.partition)) in wanted
                 ],
             )
             for topic in response.topics
