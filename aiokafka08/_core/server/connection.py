@@ -202,7 +202,7 @@ class ServerConnection(FrameProtocol):
                 self._close_now()
         self._advance()
         if self._frames.is_in_large_frame or nbytes >= LEAST_BYTES:
-            self._reading.received(self, nbytes)
+            self._reading.received(self, nbytes, self._frames.bytes_to_copy)
 
     def eof_received(self) -> bool:
         self._ends = self._half_closed = True

@@ -69,6 +69,18 @@ async def test_few_senders_have_large_reads() -> None:
     assert senders[3].reads[-1] == MIB
 
 
+async def test_iteration_has_one_large_copy() -> None:
+    """A frame that grows beyond its buffer gets a larger one, with all that has arrived."""
+    budget = ReadBudget()
+    senders = [Sender(budget) for _ in range(10)]
+    for one in senders:
+        budget.received(one, MIB // 4, to_copy=10 * MIB)
+    assert all(one.held for one in senders)
+    for still_held in range(9, -1, -1):
+        await asyncio.sleep(0)
+        assert [one.held for one in senders].count(True) == still_held
+
+
 async def test_ended_connection_isnt_woken() -> None:
     budget = ReadBudget()
     senders = [Sender(budget) for _ in range(3)]
