@@ -108,7 +108,9 @@ class _FrameBuffers:
                 return buffer.view()[:size_bytes]
         step = size_bytes
         if size_bytes > _TRUST * self._largest_bytes:
-            step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)
+            # A frame of less than twice the last step isn't worth its copy, which takes longest.
+            steps = _STEPS if size_bytes > 2 * _STEPS[-1] else _STEPS[:-1]
+            step = next((step for step in steps if step > arrived_bytes), size_bytes)
         if step < size_bytes or size_bytes > _KEPT_BYTES:
             return memoryview(allocate_pages(min(step, size_bytes)))
         self._filling = _FrameBuffer(size_bytes)

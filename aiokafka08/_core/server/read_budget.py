@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final, Protocol
 
-_READ_BYTES: Final = 4 << 20
+_READ_BYTES: Final = 2 << 20
 _BUFFER_BYTES: Final = 64 << 10
 # A read of fewer bytes isn't counted, unless it is a part of a request that needs a large buffer.
 LEAST_BYTES: Final = 16 << 10

@@ -26,7 +26,7 @@ from aiokafka08 import environment
 from aiokafka08._core.server.work import ALONE, Need, OffloadedCall, Work
 
 # How long the connections work until the event loop reads and writes again, in seconds.
-SLICE_S: Final = 0.005
+SLICE_S: Final = 0.003
 
 # Added to the time of a new connection when its first request takes more than `_CHEAP_S`, so that a
 # client that reconnects for each request doesn't overtake others.
