@@ -83,7 +83,7 @@ def newer_protocol(what: str = "message format 2", release: str = "0.11") -> str
 
 
 def missing_topics_text(topics: Collection[str]) -> str:
-    """Return that brokers don't list these topics."""
+    """Return the text of an error: brokers don't list these topics."""
     # Brokers leave out a topic that the principal may not describe; some answer as if it didn't
     # exist (docs/brokers.md 14.9).
     names = ", ".join(map(repr, topics))

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from aiokafka08.errors import IllegalStateError
 
-if TYPE_CHECKING:  # a client imports this module for `default_of`, and none of these
+if TYPE_CHECKING:  # clients import this module for `default_of`, and shouldn't load these
     from importlib.metadata import Distribution, DistributionFinder
     from pathlib import Path
 
@@ -31,8 +31,8 @@ _REAL: Final = "aiokafka"
 _OURS: Final = "aiokafka08"
 # The release of aiokafka whose names and signatures this package has
 _VERSION: Final = "0.14.0"
-# For options that a framework doesn't pass. AIOKAFKA08_HEADERS, the default of `headers`, holds
-# without `install()`, too.
+# The environment variables with defaults for options that a framework doesn't pass.
+# AIOKAFKA08_HEADERS, the default of `headers`, isn't here, since it needs no `install()`.
 _VARIABLES: Final = {
     "zookeeper_connect": "AIOKAFKA08_ZOOKEEPER_CONNECT",
     "zookeeper_check": "AIOKAFKA08_ZOOKEEPER_CHECK",
@@ -52,7 +52,7 @@ class AliasFinder:
 
     @classmethod
     def find_spec(cls, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
-        """Return the spec of aiokafka or a module of it that this package has; else None."""
+        """Return the spec of aiokafka, or of a module of it that this package has; else None."""
         if not _is_alias(name) or find_spec(_own_name(name)) is None:
             return None
         return ModuleSpec(name, cls(), origin=_own_name(name))  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ def _own_name(name: str) -> str:
 def main(arguments: Sequence[str]) -> None:
     """Call `install()`, and run a module (`-m name`) or a script with the rest of the arguments.
 
-    Raises SystemExit if there is no such module or script, else as the program.
+    Raises SystemExit if there is no such module or script, else what the program raises.
     """
     is_module = arguments[:1] == ["-m"]
     program = arguments[is_module:][:1]

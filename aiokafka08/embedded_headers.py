@@ -40,7 +40,7 @@ _MAX_NAME_BYTES: Final = 255
 def headers_mode(given: object, environ: Mapping[str, str] | None = None) -> HeadersMode:
     """Return the mode: `given`, else that of `AIOKAFKA08_HEADERS`, else "refuse".
 
-    Raises IllegalArgumentError if it is no mode; names the option or the variable.
+    Raises IllegalArgumentError if it is no mode; the text names the option or the variable.
     """
     name = "headers"
     if given is None:
@@ -56,7 +56,7 @@ def embed(value: bytes | None, headers: Headers | None) -> bytes | None:
 
     Raises:
         TypeError: `headers` isn't a list of pairs (str, bytes or None).
-        IllegalArgumentError: the envelope can't have these headers; says why.
+        IllegalArgumentError: the envelope can't have these headers; the text says why.
     """
     # An envelope would undo a deletion in a compacted topic. So a null value has no headers.
     if value is None:

@@ -100,13 +100,13 @@ is_real: bool = True
 if not TYPE_CHECKING:  # type checkers would accept misspelt names
 
     def __getattr__(name: str) -> Random:
-        """Make `random` when it is read first: an import of the module takes a millisecond."""
+        """Make `random` at its first use, because the import of `Random` takes a millisecond."""
         if name != "random":
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         from random import Random
 
         generator = Random()
-        os.register_at_fork(after_in_child=generator.seed)  # forked processes don't choose alike
+        os.register_at_fork(after_in_child=generator.seed)  # else forked processes choose alike
         return globals().setdefault("random", generator)
 
 
@@ -135,8 +135,8 @@ def enter(user: str) -> None:
     """
     thread = threading.current_thread()
     with _lock:
-        # A replacement holds for the whole process, so that a use costs one read of a name. Other
-        # threads would see it too.
+        # The names are globals, so that a caller pays for one lookup only. Other threads would
+        # therefore see the replacement too.
         if not is_real and thread.ident != _replacing_thread:
             raise RuntimeError(
                 f"{user} in thread {thread.name!r}: a simulation in another thread has replaced "

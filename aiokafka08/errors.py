@@ -59,7 +59,7 @@ class KafkaError(RuntimeError):
     def nested_text(self, outer: type[KafkaError]) -> str:
         """Return `str()` of this error, for the text of an error of the class `outer`.
 
-        It is without the class name if that is `outer`'s, since `str()` of the outer error has it.
+        If both have the same class, its name is left out, since `str()` of the outer error has it.
         """
         return self.text if type(self) is outer and self.text else str(self)
 
@@ -85,7 +85,7 @@ class KafkaConfigurationError(KafkaError):
 
 
 class ZookeeperMismatchError(KafkaConfigurationError):
-    """`zookeeper_connect` isn't the ZooKeeper of the brokers; the text names what both know.
+    """`zookeeper_connect` isn't the ZooKeeper of the brokers; the text names the brokers of both.
 
     Nothing was read or written there for a group, an offset or a topic.
     """
@@ -307,9 +307,10 @@ class CorruptRecordException(BrokerResponseError):
     """A message fails its CRC or has impossible lengths, or has no key for a compacted topic.
 
     Raised for responses with code 2, and by the consumer for fetched bytes. The consumer sets
-    `partition` and `offset`, and `next_offset`: where to `seek()` to skip the message. It equals
-    `offset` if the corrupt message stands before that one. None: the corrupt bytes hide it;
-    `seek()` to a clearly later offset.
+    `partition`, `offset` and `next_offset`. `seek()` to `next_offset` skips the corrupt message.
+    `next_offset` equals `offset` if that message precedes the one at `offset`. If the corrupt bytes
+    don't show where the next message begins, `next_offset` is None: `seek()` to a clearly later
+    offset.
     """
 
     errno = 2
@@ -391,7 +392,10 @@ class BrokerNotAvailableError(BrokerResponseError):
 
 
 class ReplicaNotAvailableError(BrokerResponseError):
-    """In Metadata no failure while the partition has a leader; retriable where it is raised."""
+    """A replica is down. In Metadata this is no failure while the partition has a leader.
+
+    Where it is raised, the call can be retried.
+    """
 
     errno = 9
     message = "REPLICA_NOT_AVAILABLE"
@@ -592,7 +596,8 @@ def topic_code(code: int) -> int:
 def group_code(code: int) -> int:
     """Return the error code about a group's offsets or coordinator, with 30 in place of HDP's 24.
 
-    It isn't about the name there: the client itself refuses one that brokers wouldn't accept.
+    In such a response code 24 isn't about the group's name, because the client refuses a name that
+    brokers wouldn't accept.
     """
     return GroupAuthorizationFailedError.errno if code == InvalidGroupIdError.errno else code
 
@@ -693,10 +698,10 @@ class InvalidRecordError(BrokerResponseError):
 class UnsentRequestError(BrokerResponseError):
     """An error code that producer and consumer never raise as this class.
 
-    They don't send the request that it answers, or not in that version; for a code of SASL they
-    raise `AuthenticationFailedError`. The admin client sends DeleteGroups (`NonEmptyGroup`,
-    `GroupIdNotFound`). The other subclasses exist for `except` clauses and for `for_code`. The
-    description of each is its docstring.
+    They don't send the request, or the version of it, whose response can have the code. For a code
+    of SASL they raise `AuthenticationFailedError`. The admin client sends DeleteGroups
+    (`NonEmptyGroup`, `GroupIdNotFound`). The other subclasses exist for `except` clauses and for
+    `for_code`. The description of each is its docstring.
     """
 
     action = Action.FINAL

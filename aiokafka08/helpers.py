@@ -7,6 +7,8 @@ import os
 import ssl
 from collections.abc import Callable, Iterator
 
+# Argument of `create_ssl_context`, and option of the command line
+_PASSWORD_OPTIONS = "(password, or ssl.key.password)"
 _Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
@@ -71,8 +73,8 @@ def _key_problem(keyfile: _Path, *, has_password: bool) -> str | None:
     if b"ENCRYPTED" not in pem:
         return None
     if has_password:
-        return "the private key is encrypted, and the password is wrong (ssl.key.password)"
-    return "the private key is encrypted: expected its password (ssl.key.password)"
+        return f"the private key is encrypted, and the password is wrong {_PASSWORD_OPTIONS}"
+    return f"the private key is encrypted: expected its password {_PASSWORD_OPTIONS}"
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ class BatchAware(Protocol):
     """A partitioner that the producer notifies when a batch closes."""
 
     def on_new_batch(self, partition: int) -> None:
-        """Called when the open batch of `partition` has closed; a next message begins a new one.
+        """Called when the open batch of `partition` has closed; the next message begins another.
 
         The producer calls this on the topic's instance each time a batch closes (full, `linger_ms`
         over, flushed), before it asks for the partition of the next message.
@@ -120,7 +120,7 @@ class _Partitioner:
 
 
 class DefaultPartitioner(_Partitioner):
-    """Choose by murmur2 of the key; at random for each message without a key. As aiokafka does.
+    """Choose by murmur2 of the key; at random for each message without a key, as aiokafka does.
 
     Keys go to the same partitions as with the Java producer of Kafka 0.8.2 and later.
     """
@@ -151,8 +151,8 @@ class RoundRobinPartitioner(_Partitioner):
 class StickyPartitioner(_Partitioner):
     """Choose by murmur2 of the key; without a key, one partition until its batch closes (KIP-480).
 
-    Then another one at random. So batches fill even with a short `linger_ms`. A partition that
-    loses its leader is replaced at once.
+    Then it chooses another one at random, so batches fill even with a short `linger_ms`. A
+    partition that loses its leader is replaced at once.
     """
 
     __slots__ = ("_current", "_previous")

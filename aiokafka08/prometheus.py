@@ -149,7 +149,7 @@ _PARTITION_LAG: Final = re.compile(r"lag\{(?P<topic>.*)-(?P<partition>[0-9]+)\}"
 
 
 def collector(*clients: Client) -> Collector:
-    """Return a collector of what the `metrics()` of these clients return, for any registry.
+    """Return a collector of the values of these clients' `metrics()`, for any registry.
 
     The names are `aiokafka08_producer_…` and `aiokafka08_consumer_…` with the label `client_id`;
     counters end with `_total`. Times are histograms in seconds, except the gauge
@@ -157,9 +157,9 @@ def collector(*clients: Client) -> Collector:
     `aiokafka08_consumer_partition_lag` with the labels `client_id`, `topic` and `partition`, for
     the assigned partitions only.
 
-    The values are read when the registry is scraped: in the event loop of each client, also if the
-    registry is scraped in a thread, as `prometheus_client.start_http_server` does. A client whose
-    event loop is held up for a second has no series in that scrape.
+    The values are read when the registry is scraped, in the event loop of each client, even if the
+    scrape is in a thread, as with `prometheus_client.start_http_server`. A client whose event loop
+    is held up for a second has no series in that scrape.
 
     Args:
         clients: producers and consumers, started or not; each has a `client_id` of its own.
@@ -199,7 +199,7 @@ class _ClientCollector(Collector):
 
 
 def _metrics(client: Client) -> dict[str, float]:
-    """Return the result of `metrics()` in the client's event loop."""
+    """Return the result of `metrics()`, called in the client's event loop."""
     loop = client._lifecycle.loop
     if loop is None or not loop.is_running() or loop is asyncio._get_running_loop():
         return client.metrics()

@@ -1,9 +1,9 @@
 """Report what the client does: typed events, counters, log lines.
 
 Invariant: of events that compare equal, at most one in 30 s is logged above DEBUG, unless about
-1,000 different ones come in between. `Connected` is also logged after each failure or end of a
-connection to the address that was: the last line says whether the broker can be reached. Events and
-log lines never contain keys or values of messages.
+1,000 different ones come in between. `Connected` is also logged once a failure or an end of a
+connection to the same address was logged, so that the last line says whether the broker can be
+reached. Events and log lines never contain keys or values of messages.
 """
 
 from __future__ import annotations

@@ -137,7 +137,7 @@ def _topic_array(pa: Any, runs: Sequence[tuple[TopicPartition, int]]) -> pa.Arra
 
 @lru_cache(maxsize=8)
 def _repeat_topic(topic: str, rows: int) -> pa.Array:
-    """Return an array of a topic's name, from buffers; batches share parts of it."""
+    """Return an array that repeats a topic's name, from buffers; batches share parts of it."""
     pa = require_pyarrow()
     name = topic.encode()
     names = pa.Array.from_buffers(
@@ -165,9 +165,9 @@ class ArrowRows:
         self._batch = batch
         self.indices = indices  # the index of each row in the batch that the caller passed
         self.values = as_binary_column(batch.column("value"))  # the values of all rows
-        # The keys of all rows, or None if no row has a key
+        # The keys of all rows, or None if no row of the caller's batch has a key
         self.keys = as_binary_column(batch.column("key")) if "key" in names else None
-        # The timestamps of all rows, or None if no row has a timestamp
+        # The timestamps of all rows, or None if no row of the caller's batch has a timestamp
         self.timestamps_ms = (
             _int64_values(batch.column("timestamp")) if "timestamp" in names else None
         )
@@ -255,8 +255,8 @@ class ArrowRows:
         Args:
             by_key: the partition of each row's key, -1 for a row without a key. None if keys don't
                 decide.
-            choose: called with the indices, within these rows, of the rows without a partition so
-                far; returns a partition for each.
+            choose: called with the indices (within these rows) of the rows that have no partition
+                yet; returns a partition for each.
         """
         pa = require_pyarrow()
         import pyarrow.compute as pc

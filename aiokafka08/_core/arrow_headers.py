@@ -129,7 +129,7 @@ def embed_rows(batch: RecordBatch) -> Generator[None, None, tuple[RecordBatch, i
     values = as_binary_column(column)
     made: dict[int, bytes | None] = {}
     dropped = 0
-    # A value that begins like an envelope needs one, or it would be read as one.
+    # Consumers would take a value that begins with the mark for an envelope, so embed it too.
     for row in _marked_rows(column):
         made[row] = embed(values[row], None)
     for start in range(0, batch.num_rows, _PER_STEP):
@@ -158,8 +158,8 @@ def change_headers(
     """Return a batch with the column `headers` changed, or added, in steps.
 
     `change(has_value, headers)` returns the new headers of a row. If a header has no key, the batch
-    is returned unchanged: `embed_rows` raises the error. Raises TypeError if the column `headers`
-    has a wrong type.
+    is returned unchanged, so that `embed_rows` raises the error. Raises TypeError if the column
+    `headers` has a wrong type.
     """
     pa = require_pyarrow()
     filled = batch.column("value").is_valid().to_pylist()
@@ -231,7 +231,7 @@ def _check_headers_type(type_: DataType) -> None:
 
 
 def _headers_array(pa: Any, headers: Sequence[Headers]) -> Generator[None, None, Array]:
-    """Return the column of these headers, row by row, in steps."""
+    """Return a column with the headers of each row, in steps."""
     type_ = headers_type()
     count = len(headers)
     if not any(headers):

@@ -180,9 +180,10 @@ def read_file(path: Path, expected: str) -> str:
 
 
 def require_private(path: Path, content: str) -> None:
-    """Refuse a file with secrets that others than its owner and group can read.
+    """Refuse a file with secrets if others can use it, or its group can write it.
 
-    Servers do so with their keys: PostgreSQL, sshd. A file that isn't there is an error elsewhere.
+    PostgreSQL and sshd check their keys in a similar way. If the file is missing, do nothing: its
+    reader raises the error.
 
     Raises:
         IllegalArgumentError: others can read it, or the group can write it.

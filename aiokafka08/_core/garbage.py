@@ -1,8 +1,8 @@
 """Keep full garbage collections short in programs with many long-lived objects.
 
 A full collection visits each object, those of imports too, and holds the event loop meanwhile. Only
-the package's own programs use this: a client must not change the garbage collection of its process,
-nor how often threads take the GIL from each other.
+the package's own programs use this module, since a client must not change the garbage collection of
+its process, nor how often threads take the GIL from each other.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SWITCH_S: Final = 0.00005
 def older_objects_left_out() -> Iterator[None]:
     """Let no garbage collection visit the objects that exist now, while the block runs.
 
-    If such blocks overlap, all end with the one that began first.
+    If such blocks overlap, the end of the one that began first ends the effect of all.
     """
     has_frozen = gc.get_freeze_count() > _FROZEN_BY_PYTHON
     # Garbage that has survived two collections is left out too, since only a full collection would

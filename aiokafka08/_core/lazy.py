@@ -1,7 +1,7 @@
 """Import the public names of a package on first use (PEP 562).
 
-pytest imports `aiokafka08.testing` in every session of an environment where it is installed,
-because of its plugin; most sessions need nothing of it.
+pytest loads this package's plugin, and so `aiokafka08.testing`, in every session of an environment
+that has the package, and most sessions need nothing from it.
 
 Invariant: after `import aiokafka08`, the only modules of `aiokafka08` in `sys.modules` are
 `aiokafka08`, `_core` and this one; after `import aiokafka08.testing`, also that one.

@@ -3,8 +3,8 @@
 The first event of a key is logged at once. Repetitions within a minute are counted, and the count
 is logged at the minute's end; counting then goes on in the next minute.
 
-Invariant: in a minute there are at most `MAX_KEYS` + 1 different lines of each kind, each twice at
-most, of at most `MAX_CHARACTERS` each (before they are escaped), whatever is in the texts.
+Invariant: whatever the texts are, at most `MAX_KEYS` + 1 of each kind are logged in a minute. Each
+is logged at most twice, and is cut off at `MAX_CHARACTERS` before it is escaped.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class _Timer(Protocol):
 
 
 Later = Callable[[float, Callable[[], object]], _Timer]
-"""Call a function after this time, in seconds."""
+"""Calls a function after a delay in seconds; returns a timer that can be cancelled."""
 
 
 def later_in_loop(delay_s: float, call: Callable[[], object]) -> asyncio.TimerHandle:
-    """Call it in the running event loop after the delay."""
+    """Call a function in the running event loop after the delay."""
     return asyncio.get_running_loop().call_later(delay_s, call)
 
 
@@ -63,8 +63,8 @@ class LimitedLog:
         Args:
             key: the subject of the text.
             text: the text.
-            kind: `MAX_KEYS` counts per kind, so that many keys of one kind don't hide the texts of
-                another one. A program has few kinds.
+            kind: each kind has its own limit of `MAX_KEYS`, so that many keys of one kind don't
+                hide the texts of another one. A program has few kinds.
         """
         with self._lock:
             text, full_key = one_line(text), (kind, key)

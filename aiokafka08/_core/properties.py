@@ -2,8 +2,8 @@
 
 The tables map the name of a property to an argument and to the function that parses its text.
 
-Invariant: pure; it opens no file, so that it can check TLS options on a machine that doesn't have
-the files. No error shows a secret.
+Invariant: this module is pure. It opens no file, so that it can check TLS options on a machine that
+doesn't have the files. No error shows a secret.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PropertyTable = Mapping[str, tuple[str, ParseProperty]]
 class TlsOptions:
     """Paths and password for an SSL context, which is built where it is used."""
 
-    # Not the context itself, which can't be pickled for executors.
+    # This class has no SSL context, since a context can't be pickled for executors.
     cafile: str | None = None
     certfile: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -112,7 +112,7 @@ def parse_not_negative(option: str, text: str) -> int:
 
 
 def idle_time(option: str, text: str) -> int | None:
-    """Parse milliseconds; -1, which stands for never, is None."""
+    """Parse milliseconds; -1, which stands for "never", becomes None, and 0 becomes 1."""
     milliseconds = integer(option, text, -1)
     return None if milliseconds == -1 else max(milliseconds, 1)
 
@@ -262,7 +262,7 @@ def is_tls(properties: Mapping[str, str]) -> bool:
 
 
 def tls_options(properties: Mapping[str, str], prefix: str = "") -> TlsOptions:
-    """Return the TLS options among these properties: Java's names, and librdkafka's for PEM files.
+    """Return the TLS options from properties with Java's names, or librdkafka's for PEM files.
 
     `prefix` precedes a property's name in errors. Raises IllegalArgumentError if a store's type
     isn't PEM, or an option has a wrong value.

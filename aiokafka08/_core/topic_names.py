@@ -14,7 +14,7 @@ from aiokafka08.errors import InvalidTopicError
 
 MAX_NEW_NAME: Final = 249
 """The length of the longest name of a new topic. Brokers up to 0.9 create longer ones, up to 255.
-If the name of a partition's folder has more than 255 characters then, the broker leads nothing
+The name of a partition's folder may then exceed 255 characters, and such a broker leads nothing
 after its next restart (docs/brokers.md 4.16). Newer brokers refuse such names."""
 
 _MAX_NAME: Final = 255
@@ -36,7 +36,7 @@ def check_topic_name(topic: object, longest: int = _MAX_NAME) -> str:
         raise InvalidTopicError(
             f"invalid topic name {shorten(topic)}: expected a string, not {kind}"
         )
-    # Checked before the name is sent: one invalid name empties the whole response of an 0.8 broker.
+    # Check before the name is sent: one invalid name empties the whole response of an 0.8 broker.
     if not is_topic_name(topic):
         raise InvalidTopicError(
             f"invalid topic name {shorten(topic)}: expected 1 to {longest} characters of "

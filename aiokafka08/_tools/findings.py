@@ -59,7 +59,7 @@ class CodedFinding:
 
     @property
     def cause(self) -> str | None:
-        """The common cause with other findings, such as "broker 2 is missing"; None: see `why`."""
+        """The cause shared with other findings, such as "broker 2 is missing"; None: see `why`."""
         return None
 
     def as_row(self) -> dict[str, str]:

@@ -62,18 +62,18 @@ def _at(time_ms: int) -> datetime.datetime:
 
 
 class TargetMoves:
-    """Move one group to a target, in each store where it has offsets.
+    """Find the partitions in which a reset moves one group, in each store where it has offsets.
 
     Args:
         group: the group.
         target: the position to reset to.
-        topics: the partitions of each topic, none for all of them; without topics, all partitions
-            of which the group has an offset.
+        topics: the partitions by topic; no partitions mean all of the topic. Without topics, the
+            reset is of all partitions where the group has an offset.
         store: only in this store; None: in each.
 
     Attributes:
-        uncommitted: the partitions that a plan without `topics` leaves out: the group has no offset
-            there in any of the stores, but in other partitions of the topic.
+        uncommitted: the partitions that a plan without `topics` leaves out: those without an
+            offset in any store, of topics where the group has an offset in another partition.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class TargetMoves:
             if not committed and not self._topics:
                 raise await _no_offsets(admin, [place], f" in {place.store}", "--topic")
         moves = [(group, self._targets(existing, committed)) for group, committed in places]
-        # A partition with an offset in another store is moved there.
+        # A partition that has an offset in at least one store is moved in that store.
         self.uncommitted.difference_update(*(committed for _, committed in places))
         return moves
 
@@ -115,7 +115,8 @@ class TargetMoves:
     ) -> dict[TopicPartition, PlanTarget]:
         """Return the targets in a store that is known to have the group; raises as `find`.
 
-        Unlike `find` it doesn't request the exact release, which would make 0.8.0 log an error.
+        Unlike `find`, it doesn't probe the brokers' exact release for a group in ZooKeeper, because
+        a broker of 0.8.0 logs an error on that request.
         """
         existing = await existing_partitions(admin)
         [stored] = await admin.list_stored_offsets([place])
@@ -164,13 +165,13 @@ async def places_of_group(
         admin: a started client.
         group: the group.
         store: the store; None: each one where the group has offsets.
-        missing: the options that a group without offsets needs, as the error names them (default
+        missing: what the error for a group without offsets tells the user to give (default
             "--store").
 
     Raises:
         UnsupportedVersionError: the brokers don't have the store.
         GroupIdNotFound: no store is named, and the group has no offsets.
-        IllegalStateError: the same, of a group with live members.
+        IllegalStateError: as GroupIdNotFound, but the group has live members.
     """
     possible = await admin.possible_groups([group])
     wanted = [place for place in possible if store in (None, place.store)]
@@ -193,13 +194,13 @@ async def places_of_group(
 async def _no_offsets(
     admin: AIOKafkaAdminClient, places: Sequence[StoredGroup], where: str, missing: str
 ) -> GroupIdNotFound:
-    """Return the error for a group without offsets, which says what to name for its first ones.
+    """Return the error for a group without offsets. It says how to commit the first offsets.
 
     Raises:
-        IllegalStateError: the group has live members, which matters first.
+        IllegalStateError: the group has live members, which must be stopped first.
     """
     for place in places:
-        # Without ZooKeeper the members may be unknown; then only the offsets are missing.
+        # Without ZooKeeper the members may be unknown; then report only the missing offsets.
         with contextlib.suppress(UnsupportedVersionError):
             await admin.check_group_change(place)
     group = places[0].group

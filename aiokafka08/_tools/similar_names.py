@@ -1,7 +1,7 @@
-"""Find topics and groups of a cluster whose names are like one that doesn't exist, for errors.
+"""Find topics and groups with names similar to one that doesn't exist, for the text of its error.
 
-Invariant: a search that fails, or takes longer than `_PATIENCE_S`, leaves the error as it is. It
-creates nothing.
+Invariant: a search that fails, or takes longer than `_PATIENCE_S`, leaves the error as it is. A
+search creates nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _PATIENCE_S: Final = 3.0
 
 
 async def similar_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> str:
-    """Return a question for the end of an error, or "".
+    """Return a question to append to an error's text, or "" if there are no similar names.
 
     Args:
         admin: a started client.
@@ -36,7 +36,7 @@ async def similar_topics(admin: AIOKafkaAdminClient, names: Sequence[str]) -> st
 
 
 async def similar_groups(admin: AIOKafkaAdminClient, names: Sequence[str]) -> str:
-    """Return a question as `similar_topics`, about groups in Kafka and ZooKeeper."""
+    """Return a question as `similar_topics` does, about groups in Kafka and ZooKeeper."""
     try:
         async with asyncio.timeout(_PATIENCE_S):
             return did_you_mean(names[0], sorted(await all_groups(admin) - {*names}))
@@ -61,7 +61,7 @@ async def all_groups(admin: AIOKafkaAdminClient) -> set[str]:
 async def naming_similar_topics(
     admin: AIOKafkaAdminClient, names: Sequence[str]
 ) -> AsyncIterator[None]:
-    """Add similar names to an UnknownTopicOrPartitionError of the block."""
+    """Add similar names to an UnknownTopicOrPartitionError that the `with` block raises."""
     try:
         yield
     except UnknownTopicOrPartitionError as error:
@@ -72,11 +72,11 @@ async def naming_similar_topics(
 async def errors_of_topics(
     admin: AIOKafkaAdminClient, results: TopicErrors
 ) -> list[tuple[str, KafkaError | None]]:
-    """Return each topic of a change with its error, which names similar topics, or None.
+    """Return each topic of a change with its error or None. An error names similar topics.
 
     Args:
         admin: a started client.
-        results: what its call returned.
+        results: the result of the client's call that changed the topics.
     """
     outcomes: list[tuple[str, KafkaError | None]] = []
     for name, code, text in results.topic_errors:

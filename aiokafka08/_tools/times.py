@@ -1,8 +1,8 @@
 """Parse times and durations of the command line. Pure: callers pass the present time.
 
-Invariant: each form means one time: ISO 8601 (local time without an offset from UTC), a duration
-ago (`-1h30m`), `now`, or milliseconds since the epoch. Durations are numbers with units (`1h30m`)
-or ISO 8601 without months and years (`P7D`).
+Invariant: no text has two meanings. A time is ISO 8601 (local if it has no offset from UTC), `now`,
+a duration before now (`-1h30m`), or milliseconds since the epoch (any text of digits only).
+Durations are numbers with units (`1h30m`) or ISO 8601 without months and years (`P7D`).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def is_time(text: str) -> bool:
 
 
 def parse_duration(option: str, text: str) -> int:
-    """Return a duration in milliseconds; a `-` or `+` before it is its sign.
+    """Return a duration in milliseconds, with the sign of a leading `-` or `+`.
 
     Raises:
         IllegalArgumentError: it isn't a duration.

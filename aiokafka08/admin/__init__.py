@@ -1,7 +1,7 @@
 """The admin client for brokers 0.8 to 3.9.
 
 It describes topics, groups and the cluster by requests. The protocol of 0.8 has no requests to
-create and delete topics, so it does that through ZooKeeper on brokers of every version.
+create and delete topics, so the client does that through ZooKeeper on brokers of every version.
 """
 
 from aiokafka08.admin.client import AIOKafkaAdminClient

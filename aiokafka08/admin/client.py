@@ -103,7 +103,7 @@ class AIOKafkaAdminClient:
         sasl_plain_username, sasl_plain_password: the user of PLAIN and SCRAM (default None).
         sasl_kerberos_service_name: the first part of the brokers' principals (default "kafka").
         sasl_kerberos_domain_name: the second part of the brokers' principals, with "@REALM" if
-            that is another one; by default the host name that the client connects to (default
+            theirs isn't the client's; by default the host name that the client connects to (default
             None).
         sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
         sasl_kerberos_keytab: path of the keytab; without it the ticket cache is used, which kinit
@@ -112,11 +112,11 @@ class AIOKafkaAdminClient:
             the first one in the keytab (default None).
         zookeeper_connect: "host:port,…/chroot" of the cluster's ZooKeeper. `create_topics`,
             `delete_topics` and `create_partitions` need it, and groups on 0.8 (default None).
-        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers: it
-            has another cluster id or, without one, other brokers. "refuse", or None: raise
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, since
+            its cluster id is another one or, without one, its brokers are. "refuse", or None: raise
             `ZookeeperMismatchError` before anything is read or written there. "warn": log a
-            warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
-            cluster without topics (default None).
+            warning. Use that if addresses are translated (NAT, a proxy), or if a balancer stands in
+            front of a 0.8 cluster without topics (default None).
         zookeeper_options: for a secured ZooKeeper: a dict of arguments with kazoo's names.
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
@@ -245,9 +245,9 @@ class AIOKafkaAdminClient:
     def same_metadata(self) -> AbstractContextManager[None]:
         """Return a context manager: inside, all calls that read use one Metadata response.
 
-        For several calls that make one picture of a large cluster: they agree on its topics and
-        brokers, and the metadata is requested once. It holds for the calls in the block, and in
-        tasks that it starts; calls elsewhere request their own.
+        Use it for several calls that together describe a large cluster: they agree on its topics
+        and brokers, and the metadata is requested once. It holds for the calls in the block, and in
+        tasks that the block starts; calls elsewhere request their own metadata.
         """
         return self._connection.same_metadata()
 
@@ -334,14 +334,14 @@ class AIOKafkaAdminClient:
     async def ping_brokers(self) -> dict[int, BrokerVersion | KafkaError]:
         """Return for each broker, by node id, its version if it responds, or else its error.
 
-        The brokers are those of the last metadata response: call `describe_cluster` before. Each
+        The brokers are those of the last metadata response: call `describe_cluster` first. Each
         gets one request, ListOffsets without topics, which all lines know. The line of a version
         may be `BrokerLine.V0_8`, which stands for any of 0.8.
         """
         return await self._cluster.ping_brokers()
 
     async def describe_cluster_nodes(self) -> ClusterNodes:
-        """Return replicas, leaders, in-sync replicas and settings of all topics, by ZooKeeper.
+        """Return replicas, leaders, in-sync replicas and settings of all topics from ZooKeeper.
 
         Unlike a broker's metadata, ZooKeeper also names dead replicas, and its in-sync replicas are
         never stale (docs/brokers.md 4.7, 4.8). It also has the topics that are marked for deletion,
@@ -376,8 +376,8 @@ class AIOKafkaAdminClient:
         Raises:
             UnsupportedVersionError: there is no `zookeeper_connect`.
             KafkaConnectionError: ZooKeeper can't be reached.
-            KafkaTimeoutError: a topic was created (grown), but has no leaders in time; the topics
-                after it were not created (grown).
+            KafkaTimeoutError: a topic was created (or grown, by `create_partitions`), but has no
+                leaders in time; the topics after it weren't changed.
         """
         return await self._topic_changes.create_topics(new_topics, timeout_ms, validate_only)
 
@@ -422,7 +422,7 @@ class AIOKafkaAdminClient:
         return await self._topic_changes.delete_topics(topics, timeout_ms)
 
     async def list_topic_overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the configs that topics have of their own, by topic; brokers have the defaults.
+        """Return the configs that are set for topics, by topic, without the brokers' defaults.
 
         Args:
             topics: names.
@@ -437,15 +437,15 @@ class AIOKafkaAdminClient:
     async def alter_topic_overrides(
         self, topic: str, changes: Mapping[str, object | None], validate_only: bool = False
     ) -> dict[str, str]:
-        """Change configs of a topic, and notify the brokers; return the topic's own configs after.
+        """Change configs of a topic, and notify the brokers; return the topic's resulting configs.
 
         Brokers apply them at once, without a restart.
 
         Args:
             topic: its name.
             changes: the configs to set; None returns one to the brokers' default.
-            validate_only: True checks the changes, and makes none; what is returned is as if they
-                were made (default False).
+            validate_only: True checks the changes, and makes none; the result is as if they were
+                made (default False).
 
         Raises:
             UnknownTopicOrPartitionError: the topic doesn't exist.
@@ -499,8 +499,8 @@ class AIOKafkaAdminClient:
         """Return state, members and assignments of the groups, in one item per coordinator.
 
         `aiokafka08.coordinator.protocol` decodes the members' metadata and assignments. An unknown
-        group has the state "Dead". The call creates no group, and not the offsets topic. On 0.8 one
-        item shows the groups in ZooKeeper, without hosts and client ids.
+        group has the state "Dead". The call creates neither a group nor the offsets topic. On 0.8
+        one item shows the groups in ZooKeeper, without hosts and client ids.
 
         Args:
             group_ids: the names.
@@ -566,9 +566,9 @@ class AIOKafkaAdminClient:
     async def list_stored_groups(self) -> list[StoredGroup]:
         """Return all groups of the cluster, ordered, each once per store that it is in.
 
-        Idle groups are among them. Brokers from 0.10.1 on list them. Those of 0.8.2 to 0.10.0
-        don't: there the call reads the topic `__consumer_offsets`, at first all of it, and in later
-        calls of this client what was added since.
+        Idle groups are included. Brokers from 0.10.1 on list them. Brokers of 0.8.2 to 0.10.0
+        don't, so for these the call reads the topic `__consumer_offsets`, at first all of it, and
+        in later calls of this client what was added since.
 
         Groups in ZooKeeper are listed with `zookeeper_connect` only.
 
@@ -595,7 +595,7 @@ class AIOKafkaAdminClient:
     async def list_groups_of_stores(
         self, stores: Collection[GroupStore] = ("kafka", "zookeeper")
     ) -> list[StoredGroupListing]:
-        """Return the groups of each store, in the same order, as many as can be read.
+        """Return the groups of each store, in the order of `stores`, as many as can be read.
 
         Args:
             stores: those to look at (default ('kafka', 'zookeeper')).
@@ -638,8 +638,9 @@ class AIOKafkaAdminClient:
     async def list_group_lags(self, group_ids: Collection[str] | None = None) -> list[PartitionLag]:
         """Return how far groups are behind, a row per partition and store, ordered.
 
-        A row shows a committed offset, one that can't be read, or a partition that a member owns
-        without one. See `PartitionLag` for the fields.
+        A row is of a partition of which the group has a committed offset, or one that can't be
+        read; which a member owns; or of whose topic the group has offsets of other partitions. See
+        `PartitionLag` for the fields.
 
         Args:
             group_ids: the names; None for all groups of `list_stored_groups()` (default None). The
@@ -658,7 +659,7 @@ class AIOKafkaAdminClient:
         """Return the rows of `list_group_lags` that can be read, and the errors of the others.
 
         Args:
-            group_ids: as there (default None).
+            group_ids: as in `list_group_lags` (default None).
 
         Raises:
             UnsupportedVersionError: as `list_group_lags`.
@@ -778,7 +779,7 @@ class AIOKafkaAdminClient:
                 committed offset (the end of the log if there is none), or a `ShiftBy`.
 
         Raises:
-            IllegalStateError: the group has live members, as far as these can be asked for; the
+            IllegalStateError: the group has live members, as far as the client can find out; the
                 error names them.
             IllegalArgumentError: `group` is a name; or a target isn't one of these values, or is a
                 `ShiftBy` for a partition without a committed offset.
@@ -790,8 +791,8 @@ class AIOKafkaAdminClient:
     async def check_group_change(self, group: StoredGroup) -> None:
         """Raise if a reset or the deletion of a group would be refused now; change nothing.
 
-        Those calls check it themselves. Call it before a change of several groups, for all of them,
-        so that none is changed if another one can't be.
+        The reset and the deletion check this themselves. Call it for all groups before a change of
+        several, so that none is changed if another one can't be.
 
         Args:
             group: the group in one store.

@@ -77,7 +77,7 @@ class AdminConnection:
     async def run_on_zookeeper(
         self, function: Callable[P, T], /, *arguments: P.args, **options: P.kwargs
     ) -> T:
-        """Run in a thread a function that opens ZooKeeper sessions, which need known brokers."""
+        """Run in a thread, once brokers are known, a function that opens ZooKeeper sessions."""
 
         def run() -> Awaitable[T]:
             return environment.run_in_thread(function, *arguments, **options)

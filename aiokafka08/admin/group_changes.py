@@ -1,10 +1,11 @@
-"""The calls of `AIOKafkaAdminClient` that change groups: reset offsets, plan it, delete a group.
+"""The calls of `AIOKafkaAdminClient` that change groups: reset offsets, plan resets, delete groups.
 
 The client's methods of the same names document arguments and errors.
 
-Invariant: no group is reset or deleted if a member of it is found. The calls ask the coordinator on
-brokers from 0.9 on, and ZooKeeper if `zookeeper_connect` is given; a change on 0.8, or of offsets
-in ZooKeeper, needs it. A plan changes nothing, and creates nothing.
+Invariant: no group is reset or deleted if a member of it is found. The coordinator names the
+members on brokers from 0.9 on, and ZooKeeper does if `zookeeper_connect` is given. Changes on 0.8,
+and changes of offsets in ZooKeeper, require `zookeeper_connect`. A plan changes nothing, and
+creates nothing.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ from aiokafka08.errors import (
 from aiokafka08.structs import TopicPartition
 
 DeletionOutcome = Literal["deleted", "expiring", "missing"]
-"""The outcome of a deletion: the group is gone; its coordinator removes the offsets at its next
-check, within `offsets.retention.check.interval.ms` (by default ten minutes); there was none."""
+"""The outcome of a deletion. "deleted": the group is gone. "expiring": its coordinator removes the
+offsets at its next check, within `offsets.retention.check.interval.ms` (by default ten minutes).
+"missing": there was no such group."""
 
 # How many groups in Kafka are deleted at a time
 _AT_ONCE: Final = 32

@@ -1,5 +1,4 @@
-"""Where groups are, what they have committed, and how far behind they are: values, and lag rows.
-Pure.
+"""Value types for groups, their commits and their lag, and the computation of lag rows. Pure.
 
 Invariant: a row says in which store its offset is. The stores don't see each other's commits, so a
 group that is in both has a row per store for the same partition.
@@ -51,7 +50,7 @@ def check_stored_group(group: object) -> StoredGroup:
 
 
 def check_stored_groups(groups: object) -> list[StoredGroup]:
-    """Return the groups; TypeError if it isn't a list; see `check_stored_group`."""
+    """Return the groups, each checked; raise TypeError if they aren't in a list."""
     if isinstance(groups, StoredGroup):  # it is a tuple
         raise TypeError(f"groups={groups!r}: expected a list of groups")
     return [
@@ -63,11 +62,11 @@ def check_stored_groups(groups: object) -> list[StoredGroup]:
 class StoredGroupDescription(NamedTuple):
     """A group as one store describes it; `description` is None if `error` prevented an answer.
 
-    The state is that of the broker. A group in ZooKeeper is "Stable" with members, "Empty" without,
-    and "Dead" if it has no node. A group in Kafka that is idle is "Empty" from 0.10 on; before, it
-    is "Dead" to its coordinator, whatever it has committed. `errors` are about nodes in ZooKeeper
-    that can't be read: the registration of a member, whose subscription is then empty, or the
-    owner of a partition.
+    The states are named as brokers name them. A group in ZooKeeper is "Stable" with members,
+    "Empty" without, and "Dead" if it has no node. A group in Kafka that is idle is "Empty" from
+    0.10 on; before, it is "Dead" to its coordinator, whatever it has committed. `errors` are about
+    nodes in ZooKeeper that can't be read: the registration of a member, whose subscription is then
+    empty, or the owner of a partition.
     """
 
     group: str
@@ -78,7 +77,7 @@ class StoredGroupDescription(NamedTuple):
 
 
 class StoredGroupListing(NamedTuple):
-    """The groups of one store. With `errors`, groups may be missing: parts of it weren't read.
+    """The groups of one store. With `errors`, some may be missing: parts of it weren't read.
 
     `left_out`: why the store wasn't looked at, although it may have groups; None if it was, or if
     it can't have any.
@@ -97,8 +96,8 @@ class StoredOffsets:
     the offsets of single partitions couldn't be.
 
     Attributes:
-        errors: partitions whose offset can't be read, such as a node of ZooKeeper that holds
-            something else: the group may have committed there.
+        errors: by partition, why its offset can't be read, for example because the ZooKeeper node
+            holds something else. The group may have committed there.
         others: other nodes that couldn't be read, so partitions may be missing.
         texts: the whole contents of the nodes of ZooKeeper in `errors`, except those that couldn't
             be read at all.
@@ -156,9 +155,9 @@ class PartitionLag(NamedTuple):
             there is no owner, where the offsets of the topic's other partitions are.
         topic: the topic.
         partition: the partition.
-        committed: the committed offset, of the next message to read. None: the group has committed
-            nothing of the partition, but a member owns it, or the group has committed something of
-            another partition of the topic; or `error` says why it isn't known.
+        committed: the committed offset, of the next message to read. None if it can't be read (see
+            `error`), or if nothing is committed. In the second case the partition has an owner, or
+            the group has committed an offset of another partition of the topic.
         end: the offset of the partition's next message. None: there is no such partition (any
             more), or its leader doesn't say.
         lag: `end` - `committed`; None if one of them is None. It counts offsets, not messages:
@@ -184,7 +183,7 @@ class GroupLags(NamedTuple):
 
     Attributes:
         rows: ordered.
-        errors: why a group, its members or a store couldn't be read, or a part of them. An
+        errors: why a group, its members or a store couldn't be read, wholly or in part. An
             unreadable offset of a single partition isn't here: its row has the error.
         left_out: as in `StoredGroupListing`.
     """
@@ -220,7 +219,7 @@ def lag_rows(
     """Return a row for each committed offset, readable or not, and each owned partition, ordered.
 
     A group that has committed something of a topic also has a row for each other partition in
-    `ends` of that topic, unless some of its offsets can't be read: it may have committed there.
+    `ends` of that topic, unless `error` or `others` shows that its offsets are incomplete.
 
     Args:
         stored: the committed offsets. Fetch them before the ends, so that no lag is negative by

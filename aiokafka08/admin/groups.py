@@ -83,7 +83,7 @@ class GroupCalls:
     async def describe(
         self, groups: Collection[str], coordinator_id: int | None
     ) -> dict[int | None, list[DescribedGroup]]:
-        """Return the groups by coordinator; None stands for ZooKeeper."""
+        """Return the groups by coordinator; by None in ZooKeeper, or without the offsets topic."""
         if not self._connection.has_coordinators():
             nodes = self._connection.require_group_nodes("describe_consumer_groups")
             for group in groups:

@@ -25,7 +25,7 @@ from aiokafka08.errors import (
     InvalidReplicationFactorError,
 )
 
-# The assignment of more doesn't fit into a node of ZooKeeper, which has at most 1 MB
+# The assignment of more partitions doesn't fit into a ZooKeeper node, which has at most 1 MB
 _MOST_PARTITIONS: Final = 100_000
 _ASSIGNMENTS: Final = "a mapping of partitions to lists of node ids"
 
@@ -43,8 +43,8 @@ class NewTopic:
             brokers' own (default None).
 
     Raises:
-        IllegalArgumentError: neither the numbers nor an assignment is given, or both are; or one
-            isn't an integer.
+        IllegalArgumentError: neither the numbers nor an assignment is given, or both are; or a
+            number isn't an integer.
         TypeError: an assignment or configs aren't mappings.
     """
 
@@ -99,7 +99,7 @@ class NewPartitions:
 def new_topics(value: object) -> list[NewTopic]:
     """Return the topics of an argument; objects with the attributes of `NewTopic` count as such.
 
-    Raises TypeError if it isn't a list of them, else as `NewTopic`.
+    Raises TypeError if it isn't a list of such objects, and the errors of `NewTopic`.
     """
     expected = "a list of NewTopic"
     return [
@@ -122,9 +122,10 @@ def _new_topic(value: Any, expected: str) -> NewTopic:
 
 
 def new_partitions(value: object) -> dict[str, NewPartitions]:
-    """Return the new partitions by topic; objects with the attributes of `NewPartitions` count.
+    """Return the new partitions by topic; accept objects with the attributes of `NewPartitions`.
 
-    Raises TypeError if it isn't a mapping of topics to them, else as `NewPartitions`.
+    Raises TypeError if it isn't a mapping of topics to such objects, and the errors of
+    `NewPartitions`.
     """
     name, expected = "topic_partitions", "NewPartitions"
     wanted = check_mapping(name, value, f"a mapping of topics to {expected}")
@@ -177,7 +178,7 @@ def spread(
     for partition in partitions:
         first = start + partition
         # The leaders of consecutive partitions go round the sorted brokers. In each further round,
-        # followers are one broker further from their leader: the partitions of one leader have
+        # followers are one broker further from their leader, so the partitions of one leader have
         # different followers, which share the load if the leader dies.
         shift = partition // len(nodes)
         others = len(nodes) - 1

@@ -1,7 +1,7 @@
 """Compute the offsets that a reset of a group commits, from the caller's targets.
 
-`find_offsets` refuses an offset outside the log, `plan_offsets` moves it to the nearest offset
-inside, as Kafka's own tool does, and says so.
+`find_offsets` refuses an offset outside the log. `plan_offsets` moves it to the nearest offset
+inside, as Kafka's own tool does, and its result shows both (`PlannedOffset`).
 
 Invariant: each returned offset lies within the log of its partition, as the leaders report it at
 the time of the call; otherwise nothing is returned.
@@ -26,7 +26,8 @@ from aiokafka08.protocol.requests.list_offsets import EARLIEST, LATEST
 from aiokafka08.structs import OffsetAndMetadata, OffsetAndTimestamp, TopicPartition
 
 ResetTarget = int | OffsetAndMetadata | Literal["earliest", "latest"] | datetime.datetime
-"""Where a group's offset is moved to: an offset, perhaps with a text; an end of the log; a time."""
+"""Where a group's offset is moved to: an offset, perhaps with metadata; an end of the log; a time.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +49,13 @@ class PlannedOffset(NamedTuple):
         partition: the partition.
         current: the committed offset; None if nothing is committed.
         new: the offset after the reset.
-        metadata: the text to commit with it.
+        metadata: the text to commit with `new`.
         wanted: the offset that the target named; it differs from `new` if it is outside the log.
         error: why the committed offset, which the reset replaces, can't be read; None if it can, or
             there is none.
-        found: for a time, the first message of that time or later; without a timestamp where the
-            broker knows only the start of its segment. None: no such message, or no time.
+        found: if the target is a time, the first message of that time or later. Its timestamp is
+            None if the broker knows only the start of the message's segment. `found` itself is None
+            if there is no such message, or the target isn't a time.
     """
 
     topic: str
@@ -163,8 +165,8 @@ async def plan_offsets(
 
 
 async def _read_logs(router: Router, targets: Mapping[TopicPartition, PlanTarget]) -> _Logs:
-    """Return the bounds of the logs; raise UnknownTopicOrPartitionError."""
-    # All topics, because a request by a topic's name might create it.
+    """Return the bounds of the logs; raise UnknownTopicOrPartitionError for a missing partition."""
+    # Fetch all topics, because a request by a topic's name might create it.
     await router.metadata.fetch_all()
     for topic, partition in targets:
         partitions = sorted(router.metadata.snapshot.partitions(topic))

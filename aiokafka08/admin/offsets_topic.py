@@ -1,12 +1,12 @@
-"""Read `__consumer_offsets` as any topic, to find groups and commits that no request lists.
+"""Read `__consumer_offsets` like any topic, to find groups and commits that no request lists.
 
 Brokers of 0.8.2 list no groups, and those of 0.9 and 0.10.0 list only groups with members.
 
-Invariant: the result has, of each key, the last value below the high watermarks that the leaders
-reported after the call began; where that isn't so, the partition has an error in the result. A
+Invariant: the result has the last value of each key below the high watermarks that the leaders
+reported after the call began. A partition that isn't read that far has an error in the result. A
 partition whose log no longer has the position where the last read ended is read again from its
-start. Nothing is created: without the topic the result is empty. From 0.11 on it also has the
-offsets of aborted transactions, which requests of 0.8 can't tell from committed ones.
+start. Nothing is created: without the topic the result is empty. From 0.11 on the result also has
+the offsets of aborted transactions, which requests of 0.8 can't tell from committed ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The calls of `AIOKafkaAdminClient` about all groups, in Kafka and in ZooKeeper, and their lag.
+"""The calls of `AIOKafkaAdminClient` about groups in Kafka and in ZooKeeper, and about their lag.
 
 The client's methods of the same names document arguments and errors. A group may be in both stores:
-a Scala group of 0.8.2 may commit to either, and a group that moves commits to both.
+a Scala group of 0.8.2 may commit to either, and a group that is being moved commits to both.
 
 Invariant: no call here creates or changes anything. No coordinator is looked up unless
 `__consumer_offsets` exists, since the first lookup would create it (docs/brokers.md 8.9). A group
@@ -147,7 +147,8 @@ class StoredGroupCalls:
         if in_kafka and not await self._connection.has_offsets_topic(metadata):
             in_kafka = []
         if in_kafka:
-            await self._router.exact_version()  # 0.8.2 differs from the older lines
+            # Until the exact line is known, 0.8.2 counts as 0.8.0, which has no offsets in Kafka.
+            await self._router.exact_version()
         for listed in await run_together(
             self._offsets_in_kafka(in_kafka, known), self._offsets_in_zookeeper(in_zookeeper, known)
         ):
@@ -188,7 +189,7 @@ class StoredGroupCalls:
         owners = _owners(described)
         tps = {tp for of_group in stored for tp in (*of_group.offsets, *of_group.errors)}
         tps.update(tp for owned in owners.values() for tp in owned)
-        # `lag_rows` adds a row for each partition of a group's topics without an offset.
+        # `lag_rows` also adds a row for each partition of a group's topics that has no offset.
         if may_add_rows and tps:
             topics = {tp.topic for tp in tps}
             known = await self._connection.partitions_of(await self._connection.fetch_metadata())
@@ -205,7 +206,7 @@ class StoredGroupCalls:
         described = await self._describe_stored(groups)
         for result in described.values():
             if result.error is not None:
-                # The caller named the group.
+                # The caller named the group, so its error must not be left out.
                 raise result.error
         return _owners(described)
 

@@ -46,7 +46,7 @@ from aiokafka08.errors import (
 from aiokafka08.structs import TopicPartition
 
 CANNOT_DELETE_TOPICS: Final = frozenset({BrokerLine.V0_8_0, BrokerLine.V0_8_1})
-"""The lines whose brokers can't delete topics safely."""
+"""The release lines whose brokers can't delete topics safely."""
 
 # The pause between two checks whether a topic has its leaders, or is gone
 _POLL_S: Final = 0.05
@@ -87,7 +87,7 @@ class TopicChanges:
         async def create(topic: NewTopic) -> None:
             if validate_only and topic.name in names:
                 raise TopicAlreadyExistsError(f"topic {topic.name!r} exists already")
-            # Also in a dry run, so that collisions within the list are found.
+            # Add it in a dry run too, so that collisions within the list are found.
             names.add(topic.name)
             check_configs(topic.name, topic.topic_configs, line)
             assignment = assign_replicas(
@@ -168,7 +168,7 @@ class TopicChanges:
                         )
                         if not exists:
                             return
-                        # The controller has removed the request without the topic.
+                        # The controller has removed the request, but not the topic.
                         if not is_requested:
                             raise UnsupportedVersionError(
                                 f"topic {topic!r} not deleted: the brokers refuse. Set "

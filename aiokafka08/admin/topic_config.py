@@ -1,7 +1,8 @@
 """Check topic configs before they are written to ZooKeeper. Pure.
 
-No broker checks them: brokers read what is in ZooKeeper. One that can't parse a value doesn't start
-any more, on any release (docs/brokers.md 11.5). Names that a broker doesn't know have no effect.
+Nothing else checks them, since brokers only read them from ZooKeeper. A broker of any release that
+can't parse a value doesn't start any more (docs/brokers.md 11.5). Names that it doesn't know have
+no effect.
 
 Invariant: below 0.10, all brokers of the `BrokerLine` can parse a config that passes, and none of
 them deletes what was meant to be kept for ever. From 0.10 on the brokers can parse the configs

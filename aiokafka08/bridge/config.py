@@ -1,6 +1,6 @@
 """`BridgeConfig`: the TOML file of a bridge, parsed and checked.
 
-`SECTIONS` has every key with its default; `read_config` is the entry.
+`SECTIONS` has every key with its default; `read_config` is the entry point.
 
 Invariant: no secret is in a `repr()`.
 """
@@ -72,7 +72,7 @@ class SourceConfig:
     # Arguments of each client of this package, without the address.
     network: Mapping[str, Any]
     tls: TlsOptions | None
-    # By Java's names: the source of `network` and `tls`.
+    # The properties by Java's names, from which `network` and `tls` are made.
     properties: Mapping[str, str] = field(repr=False)
     zookeeper_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -87,7 +87,7 @@ class TargetConfig:
     replication_factor: int
     # For each topic that the bridge creates; they override the settings that come from the source.
     topic_config: Mapping[str, str]
-    # librdkafka's, for each of its clients.
+    # librdkafka's properties, for each client of the target.
     properties: Mapping[str, str] = field(repr=False)
 
 
@@ -97,7 +97,7 @@ class GroupsConfig:
 
     include: tuple[re.Pattern[str], ...]
     exclude: tuple[re.Pattern[str], ...]
-    # Where the source keeps the offsets; `file` has them if it is "file".
+    # Where the source keeps the offsets; with "file" they are in `file`.
     store: GroupSource
     file: Path | None
     # Translate the offsets every `interval_s` seconds while the bridge runs.
@@ -139,7 +139,7 @@ class CopyConfig:
 
     @property
     def look_s(self) -> float:
-        """The time between two looks for new topics and for leaders, four of them in `outage_s`."""
+        """Seconds between looks for new topics and leaders; at least four looks in `outage_s`."""
         return min(self.refresh_s, self.outage_s / 4)
 
 
@@ -169,16 +169,16 @@ class BridgeConfig:
 
     @property
     def offsets_topic(self) -> str:
-        """The topic of the target with the exact runs of offsets."""
+        """The topic of the target with the runs that map source offsets to target offsets."""
         return f"aiokafka08-bridge.{self.name}.offsets"
 
     @property
     def state_topic(self) -> str:
-        """The topic of the target in which each start of the bridge claims it."""
+        """The topic of the target in which each start of the process claims the bridge."""
         return f"aiokafka08-bridge.{self.name}.state"
 
     def transactional_id(self, number: int) -> str:
-        """Return the transactional id of a producer, from 0 on."""
+        """Return the transactional id of the producer with this number, from 0 on."""
         return f"aiokafka08-bridge.{self.name}.{number}"
 
 

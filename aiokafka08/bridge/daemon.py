@@ -87,7 +87,7 @@ async def run_bridge(
         BridgeError: the bridge or a cluster needs a change by hand.
         UnsupportedVersionError: the target is below 0.11.
         KafkaError: an outage has lasted for `copy.outage_s` (with `until_caught_up` at most a
-            minute), or a cluster has refused the start for good.
+            minute), or the target has refused the start for good.
         KafkaConfigurationError: confluent-kafka isn't installed, or refuses a property.
     """
     import_confluent()  # its objects are left out too

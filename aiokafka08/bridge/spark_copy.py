@@ -167,7 +167,7 @@ def source_options(part: SparkPart) -> dict[str, str]:
         "assign": json.dumps(assigned),
         "startingOffsets": json.dumps(starts),
         "endingOffsets": json.dumps(ends),
-        "minPartitions": "1",  # no partition is split: its rows come in order
+        "minPartitions": "1",  # no partition is split, so its rows come in order
         "headers": "refuse",
     }
 
@@ -212,6 +212,6 @@ async def _check_owner(config: BridgeConfig, run: BridgeRun) -> None:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    # In a thread, since a notebook has an event loop of its own.
+    # Run it in a thread, since a notebook already runs an event loop in this one.
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()

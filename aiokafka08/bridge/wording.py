@@ -10,7 +10,7 @@ from aiokafka08._wording import counted, some_of
 
 # The guarantee of a copy, for logs and pages.
 GUARANTEE: Final = "exactly once: records, exact offsets and positions are in one transaction"
-# The most names in a text from which the user chooses one.
+# How many names a text lists at most, for the user to choose from.
 _FOUND_NAMES: Final = 30
 
 

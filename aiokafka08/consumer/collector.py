@@ -30,11 +30,11 @@ SLICE_RECORDS: Final = 1000
 """How many messages are decoded to records in one step."""
 
 SLICE_COLUMN_RECORDS: Final = 2000
-"""How many messages are decoded to columns in one step: the pure twin takes some 2 ms for them."""
+"""How many messages are decoded to columns in one step: some 2 ms with the pure-Python twin."""
 
 CALL_COLUMN_BYTES: Final = 4 * 1024 * 1024
-"""A `get_columns` with this many bytes of keys and values returns them, even if these are fewer
-messages than its limit: that bounds how long it decodes, and the memory that is kept for reuse."""
+"""A `get_columns` call returns once it has this many bytes of keys and values, even if these are
+fewer messages than its limit. This bounds how long it decodes and how much memory is kept."""
 
 KNOWN_ERROR_WAIT_S: Final = 0.2
 """How long `get_one` waits for other partitions before it raises a known error again."""
@@ -44,7 +44,7 @@ RecordsByPartition = dict[TopicPartition, list[Record]]
 T = TypeVar("T")
 
 KnownErrors = list[tuple[Cursor, Exception]]
-"""The errors that a call has met and that aren't new, with their cursors."""
+"""The errors that a call has met and that an earlier call raised, with their cursors."""
 
 
 class CollectedColumns(NamedTuple):
@@ -85,12 +85,12 @@ class Collector:
         new_slice: Callable[[], LoopSlice] = LoopSlice,
     ) -> None:
         self.changed = Notifier()  # notified when a waiting call should check again
-        self.call_count = 0  # how many calls for messages have begun, without steps of `remaining`
+        self.call_count = 0  # calls for messages that have begun; steps of `remaining` don't count
         self.waiting_calls = 0
         # Iterator over the messages of the slice that `get_one` is returning; exhausted if there is
-        # none. It is also the `remaining` of that cursor's buffer. The public consumer steps it
-        # before it calls `get_one`, and each step takes one message. It is replaced at a `seek()`,
-        # and when the cursor is paused or revoked.
+        # none. It is also the `remaining` of the served cursor's buffer. The public consumer steps
+        # it before it calls `get_one`, and each step takes one message. It is replaced at a
+        # `seek()`, and when the cursor is paused or revoked.
         self.remaining: Iterator[Record] = iter(())
         self._column_memory = ColumnMemory()
         self._cursors = cursors
@@ -99,7 +99,7 @@ class Collector:
         # The cursors with messages or an error; the first one is served next. Cursors with a new
         # error come first.
         self._ready: OrderedDict[Cursor, None] = OrderedDict()
-        self._served: Cursor | None = None  # the one whose messages `remaining` returns
+        self._served: Cursor | None = None  # the cursor whose messages `remaining` returns
         self._slice: LoopSlice
         self._call_decompressed_bytes = call_decompressed_bytes
         self._new_slice = new_slice
@@ -108,7 +108,7 @@ class Collector:
         self._slice = self._new_slice()
 
     def close(self) -> None:
-        """Drop `remaining`, and wake the waiting calls; `check` raises from now on."""
+        """Drop `remaining`, and wake the waiting calls; the observer's `check` then ends them."""
         self._stop_serving()
         self.changed.notify()
 
@@ -131,7 +131,7 @@ class Collector:
             self._stop_serving()
 
     async def get_one(self, partitions: Collection[TopicPartition]) -> Record:
-        """Wait for the next message of these partitions, or of all if there are none."""
+        """Wait for the next message of these partitions, or of all partitions if none is named."""
         partitions = dict.fromkeys(partitions)  # each once
         self.call_count += 1
         loop = asyncio.get_running_loop()
@@ -147,7 +147,7 @@ class Collector:
                 await self._open_next(partitions)
                 continue
             if loop.time() >= deadline:
-                # Only now, so that a caller that goes on after an error doesn't spin.
+                # Raise it only now, so that a caller that goes on after an error doesn't spin.
                 self._raise_known(known)
             self._observer.call_starved(self._wanted(partitions))
             await self._wait_for_change(deadline if known else None)
@@ -172,7 +172,7 @@ class Collector:
                     return records
                 self._observer.check()
         except ConsumerStoppedError:
-            # As in aiokafka: a call that was pending when the consumer was stopped.
+            # As in aiokafka, a call that was pending when the consumer was stopped returns nothing.
             return {}
 
     async def get_columns(
@@ -264,7 +264,7 @@ class Collector:
         return {self._cursors[tp] for tp in partitions if tp in self._cursors}
 
     def _selected(self, partitions: Collection[TopicPartition]) -> Iterable[Cursor]:
-        """Return the ready cursors of these partitions, or of all if there are none."""
+        """Return the ready cursors of these partitions, or all of them if no partition is named."""
         if not partitions:
             return list(self._ready)
         named = (self._cursors.get(tp) for tp in partitions)
@@ -273,7 +273,7 @@ class Collector:
         return ready
 
     def _pending(self, partitions: Collection[TopicPartition], known: KnownErrors) -> bool:
-        """Whether there is more to decode, apart from what has failed with a known error."""
+        """Return whether more can be decoded, apart from what failed with a known error."""
         # A decoding step without a message doesn't prove that the buffer is exhausted, since it may
         # have stopped because it had decompressed a lot (`record_buffer.DECODE_STEP_BYTES`).
         failed = {cursor for cursor, _ in known}
@@ -316,7 +316,7 @@ class Collector:
             for record in self.remaining:
                 return record
             if self._served is not None:
-                # With 1,000 partitions, their last slices take much memory.
+                # Else the last slices of 1,000 partitions would take much memory.
                 self._served.buffer.drop_returned()
                 if self._served in self._ready:
                     self._advance_failing(self._served)
@@ -358,7 +358,7 @@ class Collector:
         has_records = False
         for cursor in cursors:
             buffer = cursor.buffer
-            goal = buffer.added_sets  # without what comes meanwhile, or the call might never end
+            goal = buffer.added_sets  # exclude later sets, or the call might never end
             count = buffer.decoded_count
             while (
                 cursor in self._ready  # else paused, revoked or moved while the call yielded
@@ -398,7 +398,7 @@ class Collector:
             self._requeue(cursor)
             if records:
                 popped[cursor.topic_partition] = records
-                if cursor.start is not None:  # a refused position, verified only after these
+                if cursor.start is not None:  # refused position; verify it once these are returned
                     self._observer.messages_returned(cursor)
                 if limit is not None:
                     limit -= len(records)
@@ -418,7 +418,7 @@ class Collector:
         collected = self._no_columns(max_bytes)
         columns = collected.columns
         is_over = self._slice.is_over
-        # Small steps for few bytes, since the pure twin asks `is_full` only before each step.
+        # Small steps for few bytes: the pure-Python twin checks `is_full` only before a step.
         step = min(SLICE_COLUMN_RECORDS, max_bytes // 2048)
         for index, cursor in enumerate(cursors):
             if index and (len(columns) >= limit or columns.is_full or is_over()):
@@ -453,7 +453,10 @@ class Collector:
     # --- errors -----------------------------------------------------------------------------------
 
     def _decode(self, cursor: Cursor, max_records: int, known: KnownErrors) -> bool:
-        """As `RecordBuffer.decode`; a new error is raised, another one is appended to `known`."""
+        """Decode as `RecordBuffer.decode`; raise a new error, and append a known one to `known`.
+
+        At damage, drop the buffer, so that the messages are fetched again.
+        """
         try:
             return cursor.buffer.decode(max_records)
         except Exception as error:

@@ -5,8 +5,8 @@ A position is the offset after the last message that the user got.
 Invariants: one commit is in progress at a time. A commit's coroutine begins to run at most one loop
 iteration after its positions were read, and commits are sent in the order in which they began. A
 commit carries the generation and the member id (`CommitIdentity`) from the moment when its
-positions were read, so the coordinator refuses it if that generation has ended. A commit that the
-user didn't call raises no `KafkaError` in the background. It emits `CommitFailed`.
+positions were read, so the coordinator refuses it if that generation has ended. If a commit that
+the user didn't call fails, it raises no `KafkaError` in the background. It emits `CommitFailed`.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Committer:
             pass
 
     def cancel_pending(self) -> None:
-        """End all commits that were called so far with `CommitFailedError`."""
+        """Make all commits that were called so far raise `CommitFailedError`."""
         # From now on other members may commit their own positions. ZooKeeper accepts the commit of
         # a former member too, so a late one would overwrite theirs with older offsets.
         self._cancel_count += 1
@@ -265,7 +265,7 @@ class Committer:
             await self._try_commit(self.positions(self._cursors), None)
 
     def _try_commit(self, offsets: _ToCommit, timeout_s: float | None) -> Coroutine[Any, Any, None]:
-        """As `commit`, also with the generation at this call; report a failure, don't raise it."""
+        """Like `commit`, with the generation at this call; report a failure, don't raise it."""
         return self._commit_reporting(
             offsets, self._identity(), timeout_s, self._cancel_count, self._lost()
         )

@@ -83,8 +83,8 @@ EMBEDDED_ARROW_ROWS: Final = 1000
 """The most rows of an Arrow batch with embedded headers, which are read row by row in Python."""
 
 EMBEDDED_ARROW_BYTES: Final = 64 * 1024
-"""With this many bytes of keys and values, an Arrow batch with embedded headers takes no more rows:
-reading 64 KiB of envelopes takes some 10 ms."""
+"""The bytes of keys and values after which an Arrow batch with embedded headers takes no more rows,
+since reading 64 KiB of envelopes takes about 10 ms."""
 
 
 class AIOKafkaConsumer(Generic[KT, VT]):
@@ -107,8 +107,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             "aiokafka08-consumer-" and a number (default None).
         group_id: the group that shares the partitions of `subscribe()`, and owns the committed
             offsets; None for a consumer without a group (default None).
-        group_instance_id: for static members, which need brokers from 2.3 on: other values raise
-            `UnsupportedVersionError` (default None).
+        group_instance_id: for static members, which need brokers from 2.3 on, so a value other than
+            None raises `UnsupportedVersionError` (default None).
         key_deserializer, value_deserializer: called with the bytes of a key or value, or with None
             if it is null; the result is the `key` or `value` of the record. The call that would
             return the message raises their exception (see `getone`), and so do later calls until it
@@ -116,8 +116,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         fetch_max_wait_ms: how long a broker may wait for `fetch_min_bytes`, from 0 on (default
             500). Even with less than 100 ms, or with `fetch_min_bytes=0`, it waits up to 100 ms for
             a first message. With a `group_id`, brokers 0.8.0 and 0.8.1 wait for at most 100 ms,
-            since they hold back errors meanwhile. Messages in the log come without this wait, also
-            after a `seek()`, `resume()` or a new assignment, over a second connection.
+            because they send no errors during a wait. Messages in the log come without this wait,
+            also after a `seek()`, `resume()` or a new assignment, over a second connection.
         fetch_max_bytes: the most bytes of message sets that are requested or buffered, over all
             partitions and brokers (see `consumer.fetch_memory`), and the size of the largest
             message that can be fetched. In aiokafka it bounds one response of one broker. From 1 on
@@ -177,15 +177,15 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         sasl_plain_username, sasl_plain_password: the user of PLAIN and SCRAM (default None).
         sasl_kerberos_service_name: the first part of the brokers' principals (default "kafka").
         sasl_kerberos_domain_name: the second part of the brokers' principals, with "@REALM" if
-            that is another one; by default the host name that the client connects to (default
+            theirs isn't the client's; by default the host name that the client connects to (default
             None).
         sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
         sasl_kerberos_keytab: path of the keytab; without it the ticket cache is used, which kinit
             fills (default None).
         sasl_kerberos_principal: the client's principal; by default that of the ticket cache, or
             the first one in the keytab (default None).
-        client_rack: for fetches from followers, which need brokers from 2.4 on: other values raise
-            `UnsupportedVersionError` (default None).
+        client_rack: for fetches from followers, which need brokers from 2.4 on, so a value other
+            than None raises `UnsupportedVersionError` (default None).
         offsets_storage: where committed offsets are stored: "kafka" (brokers from 0.8.2 on),
             "zookeeper", or "dual" (both; the larger offset is read). None means ZooKeeper on 0.8.0
             and 0.8.1, Kafka from 0.9 on. On 0.8.2 it means ZooKeeper if `zookeeper_connect` is
@@ -193,11 +193,11 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         zookeeper_connect: "host:port,.../chroot" of the cluster's ZooKeeper. Needed for groups on
             all brokers before 0.9, and for committed offsets on 0.8.0. From 0.9 on the consumer
             joins its group only when no member is left in ZooKeeper (default None).
-        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers: it
-            has another cluster id or, without one, other brokers. "refuse", or None: raise
+        zookeeper_check: what to do if `zookeeper_connect` isn't the ZooKeeper of the brokers, since
+            its cluster id is another one or, without one, its brokers are. "refuse", or None: raise
             `ZookeeperMismatchError` before anything is read or written there. "warn": log a
-            warning, for translated addresses (NAT, a proxy), and for a balancer in front of a 0.8
-            cluster without topics (default None).
+            warning. Use that if addresses are translated (NAT, a proxy), or if a balancer stands in
+            front of a 0.8 cluster without topics (default None).
         zookeeper_options: for a secured ZooKeeper: a dict of arguments with kazoo's names.
             `auth_data`: [("digest", "user:password")]; `sasl_options` with the mechanism
             DIGEST-MD5, `username` and `password` (needs the package pure-sasl); `use_ssl` with
@@ -385,16 +385,16 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     async def start(self) -> None:
         """Connect to the cluster and begin to read; with a subscription, wait for its partitions.
 
-        It waits for their positions too (up to 3 s: a leader may be away). So a message that is
-        sent after the start is read, also with `auto_offset_reset="latest"`, unless the group has
-        just begun to rebalance again. A consumer whose start has failed is stopped; make a new one.
+        It waits for their positions too (up to 3 s, since a leader may be away). So a message sent
+        after the start is read, even with `auto_offset_reset="latest"`, unless the group has just
+        begun to rebalance again. A consumer whose start has failed is stopped; make a new one.
 
         Raises:
             NoBrokersAvailable: no bootstrap address is a broker within `start_timeout_ms`; the
                 text has the last error of each.
             UnsupportedVersionError: only brokers of 4.x were found; or there is a subscription with
                 a `group_id` but without `zookeeper_connect`, and the brokers have no groups (0.8).
-            BrokerResponseError: the group refuses this member; says why.
+            BrokerResponseError: the group refuses this member; the text says why.
             KafkaTimeoutError, GroupCoordinatorNotAvailableError: the group's coordinator couldn't
                 be found or reached within `start_timeout_ms`, for the membership or for the
                 committed offsets; the text has the last error and the coordinator's address.
@@ -402,7 +402,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
                 ZooKeeper (see the option `rebalance_max_retries`).
             ZookeeperMismatchError: `zookeeper_connect` is the ZooKeeper of other brokers.
             UnknownTopicOrPartitionError: a subscribed topic doesn't exist and isn't created within
-                `request_timeout_ms`; after a second `TopicMissing` names similar topics.
+                `request_timeout_ms`. The event `TopicMissing` names similar topics after 1 s.
             ConsumerStoppedError: `stop()` was called meanwhile.
         """
         self._lifecycle.bind_to_loop()
@@ -417,8 +417,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         """Stop reading, make the last automatic commit, leave the group, close all connections.
 
         Calls that wait raise `ConsumerStoppedError`, but a `getmany()` that waits returns `{}`.
-        Messages that were fetched but not returned are dropped. A compressed message that is being
-        opened in a thread is waited for, up to about a second. Safe to call more than once.
+        Messages that were fetched but not returned are dropped. If a thread is decompressing a
+        message, `stop()` waits for it, up to about a second. Safe to call more than once.
 
         Raises:
             IllegalStateError: the consumer belongs to another event loop or process, and goes on
@@ -463,7 +463,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         it reads all partitions. Replaces an earlier subscription of the same kind. The consumer
         begins to read a new partition, or a new topic that matches, when a metadata refresh shows
         it (`metadata_max_age_ms`); with `zookeeper_connect` and brokers of 0.8, at once. It looks
-        for a named topic that doesn't exist yet about once a second, later each five seconds;
+        for a named topic that doesn't exist yet about once a second, later every five seconds;
         `TopicMissing` reports it in the log and to `on_event`, with similar names.
 
         Args:
@@ -525,7 +525,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         While its group rebalances, these are still the former ones, if brokers coordinate the group
         and keep its offsets; otherwise there are none. `position()`, `commit()`, `seek()` and the
         other calls about the former ones work until the new ones are there. After that each
-        partition continues at its committed offset and isn't paused, also one that was assigned
+        partition continues at its committed offset and isn't paused, even if it was assigned
         before.
         """
         return set(self._engine.assigned)
@@ -632,8 +632,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             batch = await self._record_batch(collected)
             if batch.num_rows or not collected.runs:
                 return batch
-            # Only damaged envelopes came: the collector raises a new error now, and a known one
-            # only if no other partition has messages.
+            # Only damaged envelopes came. The collector's next call raises a new error at once, but
+            # one that was raised before only if no other partition has messages.
 
     async def _record_batch(self, collected: CollectedColumns) -> arrow.RecordBatch:
         """Return taken messages as a batch. What isn't returned is put back."""
@@ -669,8 +669,8 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         collected: CollectedColumns,
         rewind: Callable[[TopicPartition, int, Exception | None], None],
     ) -> arrow.RecordBatch:
-        """Return each partition's rows before its first damaged envelope, and rewind to that. Fail
-        the partition of the first damaged envelope of all."""
+        """Return each partition's rows before its first damaged envelope, and rewind the partition
+        to that. Only the first damaged envelope of the batch fails its partition."""
         counts = [count for _, count in collected.runs]
         steps = arrow_headers.extract_rows(received, counts, self._config.decoding.extract)
         batch, kept, error = await self._collector.run_steps(steps)
@@ -724,8 +724,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         Raises:
             IllegalStateError: the partition isn't assigned.
             NoOffsetForPartitionError: nothing is committed, and auto_offset_reset is "none".
-            KafkaTimeoutError: not found within `request_timeout_ms`; says why the last attempt
-                failed, or if the partition or its leader is missing (aiokafka waits for ever).
+            KafkaTimeoutError: not found within `request_timeout_ms`; the text says why the last
+                attempt failed, or if the partition or its leader is missing (aiokafka waits for
+                ever).
         """
         self._engine.check()
         cursor = self._engine.cursor(partition)
@@ -745,7 +746,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Continue in `partition` at `offset`; its messages that were fetched are dropped.
 
-        A rebalance of the group ends this, also one that has begun: the partition then continues at
+        A rebalance of the group ends this, even one that has begun: the partition then continues at
         its committed offset. To seek in a new assignment, call this in `on_partitions_assigned`.
 
         Raises:
@@ -834,7 +835,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
     def pause(self, *partitions: TopicPartition) -> None:
         """Return no messages of these `partitions`; what was fetched is kept.
 
-        A rebalance of the group ends this, also one that has begun: newly assigned partitions
+        A rebalance of the group ends this, even one that has begun: newly assigned partitions
         aren't paused. To pause them, call this in `on_partitions_assigned`.
         """
         self._each(partitions, self._engine.pause)
@@ -868,9 +869,9 @@ class AIOKafkaConsumer(Generic[KT, VT]):
             IllegalStateError: a partition isn't assigned, and isn't of the subscription.
             OffsetMetadataTooLargeError: the metadata has over 4096 characters (1024 below 0.8.2).
             ValueError, TypeError: `offsets` has another form.
-            KafkaTimeoutError: not committed within `request_timeout_ms`; names the partitions and
-                the reason.
-            KafkaError: the broker refused the commit; names the partitions.
+            KafkaTimeoutError: not committed within `request_timeout_ms`; the text names the
+                partitions and the reason.
+            KafkaError: the broker refused the commit; the text names the partitions.
         """
         self._engine.check()
         self._engine.require_store()
@@ -882,7 +883,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         await self._stop_scope.run(self._engine.commits.commit(commits))
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """Return the committed offset of `partition`, also of one that isn't assigned.
+        """Return the committed offset of `partition`, which need not be assigned.
 
         None: nothing is committed.
 
@@ -1051,7 +1052,7 @@ class AIOKafkaConsumer(Generic[KT, VT]):
         return self._engine.metrics()
 
     # --- what instrumentors and frameworks read of aiokafka's consumer, too -----------------------
-    # In addition `_client`: addresses and client id.
+    # They also read `_client`, which has the addresses and the client id.
 
     @property
     def _closed(self) -> bool:

@@ -180,18 +180,19 @@ class Cursor:
         # Bytes that the superseded fetches may still bring
         self.superseded_bytes = 0
         self.growth = 1  # how many shares of the memory a fetch requests (`fetch_memory`)
-        # Fetch the partition now, beside a long poll that is in flight without it: the log may have
-        # messages for it. True for a partition that is new or resumed, was moved by `seek()`, or is
-        # back after an error, from another leader or after a wait for memory; False once it has
-        # caught up with the log, or joined a long poll.
+        # Whether to fetch the partition now, beside a long poll that is in flight without it,
+        # because the log may have messages for it. Set when the partition is assigned, resumed or
+        # moved by `seek()`, and after an error, a change of leader or a wait for memory. Cleared
+        # once it has caught up with the log, or joined a long poll.
         self.urgent = False
         # Bytes that `fetch_memory` has granted beyond the partition's share, for a larger message
         self.borrowed_bytes = 0
         # The partition's part of the memory when its last fetch began (`fetch_memory`)
         self.part_bytes = 0
         self._damaged_offsets = _NO_OFFSETS  # offsets at which a fetch was damaged
-        # The type of the last raised error, and `_place` then. The position alone doesn't show that
-        # messages were returned since: those that share the damage's offset don't move it.
+        # The type of the last raised error, and `_place` at that time. `_place` also counts the
+        # returned messages, because a message may have the offset of the damage after it, and then
+        # its return doesn't move the position.
         self._raised: tuple[type[Exception], int, int] | None = None
         self._backoff = Backoff(*backoff)
         self._tries = 0
@@ -229,7 +230,7 @@ class Cursor:
 
     @property
     def fails_next(self) -> bool:
-        """Whether a new error comes next, with no message before it, or is likely to."""
+        """Whether a new error surely or probably comes next, with no message before it."""
         buffer = self.buffer
         if self.error is None and not self._damaged_offsets and not buffer.fails_next:
             return False  # as nearly always
@@ -238,7 +239,7 @@ class Cursor:
         if buffer.has_records:
             return False
         if buffer.is_damaged:
-            return True  # it is fetched again, or is an error then
+            return True  # it is fetched again; if that is damaged too, it is an error
         if not buffer.fails_next and buffer.position not in self._damaged_offsets:
             return False
         return self._raised is None or self._raised[1:] != self._place
@@ -250,7 +251,7 @@ class Cursor:
 
     @property
     def requested_bytes(self) -> int:
-        """Bytes that responses may still bring, also responses that will be dropped."""
+        """Bytes that responses may still bring, including responses that will be dropped."""
         in_flight = 0 if self.in_flight is None else self.in_flight.max_bytes
         return in_flight + self.superseded_bytes
 
@@ -308,7 +309,7 @@ class Cursor:
         return (
             self.start is None
             and self.in_flight is None
-            # As `has_new_error`, without its call: this is asked several times a fetch.
+            # As `has_new_error`, but inlined, because this runs several times a fetch.
             and (self.error is None or not self.is_new(self.error))
             and not self.paused
             and not self.revoked
@@ -320,8 +321,8 @@ class Cursor:
 
     def has_room(self, share_bytes: int, room_bytes: int) -> bool:
         """Return whether the buffer has room for the next fetch: `room_bytes` or less is in it."""
-        # These need an empty buffer: a superseded fetch may still bring a share, and a fetch larger
-        # than the share also borrows memory.
+        # A superseded fetch may still bring a share, and a fetch larger than the share also borrows
+        # memory. In both cases the buffer must be empty.
         if self.superseded_bytes or self.next_fetch.size_bytes > share_bytes:
             return not self.buffer.buffered_bytes
         return self.buffer.buffered_bytes <= room_bytes
@@ -506,7 +507,7 @@ class Cursor:
             max_tries = 1
         elif offset < self._readable_to:
             max_tries = min(FAILED_READ_TRIES, self._max_tries)
-        else:  # a new leader may return it for a moment (docs/brokers.md 7.10)
+        else:  # a new leader may return UnknownError for a moment (docs/brokers.md 7.10)
             max_tries = self._max_tries
         if self._tries >= max_tries:
             self._tries = 0

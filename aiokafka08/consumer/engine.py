@@ -2,10 +2,10 @@
 
 Invariant: `cursors` holds exactly the partitions that are assigned now, also while one is being
 revoked (`Cursor.revoked`). A partition that was removed and is assigned again gets a new cursor, so
-a part that still holds the old one can't affect it. While a member of a broker's group joins again,
-`cursors` is empty, and `assigned` shows the partitions of the last generation. The engine holds no
-reference to the public consumer, so a consumer that is dropped without `stop()` is collected, and
-warns.
+a part that still holds the old one can't affect it. While a member rejoins a group that a broker
+coordinates, `cursors` is empty, and `assigned` shows the partitions of the last generation. The
+engine holds no reference to the public consumer, so a consumer that is dropped without `stop()` is
+collected, and warns.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class ConsumerEngine:
         self.cursors: dict[TopicPartition, Cursor] = {}  # the assigned partitions
         self._former: dict[TopicPartition, Cursor] = {}  # see `assigned`
         self._is_started = False
-        # True while `start()` waits for positions, which doesn't count as a time without calls
+        # True while `start()` waits for positions; `activity` counts that as a waiting call
         self._waits_for_positions = False
         self._router = router
         self.config = config
@@ -94,10 +94,10 @@ class ConsumerEngine:
         # The offset store of the group; None until it is started
         self.store: OffsetStore | None = None
         self._failure: BaseException | None = None  # each call raises it
-        # Errors of parts that go on, by part: the next calls raise them, each once.
+        # Errors after which a part continues, by the part's name: the next calls raise each once.
         self._reported: dict[str, KafkaError] = {}
-        # The subscription whose listener knows that a group has revoked all partitions; None while
-        # the group has assigned some.
+        # The number of the subscription whose listener knows that the group has revoked all
+        # partitions; None while the group has assigned some.
         self._revoked_subscription: int | None = None
         self._returned_count = 0  # messages of partitions that aren't assigned any more
         self.offload = new_offload()  # the threads of this consumer
@@ -193,7 +193,7 @@ class ConsumerEngine:
         self.commits.start(store, self.membership)
         await self.membership.start()
         if subscription.by_topic:
-            # A message that is sent from now on is then read, also if positions begin at the end.
+            # So that messages sent after the start are read, even if positions begin at the end.
             limit_s = min(self._limits.start_positions_s, router.config.request_timeout_s)
             self._waits_for_positions = True
             try:
@@ -227,7 +227,7 @@ class ConsumerEngine:
 
     async def finish(self) -> None:
         """End the calls that take messages, and commit the positions after their messages."""
-        # Before the membership ends: other members read the partitions after that.
+        # This must end before the membership does. Then other members read the partitions.
         self.collector.close()
         await self.commits.stop()
 
@@ -301,9 +301,9 @@ class ConsumerEngine:
         """Raise an error unless all these partitions are assigned.
 
         Raises:
-            PartitionRevokedError: one exists, and the group divides its topic among its members.
+            PartitionRevokedError: a partition of the subscription isn't assigned to this member.
             CommitFailedError: the same, and the session in ZooKeeper has ended.
-            IllegalStateError: one isn't assigned, and doesn't exist or isn't of the subscription.
+            IllegalStateError: another partition isn't assigned, such as one that doesn't exist.
         """
         for tp in partitions:
             if tp in self.assigned:
@@ -369,22 +369,23 @@ class ConsumerEngine:
 
     def seek(self, cursor: Cursor, offset: int) -> None:
         """Continue at `offset`, for the user."""
-        # Messages that calls have taken don't count any more.
+        # Messages that calls have taken no longer hold back the position to commit.
         cursor.unreturned = ()
         cursor.seek(offset)
         self.rewind(cursor, offset)
 
     def rewind(self, cursor: Cursor, offset: int) -> None:
-        """Continue at `offset`, which a call has taken and doesn't return."""
+        """Continue at `offset`, whose message a call has taken but doesn't return."""
         self.collector.remove(cursor)
-        # Messages that other calls have taken before `offset` and not returned still count.
+        # Messages before `offset` that other calls have taken and not returned still hold back the
+        # position to commit.
         cursor.unreturned = tuple(one for one in cursor.unreturned if one.position < offset)
         cursor.put_back(offset)
         self._cursor_changed(cursor)
         self.collector.changed.notify()
 
     def fail(self, cursor: Cursor, error: Exception) -> None:
-        """Have the next call raise `error`, which comes next in the partition."""
+        """Let the next call raise `error` in place of the partition's next message."""
         if cursor.is_new(error):
             self.decoding_failed(cursor, error)
         cursor.fail(error, asyncio.get_running_loop().time())

@@ -31,7 +31,7 @@ _MAX_FETCH_BYTES: Final = 0x7FFFFFFF
 class FetchMemory:
     """Shares and borrowed bytes of one consumer; see the module.
 
-    The bound doesn't include responses to abandoned fetches, up to one per connection, the unused
+    The bound doesn't include responses to abandoned fetches (up to one per connection), the unused
     parts of kept frames (`record_buffer.FrameStore`), and Python's own objects.
     """
 
@@ -45,7 +45,8 @@ class FetchMemory:
         self._borrowers: dict[Cursor, int] = {}
         self.waiters: dict[Cursor, None] = {}  # they wait to borrow; the first is served first
         self._removed: set[Cursor] = set()  # not assigned any more, with fetches in flight
-        # What a partition fetches at once, unless the fetch has grown
+        # `share_bytes`: what a partition fetches at once, unless its fetch has grown. For all three
+        # see `divide`.
         self.share_bytes = self._largest_share_bytes = self.part_bytes = 0
         self._has_room = True
         self.frames = FrameStore()  # the received frames that hold the buffered sets
@@ -54,12 +55,12 @@ class FetchMemory:
     def divide(self, partitions: int) -> None:
         """Divide the memory among this many partitions."""
         # A partition may have one share buffered while it fetches the next one. Below Fetch v3
-        # brokers know no limit for a whole response (docs/brokers.md 7.9), so it is kept here.
+        # brokers know no limit for a whole response, so the shares bound it (docs/brokers.md 7.9).
         even = self._total // (2 * max(partitions, 1))
         self.share_bytes = min(self._per_partition, max(even, MIN_SHARE_BYTES))
         # What a fetch may grow to (`Cursor.growth`) while a broker needs long for each response.
         self._largest_share_bytes = min(max(even, self.share_bytes), _MAX_FETCH_BYTES)
-        # With the minimum of 16 KiB there is no second share: fetch only into an empty buffer.
+        # If the minimum share leaves no room for a second one, fetch only into an empty buffer.
         self._has_room = even >= self.share_bytes
         buffered = 2 if self._has_room else 1
         # What a partition may have buffered without borrowing, with the overhead of sets.
@@ -84,8 +85,8 @@ class FetchMemory:
     def borrow(self, cursor: Cursor, *, failing: bool = False) -> bool:
         """Grant what the cursor's next fetch needs beyond its share; False if it has to wait."""
         extra = self._extra_bytes(cursor)
-        # A long poll at the end, or an overdue response, would hold borrowed bytes for long. Fetch
-        # a share; when a large message comes, borrow and fetch again.
+        # A long poll at the log's end, or an overdue response, would hold borrowed bytes for long.
+        # So fetch a share. When a large message comes, borrow and fetch again.
         if extra > 0 and (failing or cursor.is_at_end):
             cursor.next_fetch.size_bytes = 0  # as after a response without messages
             extra = self._extra_bytes(cursor)
@@ -123,7 +124,7 @@ class FetchMemory:
 
     @property
     def is_overdrawn(self) -> bool:
-        """Whether no fetch may begin: more than the pool is borrowed, by removed partitions too."""
+        """Whether no fetch may begin, since fetches of removed partitions overdraw the pool."""
         return bool(self._removed) and self._borrowed_bytes > self.limit_bytes
 
     def stop_waiting(self, cursor: Cursor) -> None:
@@ -135,7 +136,10 @@ class FetchMemory:
         return first if first is not None and self._fits(first) else None
 
     def idle_borrowers(self, wanted: set[Cursor] | None) -> list[Cursor]:
-        """Return the cursors with borrowed bytes in a buffer that no call (`wanted`) reads."""
+        """Return the cursors whose buffers hold borrowed bytes, and that no call wants to read.
+
+        `wanted`: the cursors that calls want to read; None: all that aren't paused.
+        """
         return [
             cursor
             for cursor in self._borrowers

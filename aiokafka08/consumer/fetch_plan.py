@@ -1,6 +1,6 @@
 """Decide which partitions go into the next fetch request to one broker. Pure.
 
-The queue keeps the ready partitions apart, so the CPU time per request depends on how many are
+The queue keeps ready partitions separately, so the CPU time per request depends on how many are
 ready, not on how many are assigned. A partition is urgent if it has become ready while a long poll
 without it may be in flight, such as after a seek or a back-off. `plan_urgent` plans a request for
 the urgent partitions that leaves beside the long poll.
@@ -121,7 +121,7 @@ class FetchQueue:
         return False
 
     def fail(self, now: float) -> bool:
-        """Record that the broker fails; return whether a partition waited, and is ready now."""
+        """Record that the broker fails; return whether partitions had waited for memory."""
         # From now on its partitions neither borrow nor wait for borrowed memory.
         self.failing = True
         waiting = [cursor for cursor in self._memory.waiters if cursor in self.cursors]
@@ -159,7 +159,7 @@ class FetchQueue:
         return None
 
     def plan_urgent(self, now: float) -> FetchPlan | None:
-        """As `plan`, for the urgent partitions and without a wait; `end_urgent` must follow."""
+        """As `plan`, for the urgent partitions and without a wait. Call `end_urgent` afterwards."""
         self.queued = False
         if self._memory.is_overdrawn:
             return None
@@ -193,10 +193,10 @@ class FetchQueue:
             if not self._memory.borrow(cursor, failing=self.failing):
                 self._leave_out(cursor)
                 self.queued = True
-                cursor.urgent = True  # a long poll may hang when its turn comes
+                cursor.urgent = True  # a long poll may be in flight when its turn comes
                 continue
             share_bytes = self._memory.share_of(cursor)
-            # Nothing is expected of a partition at its last known end.
+            # A partition at its last known end adds no expected bytes.
             if not cursor.is_at_end:
                 expected_bytes += cursor.fetch_bytes(share_bytes)
                 if fetches and expected_bytes > MAX_EXPECTED_BYTES:

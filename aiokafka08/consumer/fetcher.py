@@ -83,7 +83,8 @@ class _Broker:
     # wait is too short for that
     hangs_from: float | None = None
     is_urgent: bool = False  # whether the task of the urgent requests runs
-    urgent_from: float = 0.0  # loop time before which no urgent request is sent, after a failure
+    # Loop time before which no urgent request is sent, after one has failed or was throttled
+    urgent_from: float = 0.0
     # Whether the last response had no data because the client exceeds its quota
     is_throttled: bool = False
 
@@ -297,7 +298,7 @@ class Fetcher:
                     next_due = begin
                 else:
                     plan = queue.plan_urgent(now)
-                    if queue.queued:  # before the request is sent: this plan may have left one out
+                    if queue.queued:  # the plan left out a partition: note it before the request
                         self._observer.memory_exhausted()
                     if plan is not None:
                         await self._send_urgent(broker, plan)
@@ -382,9 +383,9 @@ class Fetcher:
         self._mark_failing(broker)
         if limit.expired() or not self.memory.waiters or not self._has_borrowed(plan):
             return
-        # None: it isn't open or writable yet.
+        # `connection` is None until it is open and writable.
         if connection is not None:
-            # A timer may run a little early.
+            # `HANGING_S` allows for a timer that runs a little early.
             silent_s = connection.response_wait_s - plan.wait_s + HANGING_S
             if silent_s < broker.patience_s:
                 return

@@ -1,11 +1,11 @@
 """Buffer one partition's fetched message sets and decode them into records, slice by slice. Pure.
 
 Invariant: the position moves only when records are returned (or when a hole in the log is passed).
-It passes an offset only when all records of that offset were returned: those of a nested wrapper
-share one (docs/brokers.md 6.7). Decoding ahead, an error of a deserializer and a cancelled caller
-don't move it. An error is raised when its record is the next one to return, and again each time
-that point is reached. After each `FrameStore.trim()`, the kept frames have at most `limit_bytes`
-bytes outside buffered sets.
+It passes an offset only when all records of that offset were returned: records of a nested wrapper
+share one offset (docs/brokers.md 6.7). Decoding ahead, an error of a deserializer and a cancelled
+caller don't move it. An error is raised when its record is the next one to return, and again each
+time that point is reached. After each `FrameStore.trim()`, the kept frames have at most
+`limit_bytes` bytes outside buffered sets.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ so that the caller can yield to the event loop in between."""
 
 STEP_HEADERS: Final = 1000
 """A decoding step that has read this many embedded headers leaves the other records undeserialized
-to the next step: 1,000 take some 2 ms. A KiB of envelopes counts as one header more."""
+to the next step: 1,000 take some 2 ms. Each full KiB of a record's headers counts as one more."""
 
 # How many decoded records are moved into columns before `Columns.is_full` is asked again
 _STEP_COLUMN_RECORDS: Final = 8
@@ -198,9 +198,9 @@ class RecordBuffer:
         self._sliced_count = 0  # records in `_slices`
         self._current: list[Record] = []  # the slice that `remaining` iterates over
         self._current_start = self._current_end = 0  # positions before and after that slice
-        # Decoded, come after the slices; see `_read`
+        # Decoded records that come after the slices; see `_read`
         self._undeserialized: Sequence[Record] = ()
-        self._failed = False  # a deserializer failed on the first undeserialized one
+        self._failed = False  # deserializing the first of `_undeserialized` failed
         self._end = 0
         self._added_sets = 0
         self._started_count = 0  # records in the current and all former slices
@@ -405,7 +405,8 @@ class RecordBuffer:
             return count
         last_offset: int | None = None  # the last offset moved since a set was removed
         while self._undeserialized and count < max_records and not columns.is_full:
-            # Read ahead, or left by getone() or getmany() after a damaged envelope or many headers.
+            # Records read ahead, or left by getone() or getmany() after a damaged envelope or many
+            # headers.
             step = min(max_records - count, _STEP_COLUMN_RECORDS)
             records = list(self._undeserialized[:step])
             self._undeserialized = self._undeserialized[step:]
@@ -442,7 +443,10 @@ class RecordBuffer:
         return count
 
     def read_ahead(self, last_offset: int) -> None:
-        """Read one record more than the last step has moved into columns, as `_read` does."""
+        """Decode one more record after those moved into columns, and set the position.
+
+        The position stays at `last_offset` if the next record has the same offset.
+        """
         reader = self._sets[0].reader if self._sets else None
         if reader is None or _is_held(reader) or self._undeserialized or self.has_records:
             return
@@ -450,7 +454,7 @@ class RecordBuffer:
         try:
             records = reader.read(1)
         except CorruptRecordException:
-            pass  # it is raised when it is next
+            pass  # raised when its record is the next one to return
         self._undeserialized = records
         if records or _is_held(reader):
             self._current_end = self._end_after(last_offset)
@@ -460,7 +464,7 @@ class RecordBuffer:
             self._move_decoded_end(fetched.next_offset if self._sets else self._end)
 
     def _decode_slice(self, max_records: int) -> bool:
-        """As `decode`, but raise an error also if records before it aren't returned yet."""
+        """Do what `decode` does, but raise an error even if records before it aren't returned."""
         self.decompressed_bytes = 0
         records = self._read(max_records)
         if not records:
@@ -485,7 +489,7 @@ class RecordBuffer:
         return True
 
     def _read(self, max_records: int) -> list[Record]:
-        """Decode up to `max_records` of the next set that has any."""
+        """Decode up to `max_records` records of the next set that has any."""
         records, self._undeserialized = list(self._undeserialized), ()
         # One record more shows whether the set has more records, and whether they have the same
         # offset.
@@ -545,7 +549,7 @@ class RecordBuffer:
         fetched.release()
 
     def _move_decoded_end(self, offset: int) -> None:
-        """Record that no record comes between the decoded ones and `offset`."""
+        """Set the end of the decoded records; no messages are left below `offset`."""
         if self._slices:
             self._slices[-1].end_offset = offset
         else:
@@ -580,7 +584,7 @@ class RecordBuffer:
                     f"{partition_text(self._topic_partition)}, offset {record.offset}: a "
                     f"deserializer raised this. seek() to {record.offset + 1} to skip the message"
                 )
-                if note not in getattr(error, "__notes__", ()):  # it may raise the same one again
+                if note not in getattr(error, "__notes__", ()):  # it may have been raised before
                     error.add_note(note)
                 return count, error
             record.key, record.value = key, value
@@ -590,5 +594,5 @@ class RecordBuffer:
 
 
 def _is_held(reader: MessageSetReader) -> bool:
-    """Return whether the last call of the reader has ended before a wrapper or an error."""
+    """Return whether the reader's last call stopped before a wrapper or at an error."""
     return reader.paused or reader.error is not None

@@ -38,7 +38,7 @@ from aiokafka08.telemetry import OffsetReset, PartitionFailed, StartedAtEnd
 BEYOND_END_TRIES: Final = 3
 """How many checks in a row must find an offset beyond the end of the log before it is given up."""
 
-# For these the end of the log is listed
+# Kinds of start for which the end of the log is listed
 _FROM_THE_END: Final = (
     StartPosition.LATEST,
     StartPosition.UNCOMMITTED_LATEST,
@@ -89,7 +89,7 @@ class StartOffsets:
     def start(self, store: OffsetStore, fetch_s: float | None = None) -> None:
         """Begin to find positions.
 
-        `fetch_s`: how many seconds the store may take until `wait_committed` has returned.
+        `fetch_s`: the timeout of each request to the store, until `wait_committed` has returned.
         """
         self._store, self._fetch_s = store, fetch_s
         self._tasks.start(self._watch(), "aiokafka08 positions")
@@ -98,11 +98,11 @@ class StartOffsets:
         await self._tasks.cancel()
 
     def add(self, cursor: Cursor) -> None:
-        """Find a position for this cursor, if it has none and no new error; call after changes."""
+        """Find the cursor's position if it has none and no new error; call this on its changes."""
         if cursor.start is not None and not cursor.has_new_error:
             self._waiting[cursor] = None
         elif cursor not in self._waiting:
-            return  # the usual case: messages were returned
+            return  # the usual change: messages were returned
         self._changed.notify()
 
     def remove(self, cursor: Cursor) -> None:
@@ -200,13 +200,13 @@ class StartOffsets:
         for cursor in _current(searches):
             committed = commits.get(cursor.topic_partition)
             if isinstance(committed, KafkaError) and not is_final(committed):
-                # Until the stored offset is mended this goes on, so the retries are silent.
+                # The retries go on until the stored offset is repaired. Report the same error once.
                 is_known = self._failures.get(cursor) == str(committed)
                 self._unreadable.add(cursor)
                 self._changed.notify()
                 self._retry_later(cursor, None if is_known else committed)
             elif isinstance(committed, KafkaError):
-                # A consumer without a group imports nothing of stores.
+                # Imported here, because a consumer without a group needs no offset store.
                 from aiokafka08._core.offset_store.responses import with_text
 
                 where = (
@@ -216,7 +216,7 @@ class StartOffsets:
             elif committed is not None:
                 self._set_position(cursor, committed.offset)
             elif self._reset is not None:
-                cursor.start = self._reset  # it stays in `_waiting`: its leader is asked next
+                cursor.start = self._reset  # it stays in `_waiting`, and its leader is asked next
             else:
                 self._fail(
                     cursor,

@@ -64,7 +64,8 @@ class Subscription:
     ) -> None:
         """Subscribe to these topics.
 
-        Raises IllegalStateError if there is a subscription of another kind, or InvalidTopicError.
+        Raises IllegalStateError if there is a subscription of another kind, or InvalidTopicError if
+        a name is invalid.
         """
         names = frozenset(check_topic_names(topics))
         self._set_kind(SubscriptionKind.TOPICS)

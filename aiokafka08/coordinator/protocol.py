@@ -50,7 +50,7 @@ class ConsumerProtocolMemberMetadata:
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Decode any version; raise KafkaProtocolError."""
+        """Decode any version; raise KafkaProtocolError if the data is invalid."""
         read = _decode(_SubscriptionStruct, data)
         return cls(read.version, read.topics, bytes(read.user_data or b""))
 
@@ -86,7 +86,7 @@ class ConsumerProtocolMemberAssignment:
 
     @classmethod
     def decode(cls, data: Buffer) -> Self:
-        """Decode any version; raise KafkaProtocolError."""
+        """Decode any version; raise KafkaProtocolError if the data is invalid."""
         if not len(data):
             # A member without partitions may get no bytes at all.
             return cls(0, [], b"")

@@ -3,7 +3,7 @@
     from aiokafka08.opentelemetry import instrument
     instrument()      # after the SDK is set up; `uninstrument()` ends it
 
-Only the extra `otel` is needed (opentelemetry-api): without an SDK nothing is recorded.
+The extra `otel` installs opentelemetry-api only. Nothing is recorded without an SDK.
 
 Invariants: importing this module changes nothing. After `uninstrument()` the methods are the
 original function objects. No module outside of this package imports opentelemetry. Spans have

@@ -1,8 +1,9 @@
-"""Contexts of spans in the headers of messages: put them in, and find them. Pure.
+"""Write the contexts of spans into headers of messages, and read them from there. Pure.
 
 Invariants: headers that have a context keep it. Headers that aren't pairs of a name and a value are
-neither changed nor an error here, since the producer itself raises the error. The work of
-`created_contexts` is bounded: it can't yield, since a cancelled call would lose messages.
+neither changed nor an error here, since the producer itself raises the error. `created_contexts`
+can't yield to the event loop, since a call of the consumer that is cancelled there would lose
+messages. So it reads a bounded number of headers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from aiokafka08.structs import ConsumerRecord
 MAX_LINKS: Final = 128
 """How many links a span has at most; the SDK drops more than these."""
 
-# How many messages whose headers differ are looked at for links; reading these takes 2 ms
+# How many headers are read at most (equal ones in a row count once); this takes 2 ms
 _MAX_READ: Final = 256
 
 
@@ -42,7 +43,7 @@ def creation_context(headers: Any) -> SpanContext | None:
 
 
 def context_headers(span: trace.Span) -> list[tuple[str, bytes]]:
-    """Return the headers with the span's context; none if nothing is recorded."""
+    """Return the headers with the span's context; none if that isn't valid, as without an SDK."""
     carrier: dict[str, str] = {}
     if span.get_span_context().is_valid:
         propagate.inject(carrier, trace.set_span_in_context(span))
@@ -54,7 +55,8 @@ def with_context(headers: Any, ours: list[tuple[str, bytes]]) -> Any:
     if headers is None:
         return ours
     if not isinstance(headers, tuple | list) or len(headers) + len(ours) > MAX_HEADERS:
-        # An envelope has no room for ours, or the headers are wrong and the producer raises that.
+        # An envelope has no room for ours, or the headers are wrong and the producer raises an
+        # error.
         return headers
     return [*headers, *ours]
 

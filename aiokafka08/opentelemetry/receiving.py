@@ -26,7 +26,8 @@ from aiokafka08.structs import TopicPartition
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
-# Rows whose headers are converted at a time. A span links to few messages, so not all are needed
+# The number of rows whose headers are converted at a time. A span links to few messages, so not
+# all headers are needed
 _PER_STEP: Final = 64
 
 

@@ -36,7 +36,7 @@ _KINDS: Final = {
 
 
 class MessagingRecorder:
-    """The instruments; `with_old_names`: record under the names of version 1.24, too."""
+    """The instruments; `with_old_names`: record also under the names of conventions 1.24."""
 
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, *, with_old_names: bool) -> None:
         self.tracer = tracer
@@ -115,7 +115,7 @@ class MessagingOperation:
                 {**self._common, "messaging.client.id": config.client_id, **self.attributes}
             ),
             [Link(span_context) for span_context in links],
-            # The time at which the call began, since the span is made once the topics are known.
+            # When the call began. The span is made later, when the topics are known.
             self._started_at,
         )
         return self._span
@@ -134,7 +134,7 @@ class MessagingOperation:
             cause: the error that the call or a message ended with; None if none (default None).
         """
         duration_s = environment.monotonic() - self._began_s
-        # Each `record()` gets a dict of its own, since SDK 1.30 keeps it.
+        # Each `record()` gets a dict of its own, because version 1.30 of the SDK keeps it.
         outcome = dict(self._common)
         if cause is not None:
             outcome["error.type"] = type(cause).__qualname__

@@ -1,8 +1,9 @@
 """The wrappers of the producer's methods: each reports a call as a span of kind PRODUCER.
 
-Invariant: a message that has a context keeps it, and the span of the call links to it. The other
-messages of a call get the context of the call's span. Messages of a prepared batch are encoded
-before `send_batch()` is called, so they get the context of an earlier span, `create`.
+Invariant: a message that has a context keeps it, and the span of the call links to it. If the
+producer embeds headers, the other messages of a call, except null values, get the context of the
+call's span. Messages of a prepared batch are encoded before `send_batch()` is called, so they get
+the context of an earlier span, `create`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from aiokafka08.producer import AIOKafkaProducer, BatchBuilder, Deliveries
 if TYPE_CHECKING:
     from aiokafka08._core.arrow import RecordBatch
 
-# Messages whose headers one step of `send_many()` looks at
+# The number of messages whose headers one step of `send_many()` changes
 _PER_STEP: Final = 128
 
 
@@ -51,7 +52,7 @@ class ContextInjector:
         if own is not None:
             self._contexts.append(own)
             return headers
-        # A null value can't have headers, so it gets none.
+        # A message with a null value can't have headers, so it gets no context.
         if not has_value or not self._ours:
             return headers
         changed: Headers | None = with_context(headers, self._ours)
@@ -66,7 +67,7 @@ class ContextInjector:
                 return None
             all_headers = [None] * len(values)
         if len(all_headers) != len(values):
-            # The producer raises the error for other lengths.
+            # The producer raises the error about the wrong length.
             return all_headers
         changed = []
         for index, (value, headers) in enumerate(zip(values, all_headers, strict=True)):
@@ -137,7 +138,7 @@ def wrap_send_arrow(recorder: MessagingRecorder, original: Any) -> Any:
         async def send(injector: ContextInjector) -> Deliveries:
             sent = batch
             columns = getattr(getattr(batch, "schema", None), "names", ())
-            # The original raises the error for another form.
+            # If the batch has no such column, or is no batch, the original raises the error.
             if self._engine is not None and self._headers.mode == "embedded" and "value" in columns:
                 steps = change_headers(batch, injector.change)
                 sent = await self._engine.loop_yield.run_steps(steps)
@@ -202,8 +203,8 @@ def wrap_append(recorder: MessagingRecorder, original: Any) -> Any:
     ) -> Any:
         producer = _owners.pop(self, None)
         if producer is not None:
-            # At the first message, because the messages are encoded before `send_batch()` begins
-            # its span.
+            # The span begins at the first message, since the messages are encoded before
+            # `send_batch()` begins its own span.
             operation = MessagingOperation(recorder, producer, "create")
             span = operation.start_span(())
             _injectors[self] = ContextInjector(span, embeds=True), span.get_span_context()

@@ -1,4 +1,4 @@
-# The compiled twins of `fast_path` (`Appender`, `choose_each`); part of `_producer_c.pyx`.
+# The compiled twins of `fast_path` (`Appender`, `choose_each`, `are_bytes`, `longest`); part of `_producer_c.pyx`.
 #
 # `intake` makes the appender and calls `append()`, `AIOKafkaProducer` calls `send()`, `messages`
 # calls `choose_each()`. When `send()` returns None, it has appended nothing.
@@ -188,6 +188,27 @@ cdef object choose(object route, object key):
         index = partition_index_of(<bytes>key, len(<bytes>key), <uint32_t>len(partitions))
     queue = (<dict?>get(route, route_queues)).get(partitions[index])
     return route.choose(key) if type(queue) is not queue_type else queue
+
+
+def are_bytes(list items not None, Py_ssize_t start, Py_ssize_t stop):
+    cdef Py_ssize_t index = start
+    while index < min(stop, len(items)):
+        if items[index] is not None and type(items[index]) is not bytes:
+            return False
+        index += 1
+    return True
+
+
+def longest(list items not None, Py_ssize_t start, Py_ssize_t stop):
+    cdef Py_ssize_t index = start, most = 0
+    cdef object item
+    # Check the length each time, since `len()` of a subclass of bytes may run Python code.
+    while index < min(stop, len(items)):
+        item = items[index]
+        if item is not None:
+            most = max(most, len(item))
+        index += 1
+    return most
 
 
 def choose_each(

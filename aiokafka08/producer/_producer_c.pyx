@@ -2,9 +2,9 @@
 # cython: cdivision=True, binding=True
 """The compiled twins of the code that the producer runs for each message.
 
-They are `DeliveryFuture`, `run_callbacks`, `Appender` and `choose_each`. Each has a pure twin,
-which defines what it does and has the docstrings: `batch_delivery.PureDeliveryFuture` and
-`pure_run_callbacks`, `fast_path.PureAppender` and `pure_choose_each`. Only `fast_path` uses this
+They are `DeliveryFuture`, `run_callbacks`, `Appender`, `are_bytes`, `longest` and `choose_each`.
+Each has a pure twin, which defines what it does and has the docstrings:
+`batch_delivery.PureDeliveryFuture` and `pure_run_callbacks`, and those of `fast_path`. Only `fast_path` uses this
 module; it loads it with `protocol.twins`.
 
 The code reads and writes the slots of five of the producer's classes directly: batch, delivery,

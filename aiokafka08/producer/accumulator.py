@@ -26,7 +26,7 @@ from aiokafka08.structs import TopicPartition
 # Refused batches don't lower the batch size of a partition below this
 _MIN_LIMIT_BYTES: Final = 1024
 
-# Shares of `delivery_timeout_s` for which a batch accepts messages at least and at most
+# The least and the most time for which a batch accepts messages, as shares of `delivery_timeout_s`
 _OPEN_SHARES: Final = (0.1, 0.5)
 
 # `Batch.due_at` of a batch that no longer lingers
@@ -62,8 +62,9 @@ class Accumulator:
     ) -> None:
         self.batch_bytes = min(batch_bytes, max_request_bytes)  # size at which a batch is full
         self.delivery_timeout_s = delivery_timeout_s
-        # A batch accepts messages for `linger_s` after its first one, within these limits. So each
-        # message has at least the rest of `delivery_timeout_s`, though its batch has one deadline.
+        # A batch accepts messages for `linger_s` after its first one, within these limits. All its
+        # messages have the first one's deadline, so each has at least the rest of
+        # `delivery_timeout_s`.
         least_s, most_s = (share * delivery_timeout_s for share in _OPEN_SHARES)
         self._least_time_s = delivery_timeout_s - max(least_s, min(linger_s, most_s))
         self._max_request_bytes = max_request_bytes
@@ -139,7 +140,7 @@ class Accumulator:
             queue.open_batch = batch
         else:
             # Too little of `delivery_timeout_s` is left to add messages that come later. Only
-            # messages whose calls have waited as long join the batch, by this function.
+            # messages whose calls have waited as long still join it, through this function.
             batch.due_at = _ALREADY_DUE
         self._enqueue(batch, now)
         return batch
@@ -179,7 +180,7 @@ class Accumulator:
         if batch is None:
             return
         queue.open_batch = None
-        # Moved only if the event loop is late, since the last message may be as recent as `now`.
+        # The last message may be as recent as `now`, so a late event loop moves the deadline.
         batch.deadline = max(batch.deadline, now + self._least_time_s)
         if queue.on_new_batch is not None:
             queue.on_new_batch(queue.topic_partition.partition)

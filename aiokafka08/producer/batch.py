@@ -62,10 +62,10 @@ class PartitionQueue:
     magic: int = 0  # message format of the next batch
     # The batches; those in flight are not among them
     batches: deque[Batch] = field(default_factory=deque)
-    open_batch: Batch | None = None  # the last batch, while it accepts messages that are sent now
+    open_batch: Batch | None = None  # the last batch, while a new `send()` may add a message to it
     # The batch in flight that the next batch has to wait for, so that the broker stores both in
-    # order; None if there is no such batch, and with acks=0. The partition is then *muted*: the
-    # word of Java's producer (`RecordAccumulator.mutePartition`).
+    # order. It *mutes* the partition, in the words of Java's producer
+    # (`RecordAccumulator.mutePartition`). None without such a batch, and always with acks=0.
     muted_by: Batch | None = None
     not_before: float = 0.0  # end of the backoff after a retry
     is_ready: bool = False  # the accumulator lists the queue among those with a due batch

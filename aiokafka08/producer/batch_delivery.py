@@ -2,7 +2,7 @@
 
 `BatchDelivery` is the outcome of one batch. A `DeliveryFuture` is the future of one message, which
 `send()` returns: it holds no result, only its batch's `BatchDelivery` and its index there. So one
-step completes the futures of all messages, and an unread future costs nothing.
+step completes the futures of all messages, and a future that is never read causes no further work.
 
 Invariants: cancelling a future, or a task that awaits it, never changes its batch or the batch's
 other futures. A future keeps the delivery and the index that it was made with; `locate()` finds its
@@ -34,7 +34,7 @@ _until_check = _CHECK_EVERY
 
 
 def _restart_checks() -> None:
-    """Count the awaits from the begin of a simulation, so that it is reproducible."""
+    """Count the awaits from the beginning of a simulation, so that it is reproducible."""
     global _until_check  # noqa: PLW0603
     _until_check = _CHECK_EVERY
 
@@ -99,7 +99,7 @@ class CallbackQueue:
         # From here on, added futures are scheduled for the next iteration.
         self._is_scheduled = False
         try:
-            # In limited numbers, so that other tasks, timers and sockets are served in between.
+            # Run a limited number, so that other tasks, timers and sockets are served in between.
             self._run_callbacks(self._futures, _CALLBACKS_PER_ITERATION)
         finally:
             self._schedule()
@@ -110,7 +110,7 @@ def _raise(error: BaseException) -> None:
 
 
 def pure_run_callbacks(futures: deque[PureDeliveryFuture], limit: int) -> None:
-    """Remove at most `limit` of the present futures, the first ones, and run their callbacks."""
+    """Remove the first futures, at most `limit` of those present, and run their callbacks."""
     for _ in range(min(len(futures), limit)):
         # Free each future before the next callback allocates, so that the garbage collector runs
         # less often: it runs when allocations outnumber deallocations by a threshold.
@@ -192,7 +192,7 @@ class BatchDelivery:
 
     def finish(self) -> None:
         """Wake `wait_finished()`: the producer has no more work with this batch."""
-        # With acks=0 later than `done`: once the broker is known to have read the batch.
+        # With acks=0 this comes later than `done`: once the broker is known to have read the batch.
         self._is_finished = True
         if self._finished is not None and not self._finished.done():
             self._finished.set_result(None)
@@ -220,8 +220,8 @@ class BatchDelivery:
         """Yield the messages `start` to `stop` (exclusive), grouped by their current delivery.
 
         All indices, also those in the yielded ranges, count from the first message of the batch
-        before its splits. Only recursive calls pass `first_index`, that of this delivery's first
-        message.
+        before its splits. Only recursive calls pass `first_index`, the index of this delivery's
+        first message.
         """
         if start >= stop:
             return
@@ -341,7 +341,7 @@ class PureDeliveryFuture(_Future):
         self._index = index
         if timestamp_ms >= 0:
             delivery.note_timestamp(index, timestamp_ms)
-        self._error: BaseException | None = None  # its copy of the batch's error
+        self._error: BaseException | None = None  # this future's copy of the batch's error
         self._cancelled_by: tuple[object, ...] | None = None  # the arguments of the CancelledError
         self._added_callbacks: list[tuple[Callback, contextvars.Context]] | None = None
         self._asyncio_future_blocking = False
@@ -362,7 +362,7 @@ class PureDeliveryFuture(_Future):
 
     def _current_delivery(self) -> BatchDelivery:
         delivery = self._delivery
-        # The one that the message belongs to after all splits so far.
+        # The message belongs to this one after all splits so far.
         return delivery if delivery.split_into is None else delivery.locate(self._index)[0]
 
     # --- the interface of asyncio.Future ----------------------------------------------------------
@@ -404,7 +404,8 @@ class PureDeliveryFuture(_Future):
             delivery, index = delivery.locate(index)
         if delivery.done and delivery.error is None and self._cancelled_by is None:
             if delivery.base_offset < 0:
-                # Not in the annotation: there, None would make every user of other acks check it.
+                # The annotation omits None: else type checkers would demand a check with other
+                # acks, too.
                 return None  # type: ignore[return-value]
             return delivery.metadata(index, origin.timestamp_at(self._index))
         error = self.exception()

@@ -34,7 +34,7 @@ _log: Final = logging.getLogger("aiokafka08.producer")
 
 
 class ProducerEngine:
-    """Runs in the loop that creates it, until `stop`.
+    """The parts of one producer; they run in the event loop in which it is created, until `stop`.
 
     Args:
         hold_s: for how many seconds a task may hold the event loop.

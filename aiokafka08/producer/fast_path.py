@@ -35,7 +35,9 @@ __all__ = [
     "DeliveryFuture",
     "PureAppender",
     "SendNow",
+    "are_bytes",
     "choose_each",
+    "longest",
     "run_callbacks",
 ]
 
@@ -189,6 +191,20 @@ class PureAppender:
         return DeliveryFuture(batch.delivery, index, now_ms)
 
 
+def pure_are_bytes(items: list[Any], start: int, stop: int) -> bool:
+    """Return whether the items from `start` to `stop` are all bytes, of no subclass, or None."""
+    return set(map(type, items[start:stop])) <= {bytes, type(None)}
+
+
+def pure_longest(items: list[Data], start: int, stop: int) -> int:
+    """Return the length of the longest item from `start` to `stop`; None has none."""
+    part = items[start:stop]
+    try:
+        return max(map(len, part), default=0)  # type: ignore[arg-type]
+    except TypeError:  # some are None
+        return max((len(item) for item in part if item is not None), default=0)
+
+
 MessageColumns = tuple[list[int], list[Data], list[Data]]
 """The indices, keys and values of messages."""
 
@@ -219,6 +235,10 @@ def pure_choose_each(
 
 Appender: Final[type[PureAppender]] = PureAppender if _compiled is None else _compiled.Appender
 """The appender in use."""
+are_bytes: Final = pure_are_bytes if _compiled is None else _compiled.are_bytes
+"""`pure_are_bytes` or its compiled twin, whichever is in use."""
+longest: Final = pure_longest if _compiled is None else _compiled.longest
+"""`pure_longest` or its compiled twin, whichever is in use."""
 choose_each: Final = pure_choose_each if _compiled is None else _compiled.choose_each
 """`pure_choose_each` or its compiled twin, whichever is in use."""
 run_callbacks: Final = pure_run_callbacks if _compiled is None else _compiled.run_callbacks

@@ -1,8 +1,8 @@
 """Apply the option `headers` of the producer to the messages that it sends.
 
 Invariant: messages whose headers are dropped are counted, and the first one of each topic is
-logged. A single message or a batch is counted when it is buffered, the messages of `send_many` and
-`send_arrow` before that, when all are checked.
+logged. A single message or a batch is counted when it is buffered. The messages of `send_many` and
+`send_arrow` are counted before that, when all are checked.
 """
 
 from __future__ import annotations

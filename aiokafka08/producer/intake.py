@@ -1,10 +1,10 @@
 """Accept messages: choose the partition, acquire memory, append to the partition's open batch.
 
-Invariants: messages of one partition are appended in the order of the calls, except that a call
-that yields to the event loop first appends after the calls that other tasks make meanwhile.
+Invariants: messages of one partition are appended in the order of the calls, with one exception:
+if a call yields to the event loop before it appends, calls of other tasks may append meanwhile.
 `append` and `append_batch` wait at most `delivery_timeout_ms` in all; in `append_many` the wait for
-earlier calls and metadata has this limit, and then each wait for memory. `delivery_timeout_ms` of a
-message counts from the call, in `append_many` from the step that buffers the message. Memory
+earlier calls and metadata has this limit, and so has each wait for memory. `delivery_timeout_ms` of
+a message counts from the call, in `append_many` from the step that buffers the message. Memory
 acquired for a message is released if the message isn't appended.
 """
 
@@ -84,13 +84,13 @@ class Intake:
             queue: PartitionQueue | None = None
             if partition is None:
                 queue = route.choose(key)
-            elif type(partition) is int:  # `route.queue` below takes other values
+            elif type(partition) is int:  # `route.queue` below handles other values
                 queue = route.queues.get(partition)
             if queue is not None:
                 future = self._append_now(queue, key, value, timestamp_ms)
                 if future is not None:
                     return future
-                partition = queue.topic_partition.partition  # the partitioner is called once
+                partition = queue.topic_partition.partition  # don't call the partitioner again
         since = self._clock()
         named = () if partition is None else (partition,)
         async with self._acquire_topic(topic, named) as route:
@@ -105,7 +105,7 @@ class Intake:
         since = self._clock()
         named = () if partition is None else (partition,)
         async with self._acquire_topic(topic, named) as route:
-            # As for a message without a key.
+            # The partitioner chooses as for a message without a key.
             queue = route.choose(None) if partition is None else route.queue(partition)
             self._topics.choose_format(queue)
             if batch_builder.has_explicit_timestamps and queue.magic == 0:
@@ -125,7 +125,7 @@ class Intake:
     async def append_many(
         self, topic: str, messages: Messages, partition: int | None = None
     ) -> list[DeliveryGroup]:
-        """Append many messages, as many at a time as memory allows; return where they are.
+        """Append many messages, as many at a time as memory allows; return their places in batches.
 
         If an error is raised, or the caller is cancelled, the messages that were appended before
         are sent all the same. If `partition` is None, a message goes to the partition that it
@@ -176,7 +176,7 @@ class Intake:
         return self._append(queue, key, value, timestamp_ms, size, None)
 
     def _batch_full(self, batch: Batch, size: int) -> None:
-        """Make a batch due that the appender has filled with a message of `size` bytes."""
+        """Make a batch due; the appender has filled it by adding a message of `size` bytes."""
         self._accumulator.messages_added(batch, size, self._clock())
 
     def _append(
@@ -248,8 +248,8 @@ class Intake:
     ) -> AsyncIterator[TopicRoute]:
         """Acquire the topic, with the partitions named, within `delivery_timeout_ms`.
 
-        The body has to end by then if `bounded`. Raises as `TopicRoutes.acquire` and
-        `TopicRoutes.timed_out`, and KafkaTimeoutError.
+        The body has to end by then if `bounded`. Raises as `TopicRoutes.acquire`; if the time is
+        over, the error of `TopicRoutes.timed_out`, or KafkaTimeoutError if the body ran already.
         """
         acquired = False
         try:

@@ -22,15 +22,15 @@ from aiokafka08.partitioner import (
     partitions_of,
 )
 from aiokafka08.producer.batch import PartitionQueue
-from aiokafka08.producer.fast_path import Data, MessageColumns, choose_each
+from aiokafka08.producer.fast_path import Data, MessageColumns, choose_each, longest
 from aiokafka08.producer.topics import TopicRoute
 from aiokafka08.protocol.message_set import BinaryColumn, message_size
 
-# Listed messages that one step checks, or chooses the partitions of
+# Number of listed messages that one step checks, or chooses partitions for
 _STEP_MESSAGES: Final = 1024
-# Maximum number of listed messages that are split by queue at once. A batch costs as much as many
-# messages, so those of one partition should meet in one batch, though it lingers only for a short
-# time.
+# Maximum number of listed messages that are split by queue at once. The fixed cost of a batch is
+# that of many messages, so the messages of one partition should go into one batch, although a batch
+# lingers only for a short time.
 _SPLIT_MESSAGES: Final = 32 * 1024
 # Arrow rows that one step checks
 _MEASURED_ROWS: Final = 65536
@@ -107,15 +107,16 @@ class ListedMessages:
         for start in range(0, len(self.values), _STEP_MESSAGES):
             if start:
                 yield
-            values = self.values[start : start + _STEP_MESSAGES]
-            keys = None if all_keys is None else all_keys[start : start + _STEP_MESSAGES]
-            longest = _longest(values) + (0 if keys is None else _longest(keys))
-            if message_size(1, None, None) + longest <= limit_bytes:
+            stop = min(start + _STEP_MESSAGES, len(self.values))
+            most = _longest(self.values, start, stop)
+            most += 0 if all_keys is None else _longest(all_keys, start, stop)
+            if message_size(1, None, None) + most <= limit_bytes:
                 continue
-            for offset, value in enumerate(values):
-                size = message_size(1, None if keys is None else keys[offset], value)
+            for index in range(start, stop):
+                key = None if all_keys is None else all_keys[index]
+                size = message_size(1, key, self.values[index])
                 if size > limit_bytes:
-                    return f"message {start + offset}", size
+                    return f"message {index}", size
         return None
 
     def may_choose_once(self, partitioner: Partitioner) -> bool:
@@ -145,11 +146,10 @@ class ListedMessages:
         )
 
 
-def _longest(data: Sequence[Data]) -> int:
-    try:
-        return max(map(len, data), default=0)  # type: ignore[arg-type]
-    except TypeError:  # some are None
-        return max((len(item) for item in data if item is not None), default=0)
+def _longest(data: Sequence[Data], start: int, stop: int) -> int:
+    if isinstance(data, list):
+        return longest(data, start, stop)
+    return longest(list(data[start:stop]), 0, stop - start)
 
 
 class ArrowMessages:

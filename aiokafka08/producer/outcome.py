@@ -85,9 +85,10 @@ def decide(
     key_lengths: Callable[[], tuple[int, int]],
     waits_for_replicas: bool = False,
 ) -> BatchDecision:
-    """Map the broker's response for a batch, None if it left the partition out, to an outcome.
+    """Map the broker's response for a batch to an outcome.
 
     Args:
+        response: the response for the batch's partition; None if the broker left it out.
         unexplained_retries: how often the batch was retried for unknown reasons.
         key_lengths: returns the lengths of the shortest and the longest key in the batch; no key
             counts as -1.
@@ -161,8 +162,8 @@ def _decide_unexplained(error: KafkaError, retries: int, *, may_be_stored: bool)
 class BatchResolver:
     """Acknowledges, retries, splits and fails batches.
 
-    Invariant: four things agree: the accumulator, the delivery that the callers wait for, the
-    buffer memory, and the telemetry.
+    Invariant: the accumulator, the delivery that the callers wait for, the buffer memory and the
+    telemetry agree about each batch.
     """
 
     def __init__(

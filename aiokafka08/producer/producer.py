@@ -121,8 +121,8 @@ class AIOKafkaProducer:
             with compression to `max_request_size`, without to 256 KiB, or more if messages are
             small or the round trip is long. With acks=0 a batch that is too large for the broker is
             lost, so it grows to at most 768 KiB.
-            Other clients that fetch below version 3 from brokers from 0.11 on get nothing where a
-            batch is larger than their `fetch.message.max.bytes` (or `max.partition.fetch.bytes`).
+            Brokers from 0.11 on give other clients that fetch below version 3 no batch larger than
+            their `fetch.message.max.bytes` (or `max.partition.fetch.bytes`).
             For them, set `max_request_size` to the smallest of these values.
         partitioner: "murmur2" (that of Java's producer), "round_robin", "sticky", "random",
             "scala-0.8.0", "scala-0.8.0-string", "scala-0.8.2", "scala-0.8.2-string" (see
@@ -153,7 +153,7 @@ class AIOKafkaProducer:
         sasl_plain_username, sasl_plain_password: the user of PLAIN and SCRAM (default None).
         sasl_kerberos_service_name: the first part of the brokers' principals (default "kafka").
         sasl_kerberos_domain_name: the second part of the brokers' principals, with "@REALM" if
-            that is another one; by default the host name that the client connects to (default
+            theirs isn't the client's; by default the host name that the client connects to (default
             None).
         sasl_oauth_token_provider: an `aiokafka08.abc.AbstractTokenProvider` (default None).
         sasl_kerberos_keytab: path of the keytab; without it the ticket cache is used, which kinit
@@ -165,14 +165,14 @@ class AIOKafkaProducer:
             default values of the other options, the process takes at most 16 MiB more.
         delivery_timeout_ms: the longest time from the call of `send()` until the message is
             acknowledged or fails; it includes retries, leader elections and waiting for memory. It
-            may be shorter by a tenth, or by `linger_ms` if that is longer: a batch has one
-            deadline. In `send_many` it counts from the step that buffers the message. From 1 on
-            (default 120000).
+            may be shorter by a tenth, or by `linger_ms` if that is longer, because all messages of
+            a batch have one deadline. In `send_many` it counts from the step that buffers the
+            message. From 1 on (default 120000).
         max_in_flight_requests_per_connection: produce requests in flight per broker, from 1 on.
             Unless acks=0, no two of them carry batches of the same partition, so retries keep the
             order (default 5).
-        max_block_ms: how long a send waits for the metadata of a topic that isn't known yet, and
-            `partitions_for()`; from 0 on; None: `request_timeout_ms` (default None). A send waits
+        max_block_ms: how long a send and `partitions_for()` wait for the metadata of a topic that
+            isn't known yet; from 0 on; None: `request_timeout_ms` (default None). A send waits
             at most `delivery_timeout_ms`, for an unknown partition at most three seconds. The wait
             ends earlier if the brokers report for a second (from 0.10 on for five) that the topic
             doesn't exist and isn't created. Waiting for memory counts towards `delivery_timeout_ms`
@@ -741,7 +741,7 @@ class AIOKafkaProducer:
             **{name: counters[name] for name in _COUNTERS},
         }
 
-    # --- what instrumentors and frameworks read of aiokafka's producer, too -----------------------
+    # --- attributes of aiokafka's producer that instrumentors and frameworks read -----------------
 
     @property
     def _closed(self) -> bool:

@@ -96,7 +96,7 @@ class Sender:
 
     async def stop(self, error: KafkaError) -> None:
         """Call `abort`, and wait until the background work has ended."""
-        # Before the first await, so that everything is stopped even if the caller is cancelled.
+        # Abort before the first await, so that all sending stops even if the caller is cancelled.
         self.abort(error)
         for sink in self._sinks.values():
             await sink.wait_stopped()

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from aiokafka08._core.net.config import MAX_INT64, check_not_negative
 from aiokafka08.errors import IllegalArgumentError
+from aiokafka08.producer.fast_path import are_bytes
 
 Serializer = Callable[[Any], bytes | None]
 
@@ -21,14 +22,12 @@ _CHECKED_PER_STEP: Final = 1024
 # runs the user's code, which takes longer than a check.
 _DRAWN_PER_STEP: Final = 64
 
-_BYTES_OR_NONE: Final = {bytes, type(None)}
-
 
 def to_bytes(field: str, data: Any, index: int | None = None) -> bytes | None:
     """Return `data` as bytes or None; mutable buffers are copied.
 
-    `field` ("key" or "value") and `index`, among many messages, are for the error. Raises TypeError
-    if it is neither a buffer nor None.
+    Raises TypeError if `data` is neither a buffer nor None. The error names `field` ("key" or
+    "value") and, for one of many messages, its `index`.
     """
     if data is None or isinstance(data, bytes):
         return data
@@ -88,9 +87,10 @@ def serialize_all(
                 f"{len(timestamps)} timestamps_ms for {count} values: expected as many of them as "
                 "values"
             )
-        for start, part in _steps(timestamps):
+        for start in range(0, count, _CHECKED_PER_STEP):
             if start:
                 yield
+            part = timestamps[start : start + _CHECKED_PER_STEP]
             # One check for the whole part; only if it fails, one for each item.
             if set(map(type, part)) != {int} or min(part) < 0 or max(part) > MAX_INT64:
                 for index, timestamp_ms in enumerate(part, start):
@@ -116,19 +116,15 @@ def _serialize_column(
     field: str, data: Iterable[Any], serializer: Serializer | None
 ) -> Generator[None, None, list[bytes | None]]:
     items = yield from _to_list(data if serializer is None else _apply(field, data, serializer))
-    for start, part in _steps(items):
+    for start in range(0, len(items), _CHECKED_PER_STEP):
         if start:
             yield
-        if not set(map(type, part)) <= _BYTES_OR_NONE:
-            items[start : start + len(part)] = [
-                to_bytes(field, item, index) for index, item in enumerate(part, start)
+        stop = start + _CHECKED_PER_STEP
+        if not are_bytes(items, start, stop):
+            items[start:stop] = [
+                to_bytes(field, item, index) for index, item in enumerate(items[start:stop], start)
             ]
     return items
-
-
-def _steps(items: list[Any]) -> Iterator[tuple[int, list[Any]]]:
-    for start in range(0, len(items), _CHECKED_PER_STEP):
-        yield start, items[start : start + _CHECKED_PER_STEP]
 
 
 def _to_list(data: Iterable[Any]) -> Generator[None, None, list[Any]]:

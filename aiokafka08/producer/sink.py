@@ -3,9 +3,10 @@
 Invariants: batches stay in their queues, where they can still grow, until a connection is open and
 writable. No two produce requests in flight carry batches of the same partition, unless acks=0.
 Requests are written in the order in which they were drained. Until `stop`, the sink hands each
-drained batch to `BatchResolver` exactly once per request: by `resolve`, `retry` or `fail`, with
-acks=0 by `acknowledge_written` when the request is written and `finish` when it ends. After `stop`
-it hands over none: `Sender.abort` fails all unfinished batches.
+drained batch to `BatchResolver` exactly once per request, by `resolve`, `retry` or `fail`. With
+acks=0 it calls `acknowledge_written` when the request is written, and `finish` when the request
+ends. (A batch that has expired while it was compressed is only handed to `finish`.) After `stop` it
+hands over none: `Sender.abort` fails all unfinished batches.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class _ProduceInFlight:
     def match(
         self, response: ProduceResponse, required_acks: int, snapshot: ClusterSnapshot
     ) -> Iterator[tuple[Batch, ProducedPartition | None, int, int]]:
-        """Yield each batch with the broker's response for its partition (None if it left it out).
+        """Yield each batch with the response for its partition; None if the broker left that out.
 
         The other items of a tuple are the offset of the batch's first message, if it is stored, and
         the message format in which the batch was sent.
@@ -124,8 +125,8 @@ class _ProduceInFlight:
         responses = by_partition(response.topics)
         # Brokers below 0.8.2 return the offset after a batch, not that of its first message, if
         # they waited for replicas. They wait if acks isn't 1 and a partition of the request has
-        # more than one replica, or doesn't exist on this broker: that one then fails with offset 0,
-        # not -1 (docs/brokers.md 5.13).
+        # more than one replica, or doesn't exist on this broker. After such a wait, a partition
+        # that doesn't exist fails with offset 0, not -1 (docs/brokers.md 5.13).
         returns_next_offset = (required_acks != 1 and version.line < BrokerLine.V0_8_2) and (
             any(self._is_replicated(batch, snapshot) for batch in self.batches)
             or any(produced.error_code and produced.offset == 0 for produced in responses.values())
@@ -315,8 +316,8 @@ class Sink:
                     await connection.wait_writable()
                 connection.on_received = self._passes.responses_end
                 if connection is not self._connection:
-                    # Keep the known round trip: while all batches are large, no request of the new
-                    # connection measures it.
+                    # Keep the known round trip, since the new connection measures it only with
+                    # small requests, and all batches may be large.
                     known_s = self.window.round_trip_s
                     self.window = self._new_window(
                         known_s or self._router.expected_round_trip_s(self._node_id)
@@ -459,8 +460,8 @@ class Sink:
                 self._resolver.acknowledge_written(batch)
         sent_at = request.sent_at = connection.last_used
         request.overdue_at = sent_at + self.overdue_s
-        # A broker serves one request at a time, so every request before this one may use its own
-        # timeout first.
+        # A broker serves one request of a connection at a time, so every request before this one
+        # may use its own timeout first.
         request.times_out_at = sent_at + timeout_s * connection.in_flight
         self._requests[request] = None
         self._passes.set_timer(min(request.times_out_at, request.overdue_at))

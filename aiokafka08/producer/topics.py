@@ -176,7 +176,7 @@ class TopicRoutes:
                         if not lacking:
                             yield route
                             return
-                    # In ascending order in all calls, so that they don't deadlock.
+                    # All calls wait in ascending order, so that they don't deadlock.
                     for number in sorted(lacking):
                         numbers.discard(number)
                         await awaited.enter_async_context(
@@ -209,7 +209,7 @@ class TopicRoutes:
             return set(route.partitions)
 
     def predict(self, topic: str, partition: int | None, key: bytes | None) -> int:
-        """Return the partition that a message would go to now; keep the partitioner's state.
+        """Return the partition that a message would go to now; the partitioner's state stays.
 
         Raises IllegalArgumentError if `partition` isn't a number, UnknownTopicOrPartitionError if
         the topic isn't known or has no such partition.
@@ -250,7 +250,7 @@ class TopicRoutes:
     # --- inside -----------------------------------------------------------------------------------
 
     async def _find(self, route: TopicRoute, failures: int, deadline: float) -> None:
-        """Look the topic up unless it is known; `failures`: failed lookups when the call came."""
+        """Look the topic up unless it is known; `failures`: `route.failures` at the call."""
         if self._closed is not None:
             raise copy.copy(self._closed)
         if route.last_failure is not None and route.failures > failures:

@@ -1,6 +1,6 @@
-"""The pure twin of `MessageSetBuilder`; `message_format` has the layout that it writes.
+"""The pure-Python twin of `MessageSetBuilder`; see `message_format` for the layout.
 
-The reference for the compiled twin (`_builder_c.pxi`); other modules use it by way of
+It is the reference for the compiled twin (`_builder_c.pxi`). Other modules import the builder from
 `message_set`.
 
 Invariant: `build()` returns a set that a broker accepts; later appends don't change the returned

@@ -1,7 +1,7 @@
-"""The pure twin of `Columns`: decoded messages as the buffers of Arrow's columnar layout.
+"""The pure-Python twin of `Columns`: decoded messages as buffers in Arrow's columnar layout.
 
-The reference for the compiled twin (`_columns_c.pxi`, which takes constants and errors from here).
-Other modules use it by way of `message_set`.
+It is the reference for the compiled twin (`_columns_c.pxi`, which takes constants and errors from
+here). Other modules use it by way of `message_set`.
 
 Invariant: each buffer is in native byte order and in the layout of Arrow's format (validity bits
 from the lowest on; for n messages n + 1 int32 value offsets), so Arrow needs no copy of it.
@@ -30,8 +30,8 @@ class DecodedMessages:
     """Decoded messages as one list per field; a size of -1 means null.
 
     The lists hold only numbers, bytes and None, so the garbage collector has no object per message
-    to track. While the reader appends messages, the lists of sizes are short, and so are those of
-    keys and timestamps if the last messages have none: `fill_up` makes all lists equally long.
+    to track. While the reader appends messages, the lists of sizes are incomplete, and so are those
+    of keys and timestamps if the last messages have none; `fill_up` makes all lists equally long.
     """
 
     __slots__ = (
@@ -100,7 +100,7 @@ class ColumnMemory:
 
     malloc returns large buffers to the kernel, so new ones cost a page fault for every 4 KiB. The
     owner passes one `ColumnMemory` to each `Columns` that it makes. Only the compiled twin reuses
-    memory: up to three buffers of 16 MiB. The pure twin's columns are copies in any case.
+    memory: up to three buffers of 16 MiB. The columns of the pure-Python twin are always copies.
     """
 
     __slots__ = ()
@@ -161,7 +161,7 @@ class Columns:
         self.extend_decoded(decoded)
 
     def extend_decoded(self, decoded: DecodedMessages) -> None:
-        """Do what `extend` does, with the messages of the pure reader."""
+        """Do what `extend` does, with the messages of the pure-Python reader."""
         if self._is_read:
             raise already_read()
         own, size = self._decoded, 0

@@ -3,9 +3,9 @@
 The reference for the compiled twins (`_reader_c.pxi`, which takes `SetSummary` from here).
 
 Invariants: whatever the bytes are, reading them returns messages or raises
-`CorruptRecordException`. A set that was fetched may be cut off; the one inside a wrapper is whole,
-or the wrapper is corrupt, so no message of it is lost silently. Returned offsets never fall. A
-wrapper that decompresses to more than `max_decompressed_bytes` is corrupt.
+`CorruptRecordException`. A fetched set may be cut off. If the set inside a wrapper is cut off, the
+wrapper is corrupt, so no message in it is lost silently. Returned offsets never fall. A wrapper
+that decompresses to more than `max_decompressed_bytes` is corrupt.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _unpack_int32 = struct.Struct(">i").unpack_from
 
 _MIN_ENTRY_BYTES: Final = ENTRY_HEADER_BYTES + MIN_MESSAGE_BYTES[0]
 NO_END: Final = 2**64
-"""Above any offset, and above the one after the last."""
+"""Higher than any offset, and than the offset after the highest (2**63)."""
 _LARGE_BYTES: Final = 4096
 # The size of the largest set that a reader copies
 _COPIED_BYTES: Final = 1024 * 1024
@@ -110,7 +110,7 @@ def walk_inner_set(plain: bytes) -> InnerSet:
 
 
 def describe_rest(plain: bytes, whole_bytes: int) -> str:
-    """Say what is wrong with a set inside a wrapper that isn't whole."""
+    """Say why the set inside a wrapper isn't whole."""
     if not plain:
         return "it is a wrapper without messages"
     header = plain[whole_bytes : whole_bytes + ENTRY_HEADER_BYTES]
@@ -178,7 +178,7 @@ class LongWrapper:
 
 
 class _Decompression:
-    """Count what one call decompresses. A reader shares it with the readers of its wrappers.
+    """Count what one call decompresses. A reader and the readers of its wrappers share one count.
 
     Attributes:
         decompressed_bytes: the bytes that the current call has decompressed.
@@ -204,10 +204,10 @@ class MessageSetReader:
     The reader skips messages below `fetch_offset` without decoding them (a fetch from inside a
     wrapper returns the whole wrapper), and messages that the set repeats (docs/brokers.md 7.12), so
     returned offsets never fall. It ignores the cut-off tail of the set; inside a wrapper a cut-off
-    message is a corrupt one. Unless the offsets inside a wrapper begin above the entry before, rise
-    and end at the wrapper's offset, all its messages get that offset, as in nested wrappers. After
-    a corrupt message each further call raises: the consumer has to seek past that message and
-    make a new reader.
+    message is a corrupt one. The offsets inside a wrapper must begin above the entry before the
+    wrapper, rise, and end at the wrapper's offset. Otherwise all messages in it get the wrapper's
+    offset, as in nested wrappers. After a corrupt message each further call raises: the consumer
+    has to seek past that message and make a new reader.
 
     Args:
         topic_partition: for the records and the error texts.
@@ -286,7 +286,7 @@ class MessageSetReader:
         self._nesting = 0
         self._after_wrapper: int | None = None  # the offset after the wrapper
         self._relative_to = 0  # added to each offset (format 1)
-        self._offset: int | None = None  # the offset of each message, that of the wrapper
+        self._offset: int | None = None  # the wrapper's, if all messages share it
         self._timestamp: int | None = None  # the wrapper's, under LogAppendTime
         # Why the next message is corrupt; None if none was found yet
         self.error: CorruptRecordException | None = None
@@ -592,9 +592,9 @@ class MessageSetReader:
         """Return a reader of the messages inside a wrapper.
 
         Raises:
-            CorruptRecordException: the set inside isn't whole. The reader of the messages before
-                the damage is returned only if their own offsets rise and are below the wrapper's,
-                since only then is the position of the damage known.
+            CorruptRecordException: the set inside isn't whole. If the messages before the damage
+                have offsets of their own that rise and are below the wrapper's, these show where
+                the damage is. Then a reader of these messages is returned instead.
         """
         inside = walk_inner_set(plain) if inside is None else inside
         has_offsets = not self._nesting and magic == 0 and inside.rises and inside.last < offset
@@ -623,8 +623,9 @@ class MessageSetReader:
         if (
             # 0.9.0.1 gave the nested wrapper an offset and left the offsets inside it unchanged.
             self._nesting
-            # Brokers store no offsets like these. Taken as they are, some would be below the fetch
-            # offset, or hide later messages: these would be lost.
+            # Brokers store no sets that meet one of the conditions below. With the offsets of such
+            # a set, the reader would skip messages below the fetch offset, or below the offset of
+            # an earlier message.
             or not inside.rises
             or inside.first + relative_to < lowest
             or (inside.last + relative_to != offset and is_whole)
@@ -637,8 +638,8 @@ class MessageSetReader:
     def _not_a_message(self, fetch_offset: int, why: str) -> CorruptRecordException:
         """Make the error for bytes that lead to no further message.
 
-        It names the position, since the offset field may be as damaged as the rest. Inside a
-        wrapper the next offset is known: the one after the wrapper.
+        It names the offset that the reader was to read next, since the offset field may be as
+        damaged as the rest. Inside a wrapper `next_offset` is known: the one after the wrapper.
         """
         position = fetch_offset if self._offset is None else self._offset
         next_offset = (

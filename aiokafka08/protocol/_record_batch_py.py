@@ -1,10 +1,10 @@
-"""The pure twin of the functions that walk the records of a batch; `batch_format` has the layout.
+"""The pure-Python twin of the functions that read and write the records of a batch.
 
-The reference for the compiled twin (`_record_batch_c.pxi`).
+It is the reference for the compiled twin (`_record_batch_c.pxi`). `batch_format` has the layout.
 
 Invariant: whatever the bytes are, no read goes beyond their end. Either as many records are yielded
 as the header counts, or `CorruptRecordException` is raised. Java's consumer accepts the same bytes:
-a negative size of a key or value is null, and numbers overflow as in Java.
+a negative size of a key or value means null, and numbers overflow as in Java.
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ def convert_records(
         first_offset: records below it are left out.
         limit_bytes: the conversion ends before the message that would exceed it.
         at_least: the number of messages that are converted whatever their size.
-        relative_to: subtracted from the offset field of each message: 0, or for the inside of a
-            wrapper of format 1 the first offset.
+        relative_to: subtracted from the offset of each message: 0, or the first offset if the
+            messages become the content of a wrapper of format 1.
 
     Raises:
         CorruptRecordException: a record up to the limit is damaged, or bytes follow the last.
@@ -239,7 +239,7 @@ def pack_headers(headers: Headers) -> bytes:
 
 
 class RecordBatchBuilder:
-    """Append records in wire format; `build()` returns a batch without producer or transaction.
+    """Append records in wire format; `build()` returns a batch without producer id or transaction.
 
     Args:
         codec: compresses the records. The attribute may be changed until `build()`.
@@ -259,9 +259,9 @@ class RecordBatchBuilder:
         self.max_timestamp_ms = -1
         """The highest timestamp appended; -1 without records."""
         self.seen_attributes = 0
-        """The attributes of all messages of format 1 that `extend_from_messages` appended, or-ed.
+        """The bitwise OR of the attributes of all messages that `extend_from_messages` appended.
 
-        Attributes of format 0 aren't counted: they have only the codec.
+        Messages of format 0 don't count, since their attributes hold only the codec.
         """
         self._records = bytearray()
         self._count = 0
@@ -377,7 +377,7 @@ class RecordBatchBuilder:
             base_offset: offset of the first record; the broker assigns the real one.
 
         Raises:
-            ModuleNotFoundError: the codec's library isn't installed.
+            ModuleNotFoundError: the codec's library or crcmod isn't installed.
         """
         if not self._count:
             return b""
@@ -386,7 +386,7 @@ class RecordBatchBuilder:
 
 
 def _message_field(data: Any, at: int, stop: int) -> tuple[Buffer | None, int]:
-    """Return a field of a message and the position after it; -1: it doesn't fit."""
+    """Return a field of a message and the position after it, which is -1 if it doesn't fit."""
     if stop - at < 4:
         return None, -1
     size = _unpack_int32(data, at)[0]

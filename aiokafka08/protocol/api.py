@@ -49,7 +49,7 @@ class ApiKey(enum.IntEnum):
 
 
 class _InPartition(Protocol):
-    """One partition's item of a topic."""
+    """An item of `Topic.partitions`."""
 
     partition: int
 

@@ -18,7 +18,7 @@ A set of a modern broker may mix the formats, since an upgraded topic keeps its 
 `record_batch`; its compiled and its pure twin (`twins`) take the layout and the errors from here.
 
 Invariant: a header is returned only if its numbers don't contradict each other and the bytes of the
-batch are all there. What is inside the batch is for the twins to check.
+batch are all there. The twins check what is inside the batch.
 """
 
 from __future__ import annotations
@@ -130,8 +130,8 @@ def parts_of(data: Buffer) -> Iterator[BatchHeader | MessageRun]:
 
     Raises:
         CorruptRecordException: an impossible size, an unknown magic, or a header that contradicts
-            itself. The parts before it were yielded. Its `offset` is the one after them (None if
-            there are none), or the base offset of a batch with an impossible record count.
+            itself. The parts before it were yielded. The error's `offset` is the one after them
+            (None if there are none), or the base offset of a batch with an impossible record count.
     """
     view, pos, end = memoryview(data).cast("B"), 0, len(data)
     run: MessageRun | None = None
@@ -228,14 +228,14 @@ def damaged_rest(header: BatchHeader, size: int) -> CorruptRecordException:
 
 
 class ConvertedMessages(NamedTuple):
-    """What was made of a batch: messages of format 0 or 1."""
+    """A batch, or a part of it, converted to messages of format 0 or 1."""
 
-    data: bytes  # the messages, or the wrapper around them; empty: the batch shows none
+    data: bytes  # the messages, or the wrapper around them; empty if there are none
     messages: int  # how many
     last_offset: int  # the offset of the last message; -1 without one
     max_timestamp_ms: int  # the highest timestamp; -1 without one, and in format 0
     # The offset after what was converted or skipped: the batch's `next_offset`, unless the limit
-    # ended it before
+    # ended the conversion before
     next_offset: int
 
 

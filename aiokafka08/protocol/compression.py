@@ -266,7 +266,7 @@ _GZIP_STRAY_BYTES: Final = 18  # Java's GZIPInputStream ignores up to 18 bytes a
 _GZIP_DENSEST: Final = 1032  # how many bytes a byte of deflate decompresses to at most
 _FIRST_STEP_BYTES: Final = 512
 _INPUT_STEP_BYTES: Final = 64 * 1024
-# Zlib joins the result of one call while it holds the GIL
+# The size of zlib's steps, since zlib joins the result of one call while it holds the GIL
 _OUTPUT_STEP_BYTES: Final = 256 * 1024
 
 
@@ -380,8 +380,8 @@ def _snappy_blocks(data: memoryview) -> Iterator[memoryview]:
         return
     position = 0
     while position < len(data):
-        # Streams may follow one another, as in snappy-java. The two version numbers aren't checked:
-        # some clients write them in little-endian, and brokers accept both.
+        # Streams may follow one another, as in snappy-java. The two version numbers aren't checked,
+        # because some clients write them in little-endian, and brokers accept both.
         if bytes(data[position : position + len(_XERIAL_MAGIC)]) == _XERIAL_MAGIC:
             position += len(_XERIAL_HEADER)
             if position > len(data):
@@ -580,7 +580,7 @@ def _unzstd(data: memoryview, limit: int) -> io.BytesIO:
                 raise CorruptCompressedData(f"zstd: {error}") from None
         if room == limit:
             raise DecompressedTooLarge(limit)
-        room = min(limit, _ZSTD_GROWTH * room)  # what was written is an eighth of it
+        room = min(limit, _ZSTD_GROWTH * room)  # grow fast, since each attempt begins anew
 
 
 _Decoder = Callable[[memoryview, int], io.BytesIO]

@@ -29,8 +29,8 @@ SCRATCH_BYTES: Final = 64 * 1024
 # sizes of fetch responses.
 _STEPS: Final = (160 * 1024, 1280 * 1024, 10240 * 1024)
 
-# A frame of up to so many times the size of the largest one so far gets its whole buffer at once,
-# because a consumer that catches up fetches double the size each time, which the steps would copy.
+# A frame of up to this many times the size of the largest one so far gets its whole buffer at once.
+# A consumer that catches up doubles the size of each fetch, and the steps would copy each response.
 _TRUST: Final = 4
 
 # One buffer is read by the frame's owner while the other one receives the next frame
@@ -178,7 +178,7 @@ class FrameReader:
 
     @property
     def memory_bytes(self) -> int:
-        """How much memory the reader itself holds: views of frames that callers keep aren't in it.
+        """How much memory the reader itself holds, without the frames that callers keep.
 
         Of an incomplete frame, only the bytes that have arrived count, beside kept buffers.
         """

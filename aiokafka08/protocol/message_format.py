@@ -7,8 +7,8 @@ The size field counts the bytes after it. The CRC covers the bytes from the magi
 of the attributes are the codec, bit 3 is the timestamp type. A message with a codec is a wrapper:
 its value is a compressed message set, and its offset is that of the last message inside.
 
-The pure builder, the readers and `message_set` take the constants of the formats from here; the
-producer calls `message_size`, by way of `message_set`.
+The pure-Python builder, the readers and `message_set` take the constants of the formats from here;
+the producer calls `message_size`, by way of `message_set`.
 
 Invariant: the copies of the constants in `_message_set_c.pyx` are equal to these, and
 `message_size` returns what a builder adds for the message.
@@ -63,7 +63,7 @@ def corrupt(
 
 
 def way_out(next_offset: int | None) -> str:
-    """Return what the text of `corrupt` says last: how a consumer gets over the message."""
+    """Return what the text of `corrupt` says last: how a consumer gets past the message."""
     if next_offset is not None:
         return f"seek() to {next_offset} skips it"
     return (

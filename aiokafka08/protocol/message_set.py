@@ -4,9 +4,10 @@
 set, `MessageSetReader` decodes it to records or `Columns`. Each has a compiled twin (optional) and
 a pure one (the reference); `twins` decides which is used, and `IMPLEMENTATION` names it.
 
-Invariant: only the twins import these names from elsewhere (and `producer._producer_c`, which uses
-the compiled builder in C). Both twins return the same values and raise the same errors for the same
-bytes; only how far `read_columns` goes beyond the `max_bytes` of `Columns` may differ.
+Invariant: all other modules import these classes and functions from here, except the twins and
+`producer._producer_c`, which uses the compiled builder in C. Both twins return the same values and
+raise the same errors for the same bytes; only how far `read_columns` goes beyond the `max_bytes` of
+`Columns` may differ.
 """
 
 from __future__ import annotations

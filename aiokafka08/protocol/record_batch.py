@@ -3,14 +3,14 @@
 A fetched set is read in steps, so that a caller does no more than it needs:
 
 1. `parts_of` yields the headers of its batches, and the runs of old messages between them. A header
-   says whether the batch is a control batch or part of a transaction, of which producer, and which
-   offset follows it: nothing is decompressed or decoded for that.
+   has the batch's producer, whether it is a control batch or part of a transaction, and the offset
+   after it. This step decompresses nothing and decodes no records.
 2. `plain_records` checks the CRC of a batch and decompresses it.
 3. `read_records` yields the records; or `convert_records` makes messages of format 0 or 1 of them.
    `convert_batch` does steps 2 and 3 of a conversion, and compresses the messages.
 
-The other way, `RecordBatchBuilder` takes records one by one, or all plain messages of a set;
-`open_wrapper` decompresses the wrapper at which it stops.
+In the other direction, `RecordBatchBuilder` makes a batch of single records, or of all plain
+messages of a set. It stops at a compressed wrapper, which `open_wrapper` decompresses.
 
     for part in parts_of(message_set):
         if isinstance(part, BatchHeader) and part.next_offset > fetch_offset:
@@ -23,9 +23,9 @@ old messages at `summarize_set(data[:limit]).whole_bytes` (`message_set`).
 one, which needs crcmod. `batch_format` has the layout.
 
 Invariant: the module keeps no state of a producer, transaction or fetch session. It returns the
-producer id, epoch and sequence of a batch, and writes none. Bytes of the network cause no error but
-`CorruptRecordException`; memory beyond the input is in proportion to it, or to the limit of
-decompression.
+producer id, epoch and sequence of a batch, and writes none. Damaged input raises no error but
+`CorruptRecordException`. The memory used beyond the input is in proportion to the input, or to the
+limit of decompression.
 """
 
 from __future__ import annotations
@@ -117,8 +117,8 @@ def plain_records(
     Args:
         data: the set.
         header: a header that `parts_of` returned for it.
-        max_decompressed_bytes: a compressed batch with more is corrupt. About twice as much memory
-            is used at most.
+        max_decompressed_bytes: a batch that decompresses to more is corrupt. At most about twice as
+            much memory is used.
         check_crc: False if the CRC was checked already.
 
     Raises:
@@ -139,10 +139,10 @@ def plain_records(
 
 
 def control_type(record: Record) -> ControlType | int:
-    """Return what the only record of a control batch says; an unknown type as its number.
+    """Return the type in a control batch's only record; an unknown type as its number.
 
     Raises:
-        CorruptRecordException: its key is shorter than a version and a type.
+        CorruptRecordException: the record's key is shorter than a version and a type.
     """
     offset, _, key, _, _ = record
     if key is None or len(key) < _MARKER.size:

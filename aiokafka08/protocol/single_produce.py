@@ -26,7 +26,7 @@ _PARTITION: Final = struct.Struct(">iii")
 _RESULTS: Final = tuple(map(struct.Struct, (">iihq", ">iihqi", ">iihqqi")))
 
 _COUNT_AND_LENGTH: Final = struct.Struct(">ih")
-# Where the topic's name begins: after the correlation id, the number of topics and its length
+# Where the topic's name begins: after correlation id, number of topics and length of the name
 _RESULTS_AT: Final = 10
 
 

@@ -1,7 +1,7 @@
-"""Decide once whether the compiled twins or the pure twins run.
+"""Decide once which implementations run: the compiled twins or their pure Python twins.
 
 This module is the only place that reads AIOKAFKA08_IMPL and that handles the failed import of an
-extension module, `protocol._message_set_c` or `producer._producer_c`.
+extension module (a compiled twin), `protocol._message_set_c` or `producer._producer_c`.
 
 Invariant: with AIOKAFKA08_IMPL=python no extension module is imported; with =c a missing one raises
 ImportError; without it a missing one is replaced by its pure twin. The compiled producer never runs
@@ -86,8 +86,8 @@ def load_compiled_producer(*slot_classes: type) -> ModuleType | None:
     """Import the compiled twin of the producer's fast path; None: use the pure one.
 
     Args:
-        slot_classes: the arguments of its function `bind()`: the classes whose slots the compiled
-            twin reads and writes. `bind()` raises ImportError if a class lacks a slot.
+        slot_classes: the classes whose slots the compiled twin reads and writes. They are passed to
+            its function `bind()`, which raises ImportError if a class lacks a slot.
 
     Raises:
         ImportError: AIOKAFKA08_IMPL=c, and the compiled twin can't be imported.

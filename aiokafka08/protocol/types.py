@@ -164,7 +164,7 @@ def _counted(read: Reader, item_size: int) -> Reader:
     def read_counted(data: Buffer, pos: int, end: int) -> tuple[Any, int]:
         if end - pos >= 4:
             count = unpack_from(data, pos)[0]
-            if 0 < count * item_size <= end - pos - 4:  # else `read` raises, or there is none
+            if 0 < count * item_size <= end - pos - 4:  # else `read` raises, or no item follows
                 _items_left.count -= count
                 if _items_left.count < 0:
                     raise TooManyItems(f"an array of {count}: too many items in all")
@@ -478,10 +478,10 @@ def _struct_reader(cls: Any, absent: list[tuple[str, Any]], readers: list[PartRe
 def _sized_field_reader(
     head: struct.Struct, read_rest: RestReader, one_by_one: list[PartReader]
 ) -> PartReader:
-    """Return a reader of fixed-width fields and a value with a length after them.
+    """Return a reader of fixed-width fields, then of a value that begins with its length or count.
 
     Args:
-        head: the fixed-width fields, and the length.
+        head: the fixed-width fields, and the length or count.
         read_rest: reads the value that follows the length.
         one_by_one: read the same in parts, and name the one that is cut short.
     """
@@ -552,7 +552,7 @@ def _struct_step_reader(
 
 
 def _are_arguments(cls: Any, names: tuple[str, ...], absent: list[tuple[str, Any]]) -> bool:
-    """Return whether a class can be called with these fields; the others have defaults."""
+    """Return whether `names` are the first fields, and the defaults of the rest are `absent`."""
     fields = dataclasses.fields(cls)
     defaults = [(field.name, field.default) for field in fields[len(names) :]]
     return tuple(field.name for field in fields[: len(names)]) == names and defaults == absent
@@ -570,7 +570,7 @@ def _items_reader(cls: Any, packer: struct.Struct) -> ItemsReader:
 
 
 def _bytes_struct_reader(cls: Any, packer: struct.Struct, readers: list[PartReader]) -> Reader:
-    """Return a reader of a struct of fixed-width fields and then bytes, which reads it at once."""
+    """Return a reader of a struct of fixed-width fields and then bytes, with one unpack call."""
     size, unpack_from = packer.size, packer.unpack_from
     read_run, read_bytes = readers
 

@@ -69,7 +69,7 @@ def register(spark: SparkSession, *, filter_pushdown: bool = False) -> None:
 def _register(spark: SparkSession, filter_pushdown: bool) -> None:
     context = _context(spark)
     if context is not None:
-        _import("source")  # before the workers: its error is about this Python
+        _import("source")  # before the workers, since its error is about this Python
         prepare_workers(context)
     if filter_pushdown:
         data_source = _import("source").Kafka08PushdownDataSource
@@ -101,7 +101,7 @@ def _default_parallelism(spark: SparkSession, context: Any) -> int | None:
             return int(value)
     try:
         return None if context is None else int(context.defaultParallelism)
-    except Exception:  # as `workers`: a JVM may refuse the call
+    except Exception:  # as in `workers`, the JVM may refuse the call
         _log.debug("the session doesn't tell its parallelism", exc_info=True)
         return None
 

@@ -57,8 +57,8 @@ _log: Final = logging.getLogger("aiokafka08.spark")
 
 T = TypeVar("T")
 
-# How long to try to reach a first broker without kafka.request.timeout.ms. Including the start of a
-# Python process, Spark then reports a wrong address within 30 s.
+# How long to try to reach a first broker if kafka.request.timeout.ms isn't set. Including the start
+# of a Python process, Spark then reports a wrong address within 30 s.
 _FIRST_BROKER_MS: Final = 25_000
 # The shortest pause between two requests to brokers that don't know the topics yet.
 _MIN_RETRY_S: Final = 0.1
@@ -256,13 +256,14 @@ class DriverClient:
         return tuple(address_text((known[node].host, known[node].port)) for node in sorted(known))
 
     def _fetch_topics(self, *, had_topics: bool) -> ClusterSnapshot:
-        """Return the cluster's metadata; `had_topics`: the cluster had some before."""
+        """Return the cluster's metadata; `had_topics`: the cluster is known to have had topics."""
         deadline = time.monotonic() + start_timeout_ms(self._options.client.network) / 1000
         while True:
             snapshot = self._call(lambda router: router.metadata.refresh())
-            # A broker that was restarted names neither brokers nor topics until the controller has
-            # updated it: on 0.8.2, if it was killed and is the only one, not before its old
-            # ZooKeeper session has expired (docs/brokers.md 4.1). That says nothing about topics.
+            # A restarted broker names neither brokers nor topics until the controller has updated
+            # it. On 0.8.2, if it was killed and is the only broker, that takes until its old
+            # ZooKeeper session has expired (docs/brokers.md 4.1). Such a response doesn't show that
+            # topics are missing.
             if snapshot.brokers or not had_topics:
                 return snapshot
             left_s = deadline - time.monotonic()
@@ -383,7 +384,7 @@ class DriverClient:
         work: Callable[[Router, Collection[TopicPartition]], Coroutine[Any, Any, T]],
         missing_ok: bool,
     ) -> T:
-        """Call `work` with the partitions, without those that the brokers don't list any more."""
+        """Call `work` with the partitions; `missing_ok` leaves out unlisted ones."""
         try:
             return self._call(lambda router: work(router, partitions))
         except UnknownTopicOrPartitionError:
@@ -438,7 +439,7 @@ def fetch_message_sets(
     max_bytes: int | None = None,
     in_flight: int = MAX_IN_FLIGHT,
 ) -> AsyncGenerator[RawSet, None]:
-    """Call `read_range` with the sizes and timeouts of the options; `max_bytes` may be smaller."""
+    """Call `read_range` with the options' sizes and timeouts; `max_bytes` replaces its option."""
     settings = options.client.settings
     sizes = {name: settings[name] for name in ("max_bytes", "limit_bytes") if name in settings}
     if max_bytes is not None:

@@ -3,8 +3,8 @@ r"""Compile the regular expressions of `subscribePattern`, which are Java's. Pur
 Invariant: in each legal topic name (ASCII letters, digits, ".", "_", "-") the compiled pattern
 finds what Java finds, or `compile_java_pattern` raises an error that names the construct. So only
 syntax that means the same in both languages passes. Three constructs are rewritten: \Q…\E,
-(?<name>…) and \z. Among others, these are refused: a class or && in a class, \p{…},
-back-references, flags other than i, m and s, and flags that aren't at the start of the pattern.
+(?<name>…) and \z. Among others, these are refused: nested classes, && in a class, \p{…},
+back-references, flags other than i, m and s, and (?i) and the like after the start of the pattern.
 """
 
 # Spark's own source finds the pattern anywhere in a topic's name (`java.util.regex`, `find`).

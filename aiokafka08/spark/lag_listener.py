@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("aiokafka08.spark")
 
-# Shared by the listeners of a process, since Spark calls each one that was added: the gauges of
-# each registry, and for each run of a query (by its id) the last batch that was logged, in the
-# order of these lines.
+# All listeners of a process share the next two, since Spark calls each listener that was added.
+# Registry → its gauges
 _gauges: Final[WeakKeyDictionary[CollectorRegistry, _LagGauges]] = WeakKeyDictionary()
+# Id of a query's run → its last batch that was logged, in the order of the log lines
 _logged: Final[dict[str, int]] = {}
 # How many runs `_logged` keeps. Spark doesn't report the end of a run whose listeners were removed.
 _MAX_RUNS: Final = 1000
@@ -116,7 +116,7 @@ class _LagGauges:
     """The lags of the running queries, as a collector of prometheus-client."""
 
     def __init__(self) -> None:
-        # By id, the names of the running queries that have reported a lag, to any listener
+        # Id → name of each running query of which any listener has got a lag
         self.names: dict[str, str] = {}
         self._lags: dict[str, Mapping[TopicPartition, int]] = {}  # by query
         self._last_events: dict[str, float] = {}
@@ -159,7 +159,7 @@ class _LagGauges:
             last_event.add_metric([query], at)
         yield from (total, partition, last_event)
 
-    describe = collect  # a registry then knows the names, for /metrics?name[]=…
+    describe = collect  # tells the registry the names, for requests like /metrics?name[]=…
 
 
 def _gauges_of(registry: CollectorRegistry) -> _LagGauges:

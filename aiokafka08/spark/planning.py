@@ -195,10 +195,10 @@ def plan_micro_batch(
     Args:
         start: the end of the previous batch; without partitions that were added since.
         end: the end of this batch; without partitions that were deleted or deselected.
-        earliest: the first offsets of those partitions of `end` that the brokers list. A task waits
-            for the others, and reports the loss if they don't come back.
-        latest: the offsets after their last messages.
-        topics: the present selection; at an earlier start the options may have selected more.
+        earliest: the first offsets of the partitions of `end`. Partitions that the brokers don't
+            list are missing: a task waits for them, and reports the loss if they don't come back.
+        latest: the offsets after the last messages of these partitions.
+        topics: the present selection. An earlier run of the query may have selected more.
     """
     ranges: list[OffsetRange] = []
     losses: list[str] = []
@@ -342,7 +342,7 @@ def is_batch_too_small(count: int, limits: TriggerLimits, waited_s: float) -> bo
 def partition_lags(
     consumed: PartitionOffsets, latest: PartitionOffsets
 ) -> dict[TopicPartition, int]:
-    """Return how many offsets each partition of `latest` is behind; 0 if its log ends before."""
+    """Return how many offsets `consumed` is behind `latest`, per partition; 0 if it is beyond."""
     return {tp: max(end - consumed.get(tp, 0), 0) for tp, end in latest.items()}
 
 

@@ -148,7 +148,8 @@ def writer_properties(properties: Mapping[str, str]) -> ClientProperties:
 
 
 _SERVERS: Final = ("kafka.bootstrap.servers",)
-# Names that other tools and the other direction have for an option, in lower case
+# The options that may be meant by a name, in lower case, which other tools or the other direction
+# (reading or writing) use
 _OTHER_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "topic": ("subscribe",),
     "topics": ("subscribe", "topic"),

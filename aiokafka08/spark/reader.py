@@ -4,8 +4,8 @@ Invariant: a task reads its own ranges and nothing else, each partition in the o
 and needs only the options, the ranges and their leaders, all small and picklable. Whatever the
 number and size of its ranges, it holds at most:
 
-- fetched sets of `TASK_FETCH_BYTES`, or of three responses of `kafka.max.partition.fetch.bytes`, or
-  of one message, whichever is larger;
+- fetched message sets of `TASK_FETCH_BYTES`, of three responses of
+  `kafka.max.partition.fetch.bytes` each, or of one message, whichever is largest;
 - the uncompressed content of one message set;
 - one Arrow batch.
 """
@@ -77,7 +77,7 @@ _log: Final = logging.getLogger("aiokafka08.spark")
 MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
 MAX_BATCH_ROWS: Final = 65536
 # The most bytes that a task with several partitions requests by all its Fetch requests in flight.
-# Messages that are larger than expected come on top.
+# Messages that are larger than expected may exceed it.
 TASK_FETCH_BYTES: Final = 8 * 1024 * 1024
 # The assumed size of a message, to compute how many bytes to request for a small range.
 _EXPECTED_MESSAGE_BYTES: Final = 1024
@@ -118,10 +118,10 @@ def plan_tasks(
     Args:
         options: the checked options.
         plan: the ranges, and the losses.
-        leaders: the known leaders of their partitions.
+        leaders: the known leaders of the ranges' partitions.
         parallelism: how many tasks Spark runs at the same time; None: as many as this machine has
             CPUs.
-        filters: limit the ranges.
+        filters: the filters that limit the ranges.
 
     Raises:
         OffsetOutOfRangeError: the plan has losses, and `failOnDataLoss` is true.
@@ -156,7 +156,7 @@ def resolve_bound(
 ) -> ResolvedOffsets:
     """Return the offsets of a bound.
 
-    Raises as `check_bound_partitions` and `DriverClient.by_time`.
+    Raises the errors of `check_bound_partitions` and `DriverClient.by_time`.
     """
     if isinstance(bound, LogEnd):
         return dict(earliest if bound is LogEnd.EARLIEST else latest)
@@ -272,7 +272,7 @@ def read_task(
     """Yield the messages of a task's ranges as Arrow batches of limited size.
 
     A batch may have rows of several partitions, and a partition's rows may be in several batches;
-    they keep their order.
+    the rows of each partition keep their order.
 
     Raises:
         OffsetOutOfRangeError: part of a range was lost after planning, and `failOnDataLoss` is
@@ -281,7 +281,7 @@ def read_task(
         KafkaError: other errors of `read_range`.
     """
     if not isinstance(partition, ReadTask):
-        return  # Spark passes a task of its own if `partitions` returned none
+        return  # Spark passes a partition of its own if `partitions` returned no task
     try:
         yield from _read_ranges(options, partition, max_rows)
     except KafkaError as error:
@@ -303,7 +303,7 @@ def _read_ranges(
             client.run(batches.aclose())
 
 
-# The advice about an error of each class, in terms of Spark's options.
+# The advice for each class of errors, in terms of Spark's options.
 _HINTS: Final[dict[type[KafkaError], str]] = {
     EmbeddedHeadersError: (
         "skip the message with startingOffsets and endingOffsets, or read values as they are with "
@@ -350,9 +350,9 @@ def _message_sets_by_partition(
     usual = options.client.settings.get("max_bytes", DEFAULT_FETCH_BYTES)
     for tp, parts in by_partition.items():
         max_bytes, in_flight = usual, MAX_IN_FLIGHT
-        # With several partitions, a small range asks for less, so that more fit into the task's
-        # memory. The Fetch requests of all ranges leave together, and a range that waits doesn't
-        # delay the others.
+        # With several partitions, request fewer bytes for small ranges, so that more ranges fit
+        # into the task's memory. The Fetch requests of all ranges leave together, and a range that
+        # waits doesn't delay the others.
         if len(by_partition) > 1:
             expected = max(offset_range.size for offset_range in parts) * _EXPECTED_MESSAGE_BYTES
             max_bytes = min(max(expected, _MIN_FETCH_BYTES), usual)

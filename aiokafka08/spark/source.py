@@ -147,7 +147,7 @@ class Kafka08PushdownDataSource(Kafka08DataSource):
     """The data source with filter pushdown, for sessions in which Spark's setting for it is on."""
 
     # While the setting is off, each batch read with a reader that has `pushFilters` fails (4.3).
-    # While it is on, Spark keeps the tasks of a data frame's filtered query, and uses them for
-    # queries of the same frame without a filter, too (4.3).
+    # While it is on, Spark reuses the tasks of a DataFrame's filtered query for its later queries
+    # without a filter, which then miss rows (4.3).
 
     _reader = Kafka08PushdownReader

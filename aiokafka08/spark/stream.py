@@ -3,11 +3,11 @@
 Invariants:
 - Batch 0 is empty, unless Spark's own source began the checkpoint.
 - With `failOnDataLoss`, a query that failed for a truncated log fails again after each restart.
-- The journal keeps the offset of a partition that brokers don't list: that they don't says neither
-  that it was deleted, nor for how long. Only a partition that was missing, and is back with a log
-  that ends earlier, counts as deleted, and as added after that.
+- The journal keeps the offset of a partition that brokers don't list, since it may be missing only
+  for a while. Only a partition that was missing, and is back with a log that ends earlier, counts
+  as deleted and created again.
 
-tests/spark/test_stream_reader.py and tests/spark/test_lost_data.py show them.
+tests/spark/test_stream_reader.py and tests/spark/test_lost_data.py test them.
 """
 
 from __future__ import annotations
@@ -146,8 +146,9 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: OffsetDict, limit: ReadLimit) -> OffsetDict:
         """Return where the next batch ends.
 
-        That is before `start` if a log was truncated: `partitions` reports it. A partition that the
-        brokers don't list any more ends where it was, without `failOnDataLoss`.
+        The end is before `start` if a log was truncated; `partitions` then reports the loss.
+        Without `failOnDataLoss`, a partition that the brokers don't list any more ends at its
+        offset in `start`.
 
         Raises:
             UnknownTopicOrPartitionError: the brokers don't list a partition any more, and
@@ -156,16 +157,16 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # If this raised for a truncated log, nothing would be journaled: once the log had grown
         # past the old end, a restart would continue there, and skip the messages written since the
         # loss. So Spark journals the lower end and then calls `partitions`, which raises, and a
-        # restart repeats that batch. For a missing partition it raises: it may be back at the
-        # restart, which then goes on where the query was.
+        # restart repeats that batch. For a missing partition this method raises, since the
+        # partition may be back at the restart, and the query then continues where it was.
         begin = from_checkpoint(start)
         is_first_call, self._is_first_call = self._is_first_call, False
         self._latest = self._fetch_log_ends(begin)
         if is_first_call and begin == self._initial:
             # Spark journals only the *ends* of batches. To repeat batch 0 it calls `initialOffset`
-            # again, which may return a later offset if the query starts at "latest": the messages
-            # between the two would be skipped. With the initial offset as the end of batch 0 it is
-            # in the journal.
+            # again, which may return a later offset if the query starts at "latest". Then the
+            # messages between the two offsets would be skipped. So batch 0 ends at the initial
+            # offset, which puts that offset into the journal.
             return start
         _log.info(
             "%s: %s; at %s",
@@ -183,7 +184,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @reason_first
     def partitions(self, start: OffsetDict, end: OffsetDict) -> list[InputPartition]:
-        """Return the tasks of a batch; the same after a restart, unless messages aged out.
+        """Return the tasks of a batch. They are the same after a restart, unless messages aged out.
 
         Raises:
             OffsetOutOfRangeError: data of the batch was lost, and `failOnDataLoss` is true.
@@ -195,9 +196,9 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if is_first_call and begin == self._initial:
             # No call of `latestOffset` came before, so this is a restart that repeats batch 0. If
             # this source wrote the journal, `stop` is the initial offset of the first run. Unless a
-            # log was truncated since, this run's is the same or later, so the minimum below makes
-            # the batch empty. If Spark's own source wrote the journal, `stop` is after the initial
-            # offset, and the batch has messages.
+            # log was truncated since, the initial offset of this run is the same or later, so the
+            # minimum below makes the batch empty. If Spark's own source wrote the journal, `stop`
+            # is after the initial offset, and the batch has messages.
             begin = {tp: min(begin.get(tp, last), last) for tp, last in stop.items()}
         if begin == stop:
             return []
@@ -212,7 +213,7 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             earliest = {tp: offset for tp, offset in earliest.items() if tp in latest}
         if self._options.fail_on_data_loss:
             self._refuse_missing(tp for tp in ranges if tp not in earliest)
-        # Else the tasks of missing partitions wait for them longer than the driver.
+        # Without `failOnDataLoss`, the tasks wait for missing partitions longer than the driver.
         plan = plan_micro_batch(begin, stop, earliest, latest, self._options.topics)
         return plan_tasks(self._options, plan, self._driver.leaders(), self._parallelism)
 
@@ -234,8 +235,8 @@ class Kafka08StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _fetch_log_ends(self, begin: PartitionOffsets) -> ResolvedOffsets:
         """Return the ends of the logs; with AvailableNow those of the first call.
 
-        Without `failOnDataLoss`, a partition that the brokers don't list ends where it was, and one
-        that was deleted and created again is left out: the next batch adds it.
+        Without `failOnDataLoss`, a partition that the brokers don't list ends at its offset in
+        `begin`. One that was deleted and created again is left out; the next batch adds it.
         """
         if self._target is not None:
             return self._target

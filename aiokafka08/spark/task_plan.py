@@ -167,7 +167,7 @@ def _balance(costs: Mapping[K, int], count: int) -> list[list[K]]:
     """Return the keys in `count` lists of similar cost, or in fewer if there are fewer keys."""
     lists: list[list[K]] = [[] for _ in range(min(count, len(costs)))]
     cheapest = [(0, index) for index in range(len(lists))]
-    # The largest first, each to the cheapest list.
+    # Add each key, the most expensive first, to the cheapest list.
     for key in sorted(costs, key=lambda key: -costs[key]):
         total, index = cheapest[0]
         lists[index].append(key)

@@ -1,4 +1,4 @@
-"""Let Spark's Python processes import this package, or name the settings for it.
+"""Let Spark's Python processes import this package, or raise an error that names the settings.
 
 Invariant: an error is raised only where queries of the format would fail. A session that doesn't
 show its Python and files isn't checked (managed platforms refuse some calls of the JVM).

@@ -189,7 +189,7 @@ def run(
 def _runner() -> Callable[[Coroutine[Any, Any, None]], None]:
     try:
         from uvloop import run  # faster than asyncio's loop
-    except ImportError:  # also if uvloop is a folder here
+    except ImportError:  # also if a mere folder has the name uvloop
         return asyncio.run
     return run
 

@@ -315,9 +315,9 @@ class EmbeddedCluster:
 
         Args:
             unflushed: how many of the last messages of each of its logs are lost, as when the
-                machine loses power: brokers leave it to the operating system to write them.
-                Replicas on other brokers keep theirs; if this broker leads when it returns, the
-                messages are gone.
+                machine loses power, since brokers let the operating system decide when to write
+                messages to disk. Replicas on other brokers keep theirs; if this broker leads when
+                it returns, the messages are gone.
             then: "elect": when this returns, the controller has noticed and elected new leaders.
                 "leaderless": it has noticed, but the broker's partitions have no leader until
                 `elect()`. "unnoticed": Metadata still lists the broker, and acks=-1 waits for
@@ -451,7 +451,7 @@ class EmbeddedCluster:
     def _end_listener(self, node: int) -> None:
         if not controls.find_node(self._state, node).alive:
             raise IllegalStateError(f"broker {node} can't be stopped: it is already dead")
-        # Another process could take the port before `restart`.
+        # Keep the port, because another process could take it before `restart`.
         listener = self._close_listener(node)
         if (kept := keep_port(self._host, listener.port)) is not None:
             self._kept_ports[node] = kept
@@ -581,7 +581,7 @@ class EmbeddedCluster:
     def hold_metadata(self, node: int) -> None:
         """Withhold the controller's updates from a broker, until `release_metadata`.
 
-        Its Metadata responses name the leaders, ISRs, topics and brokers of now, whatever happens.
+        Its Metadata responses name the leaders, ISRs, topics and brokers as they were at this call.
         As a leader or follower the broker is up to date. A restart ends this too.
         """
         self._call(controls.hold_metadata, node)

@@ -243,7 +243,7 @@ def restore_isr(runtime: ClusterRuntime, topic: str, number: int) -> None:
 
 
 def advertise(runtime: ClusterRuntime, node: int, host: str | None, port: int | None) -> None:
-    """Let responses name another address of a broker; without a host and a port, its first one."""
+    """Let responses name another address of a broker; its own again if host and port are None."""
     broker = find_node(runtime.state, node)
     named = (host or broker.host, port or broker.advertised_port or broker.port)
     broker.advertised = None if host is None and port is None else named

@@ -101,10 +101,10 @@ class Corrupt:
 class Omit:
     """Leave all partitions (of Metadata: all topics) out of the response.
 
-    The request is carried out all the same; with `perform=False` it isn't, as 0.8.1 does with a
-    commit of a version that it doesn't know (docs/brokers.md 8.3). With `throttle_time_ms` above 0
-    the response says, if its version can, that the client exceeds its quota, as a Fetch response of
-    brokers from 2.0 on does (docs/brokers.md 7.18).
+    The request is carried out all the same; with `perform=False` it isn't. 0.8.1 treats a commit of
+    a version that it doesn't know in this way (docs/brokers.md 8.3). With `throttle_time_ms` above
+    0 the response says, if its version can, that the client exceeds its quota, as a Fetch response
+    of brokers from 2.0 on does (docs/brokers.md 7.18).
     """
 
     perform: bool = True

@@ -1,4 +1,4 @@
-"""How brokers that store format 0 (0.8 and 0.9) validate a produced message set. Pure.
+"""Validate a produced message set as brokers that store format 0 (0.8 and 0.9) do. Pure.
 
 They read the codec and the CRC of a message, but not its magic (docs/brokers.md 5, 6).
 

@@ -102,8 +102,8 @@ class Group:
     members: dict[str, Member] = field(default_factory=dict)
     # The latest end of a rebalance: members that haven't joined again by then are dropped.
     join_deadline: float = 0.0
-    # The copy that a new coordinator finds in the offsets topic: of the time when the leader sent
-    # an assignment, or when the last member left.
+    # The group as a new coordinator finds it in the offsets topic: a copy from the last time that
+    # the leader sent an assignment, or the last member left.
     stored: Group | None = None
 
     # --- requests ---------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class Group:
         return pending
 
     def _stall(self, member: Member) -> PendingResponse[JoinGroupResponse]:
-        """Handle a first member without protocols: fail as real brokers do, with none to choose."""
+        """Handle a first member without protocols: no protocol can be elected, so brokers fail."""
         # The member stays as if it were still joining, so no other member can ever join.
         self.state = GroupState.PREPARING
         self.generation += 1
@@ -260,8 +260,8 @@ class Group:
     def _needs_no_rebalance(self, member: Member, request: JoinGroupRequest) -> bool:
         """Return whether a member's repeated JoinGroup leaves the generation as it is."""
         # Its protocols must be the same as before. It may have missed the response to its
-        # JoinGroup, so it gets that again while the members wait for the assignment, and in a
-        # stable group, unless it is the leader.
+        # JoinGroup, so it gets that response again: while the members wait for the assignment, any
+        # member does, and in a stable group any member except the leader.
         if self.state is GroupState.PREPARING or member.protocols != _copy_protocols(
             request.protocols
         ):

@@ -452,7 +452,7 @@ class PartitionLog:
 
 
 def _split(data: bytes) -> tuple[list[tuple[int, memoryview]], bytes]:
-    """Return the entries of a set, and the bytes after them that are none."""
+    """Return the entries of a set, and the bytes after them that are no entry."""
     entries = []
     length = 0
     try:

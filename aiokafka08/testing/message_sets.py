@@ -82,7 +82,7 @@ class ValidatedSet(NamedTuple):
     max_timestamp_ms: int = -1
 
 
-# A set without a whole message. Brokers compute the next offset from the last one, -1.
+# A set without a whole message. Its last offset counts as -1, so brokers compute 0 as the next one.
 NOTHING: Final = ValidatedSet(bytearray(), -1, 0, 0)
 
 
@@ -117,7 +117,7 @@ def encode_set(
         if len(message) <= _COPY_BYTES:
             plain += message
             continue
-        # In pieces, so that other threads get the GIL between them.
+        # Copy in pieces, so that other threads get the GIL between them.
         for start in range(0, len(message), _COPY_BYTES):
             plain += message[start : start + _COPY_BYTES]
     if not codec:

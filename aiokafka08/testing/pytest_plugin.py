@@ -5,7 +5,7 @@
         kafka_cluster.kill(0)
 
 Invariant: pytest loads this module in every session where the package is installed (entry point
-`pytest11`), so until a test uses a fixture, it only registers a marker, and doesn't import the
+`pytest11`), so until a test uses a fixture, it only registers markers, and doesn't import the
 cluster.
 """
 
@@ -46,7 +46,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     try:
         seeds = _seeds(metafunc.definition)
-    except ValueError as error:  # one failing test: an exception here would lose the whole module
+    except ValueError as error:  # fail one test; an exception here would lose the whole module
         metafunc.parametrize("kafka_world", [error], ids=["invalid marker"], indirect=True)
     else:
         metafunc.parametrize("kafka_world", seeds, ids="seed={}".format, indirect=True)

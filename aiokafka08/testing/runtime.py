@@ -316,7 +316,7 @@ class ClusterRuntime:
     def record(
         self, node: int, connection: int, incoming: ReceivedRequest, received_bytes: int
     ) -> None:
-        """Add a request to the history, evict the oldest ones beyond its limits."""
+        """Add a request to the history, and evict the oldest ones beyond its limits."""
         header, request = incoming.header, incoming.body
         recorded = Recorded(
             node,

@@ -64,7 +64,7 @@ class BrokerState:
     disk_is_full: bool = False
     # The host and port that responses name; None: `host` and `advertised_port`.
     advertised: tuple[str, int] | None = None
-    # The port that responses name without `advertised`; None: `port`.
+    # The port that responses name if `advertised` is None; None: `port`.
     advertised_port: int | None = None
 
     @property
@@ -448,7 +448,7 @@ class ClusterState:
         )
 
     def controller(self) -> int:
-        """Return the id of the controller: the chosen one while it is alive; -1 without brokers."""
+        """Return the controller's id: the chosen one while in Metadata; -1 without brokers."""
         alive = [node.node_id for node in self.nodes.values() if node.in_metadata]
         if self.chosen_controller in alive:
             return self.chosen_controller
@@ -584,7 +584,7 @@ class ClusterState:
     def offsets_partition(self, group: str | None) -> Partition:
         """Return the group's partition of the offsets topic, which exists."""
         partitions = self.topics[OFFSETS_TOPIC]
-        value = java_hash(group or "")  # brokers.md 8.9; Java has no absolute value of the smallest
+        value = java_hash(group or "")  # brokers.md 8.9; Java has no abs() of -(2**31)
         return partitions[(abs(value) if value > -(2**31) else 0) % len(partitions)]
 
     def create_offsets_topic(self, now_ms: int) -> None:

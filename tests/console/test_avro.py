@@ -299,7 +299,12 @@ async def test_form_without_registry_is_an_error(cluster: EmbeddedCluster) -> No
         assert "avro" not in (await client.get(PATH)).text
 
 
-async def test_wrong_url_of_a_registry_is_named(cluster: EmbeddedCluster) -> None:
-    with pytest.raises(KafkaConfigurationError, match="expected a URL such as"):
-        async with opened(cluster.bootstrap_servers, registry="registry"):
+@pytest.mark.parametrize("url", ["registry:8081", "ann:secret@registry:8081"])
+async def test_wrong_url_of_a_registry_is_named_without_a_password(
+    cluster: EmbeddedCluster, url: str
+) -> None:
+    with pytest.raises(KafkaConfigurationError) as failure:
+        async with opened(cluster.bootstrap_servers, registry=url):
             pass
+    assert "schema registry 'registry:8081': expected a URL such as" in failure.value.text
+    assert "secret" not in failure.value.text

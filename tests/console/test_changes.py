@@ -23,7 +23,8 @@ from aiokafka08.admin import AIOKafkaAdminClient
 from aiokafka08.console import app
 from aiokafka08.embedded_headers import extract
 from aiokafka08.errors import IllegalArgumentError
-from aiokafka08.testing import EmbeddedCluster
+from aiokafka08.protocol.requests.produce import ProduceRequest
+from aiokafka08.testing import Delay, EmbeddedCluster
 from tests.console.consoles import (
     BASE,
     FORM,
@@ -287,6 +288,20 @@ async def test_change_that_takes_long_goes_on_and_is_shown_when_done(
 
         await eventually(is_done)
     assert [message.value for message in cluster.log("orders", 1)] == [b"tea"]
+
+
+async def test_running_change_is_shown_however_many_are_drafted_after_it(
+    cluster: EmbeddedCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(changes, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(changes, "_MOST", 2)
+    cluster.fault(ProduceRequest, then=Delay(5))
+    async with opened(cluster.bootstrap_servers, allow=["produce"]) as client:
+        asked = await post(client, "/topics/orders/produce", value="tea")
+        await confirmed(client, asked)
+        for _ in range(3):
+            await post(client, "/topics/orders/produce", value="coffee")
+        assert (await json_of(client, asked.headers["location"]))["state"] == "running"
 
 
 async def test_change_that_a_stop_interrupts_is_recorded(

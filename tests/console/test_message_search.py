@@ -68,6 +68,14 @@ async def test_newest_messages_of_all_partitions_come_first(cluster: EmbeddedClu
     assert (page.newest_first, page.scanned, page.stopped, page.start) == (True, 6, None, "-3")
 
 
+async def test_time_zero_is_a_time() -> None:
+    async with EmbeddedCluster(version="0.10", topics={"orders": 2}) as cluster:
+        cluster.append("orders", 0, [b"later"], timestamp_ms=5)
+        cluster.append("orders", 1, [b"first"], timestamp_ms=0)
+        page = await search(cluster, MessageQuery("orders"))
+        assert places(page) == [(0, 0), (1, 0)]
+
+
 async def test_search_goes_on_where_it_stopped_and_reads_each_message_once(
     cluster: EmbeddedCluster,
 ) -> None:

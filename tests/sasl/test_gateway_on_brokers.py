@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-import os
 import re
+import shutil
 import subprocess
-import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,11 @@ from typing import Any
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._scram import (
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from aiokafka08._core.server.sasl import SaslUsers
@@ -32,6 +37,7 @@ from aiokafka08.protocol.api import Topic
 from aiokafka08.protocol.message_set import encode_entry
 from aiokafka08.protocol.requests.fetch import FetchPartition, FetchRequest
 from aiokafka08.protocol.requests.produce import ProducePartition, ProduceRequest
+from tests._tools.cli.conftest import command_line
 from tests._tools.gateway.gateways import (
     HOST,
     RawClient,
@@ -39,11 +45,18 @@ from tests._tools.gateway.gateways import (
     make_certificate,
     running,
 )
+from tests._tools.gateway.processes import Gateways
 from tests.brokers import RealCluster
 from tests.brokers.fixtures import BrokerClusters
+from tests.brokers.kdc import Kdc
+from tests.brokers.ports import accepts, free_ports
 from tests.brokers.sasl import PASSWORDS, REAUTHENTICATION_MS
+from tests.brokers.waiting import wait_for
+from tests.brokers.wire import metadata
 from tests.sasl.conftest import SECRETS, StartCluster, options_of
+from tests.support.environments import as_users
 from tests.support.full import in_full
+from tests.support.paths import ROOT
 from tests.tools.message_layouts import BETWEEN_BROKERS
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
@@ -363,33 +376,245 @@ async def test_wrong_listeners_and_host_names_are_findings(sasl_cluster: StartCl
         await sample_target(target_network(cluster.sasl_bootstrap_servers), is_quick=True)
 
 
-def test_wrong_secret_ends_the_start_with_the_reason(
-    sasl_cluster: StartCluster, tmp_path: Path
+# --- the commands ---------------------------------------------------------------------------------
+
+PLAIN = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice-secret"}
+SCRAM = {**PLAIN, "sasl.mechanism": "SCRAM-SHA-512"}
+WRONG = {"sasl.password": "wrong-secret"}
+
+
+def kerberos(principal: str, keytab: str | Path) -> dict[str, str | Path]:
+    return {
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.principal": principal,
+        "sasl.kerberos.keytab": keytab,
+    }
+
+
+def target_config(folder: Path, cluster: RealCluster, lines: Mapping[str, str | Path]) -> Path:
+    """Write a file with the properties for SASL_SSL and these, and return its path.
+
+    Those without a value are left out.
+    """
+    path = folder / "target.properties"
+    lines = {"security.protocol": "SASL_SSL", "ssl.ca.location": cluster.ca_path, **lines}
+    path.write_text("".join(f"{name}={value}\n" for name, value in lines.items() if value))
+    path.chmod(0o600)
+    return path
+
+
+def run_at_once(*commands: list[str]) -> list[tuple[int, str, str]]:
+    """Run processes beside each other; return their exit codes, stdout and stderr."""
+    processes = [
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=as_users()
+        )
+        for command in commands
+    ]
+    try:
+        done = [(process.communicate(timeout=END_S), process.returncode) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return [(code, *texts) for texts, code in done]
+
+
+END_S = 60.0
+"""More than a busy machine needs to start a process; without an error it would run on."""
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "reason"),
+    [
+        ({**PLAIN, **WRONG}, "authentication-failed", "Invalid username or password"),
+        (
+            {**SCRAM, **WRONG},
+            "authentication-failed",
+            "invalid credentials with SASL mechanism SCRAM-SHA-512",
+        ),
+        (
+            kerberos("client", "missing.keytab"),
+            "authentication-failed",
+            "the keytab doesn't exist or can't be read. Check sasl.kerberos.keytab",
+        ),
+        (
+            kerberos("rotated", "old.keytab"),
+            "authentication-failed",
+            "the keytab's key isn't the KDC's. Export it again",
+        ),
+        (
+            kerberos("nobody", "client"),
+            "authentication-failed",
+            "the keytab has no key for the principal",
+        ),
+        (
+            {**PLAIN, "ssl.ca.location": ""},
+            "certificate-refused",
+            "certificate verify failed: self-signed certificate",
+        ),
+    ],
+    ids=["plain", "scram", "no keytab", "old key", "no key", "unknown authority"],
+)
+def test_wrong_secret_ends_the_start_with_one_line(
+    lines: dict[str, str | Path],
+    code: str,
+    reason: str,
+    sasl_cluster: StartCluster,
+    kdc: Kdc,
+    tmp_path: Path,
 ) -> None:
     cluster = sasl_cluster(VERSION)
-    config = tmp_path / "target.properties"
-    lines = {
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": cluster.ca_path,
-        "sasl.mechanism": "SCRAM-SHA-512",
-        "sasl.username": "alice",
-        "sasl.password": "wrong-secret",
-    }
-    config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    config.chmod(0o600)
+    match lines.get("sasl.kerberos.keytab"):
+        case "old.keytab":
+            old = kdc.add_principal("rotated").rename(tmp_path / "old.keytab")
+            kdc.administer("cpw -randkey rotated")
+            lines = {**lines, "sasl.kerberos.keytab": old}
+        case "client":
+            lines = {**lines, "sasl.kerberos.keytab": kdc.keytab("client")}
+    config = target_config(tmp_path, cluster, lines)
     options = ["--to", cluster.sasl_ssl_bootstrap_servers, "--target-config", str(config)]
-    command = [sys.executable, "-m", "aiokafka08", "gateway"]
-    done = subprocess.run(
-        [*command, *options, "--log-level", "debug"], capture_output=True, text=True, timeout=120
+    ran, logged, checked = run_at_once(
+        # Each at its own port, which it tries.
+        *(
+            command_line("gateway", *words, *options, "--listen", f"{HOST}:{free_ports()}")
+            for words in (["run"], ["run", "--log-level", "debug"], ["check", "--format", "json"])
+        )
     )
-    assert done.returncode == 1
-    assert "invalid credentials with SASL mechanism SCRAM-SHA-512" in done.stderr
-    assert not re.search("|".join(SECRETS), done.stdout + done.stderr)
-    checked = subprocess.run(
-        [*command, "check", *options, "--format", "tsv"],
+    assert (ran[0], logged[0], checked[0]) == (1, 1, 1)
+    assert ran[1] == ""
+    (line,) = ran[2].splitlines()
+    assert line.startswith("aiokafka08: --to: ")
+    assert reason in line
+    assert reason in logged[2]
+    (finding,) = json.loads(checked[1])["findings"]
+    assert (finding["code"], finding["severity"]) == (code, "critical")
+    assert reason in finding["why"]
+    assert not re.search("|".join(SECRETS), str((ran, logged, checked)))
+
+
+@pytest.mark.full
+def test_silent_kdc_ends_the_start(sasl_cluster: StartCluster, kdc: Kdc, tmp_path: Path) -> None:
+    cluster, keytab = sasl_cluster(VERSION), kdc.add_principal("client/gateway")
+    config = target_config(tmp_path, cluster, kerberos("client/gateway", keytab))
+    options = ["--to", cluster.sasl_ssl_bootstrap_servers, "--target-config", str(config)]
+    kdc.pause()
+    try:
+        ((code, _, errors),) = run_at_once(
+            command_line("gateway", *options, "--listen", f"{HOST}:{free_ports()}")
+        )
+    finally:
+        kdc.resume()
+    assert code == 1
+    (line,) = errors.splitlines()
+    assert "no KDC of the realm has responded" in line
+
+
+@pytest.fixture
+def gateway_process(tmp_path: Path) -> Iterator[Callable[[RealCluster, Path], Gateways]]:
+    """Return a function that starts a gateway with these properties for its target."""
+    made: list[Gateways] = []
+
+    def start(cluster: RealCluster, config: Path) -> Gateways:
+        servers = cluster.sasl_ssl_bootstrap_servers
+        made.append(Gateways(servers, tmp_path, 1, "--target-config", str(config)))
+        made[0].start(0)
+        return made[0]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+def until_closed(gateway: Gateways, reason: str) -> None:
+    """Wait until the gateway accepts no clients, and has logged the reason."""
+    (port,) = gateway.ports
+    line = re.compile(f"node 0: not listening until it can be reached: .*{re.escape(reason)}")
+    wait_for(lambda: line.search(gateway.log(0)), 60, lambda: gateway.log(0))
+    assert not accepts(port)
+
+
+def until_open(gateway: Gateways) -> None:
+    """Wait until the gateway serves clients."""
+    (port,) = gateway.ports
+    wait_for(lambda: accepts(port), 60, lambda: gateway.log(0))
+    assert metadata(port, []).brokers.keys() == {0}
+
+
+def test_secret_that_the_target_changes_closes_the_port_until_it_fits(
+    sasl_cluster: StartCluster,
+    unique_topic: UniqueTopic,
+    gateway_process: Callable[[RealCluster, Path], Gateways],
+    tmp_path: Path,
+) -> None:
+    cluster, user = sasl_cluster(VERSION), unique_topic("user")
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+    def set_password(password: str) -> None:
+        credential = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
+        change = UserScramCredentialUpsertion(user, credential, password.encode())
+        admin.alter_user_scram_credentials([change])[user].result(60)
+
+    set_password("alice-secret")
+    config = target_config(tmp_path, cluster, {**SCRAM, "sasl.username": user})
+    gateway = gateway_process(cluster, config)
+    until_open(gateway)
+    set_password("mallory-secret")
+    until_closed(gateway, "invalid credentials with SASL mechanism SCRAM-SHA-512")
+    set_password("alice-secret")
+    until_open(gateway)
+    assert not re.search("|".join(SECRETS), gateway.log(0))
+
+
+@pytest.mark.full
+def test_keytab_that_goes_closes_the_port_until_it_is_back(
+    sasl_cluster: StartCluster,
+    kdc: Kdc,
+    gateway_process: Callable[[RealCluster, Path], Gateways],
+    tmp_path: Path,
+) -> None:
+    """When its last ticket has expired."""
+    cluster = sasl_cluster(VERSION)
+    keytab = kdc.add_principal("gateway", ticket_s=15)
+    config = target_config(tmp_path, cluster, kerberos("gateway", keytab))
+    gateway = gateway_process(cluster, config)
+    until_open(gateway)
+    away = keytab.rename(tmp_path / "away.keytab")
+    until_closed(gateway, "the keytab doesn't exist or can't be read")
+    away.rename(keytab)
+    until_open(gateway)
+
+
+def test_check_reads_the_example_for_a_hosted_cluster(
+    sasl_cluster: StartCluster, tmp_path: Path
+) -> None:
+    """Its files, with another address and user; the certificate's authority is the system's."""
+    cluster = sasl_cluster(VERSION)
+    folder = tmp_path / "hosted"
+    shutil.copytree(ROOT / "examples/hosted_gateway", folder)
+    names = {
+        "pkc-1.example.cloud:9092": cluster.sasl_ssl_bootstrap_servers,
+        "10.0.0.5:9092": f"{HOST}:{free_ports()}",
+        "10.0.0.0/24": f"{HOST}/32",
+        "=KEY\n": "=alice\n",
+        "=SECRET\n": f"={PASSWORDS['alice']}\n",
+    }
+    for file in folder.iterdir():
+        text = file.read_text()
+        for name in [one for one in names if one in text]:
+            text = text.replace(name, names.pop(name))
+        file.write_text(text)
+        file.chmod(0o600)
+    assert not names
+    done = subprocess.run(
+        command_line("gateway", "check", "gateway.toml", "--format", "json"),
         capture_output=True,
         text=True,
-        timeout=120,
-        env={**os.environ, "AIOKAFKA08_SASL_PASSWORD": PASSWORDS["alice"]},
+        timeout=END_S,
+        cwd=folder,
+        env=as_users(SSL_CERT_FILE=str(cluster.ca_path), PYTHONPATH=str(ROOT)),
     )
-    assert checked.returncode == 0, checked.stdout
+    findings = json.loads(done.stdout)["findings"]
+    assert {one["severity"] for one in findings} == {"note"}, done.stdout
+    assert done.returncode == 0
+    assert PASSWORDS["alice"] not in done.stdout + done.stderr

@@ -1,10 +1,11 @@
-"""The gauges tell a leak from ups and downs; the ledger forgets what is done; a short soak runs."""
+"""Gauges tell a leak from ups and downs, and rates a decay; the ledger forgets what is done."""
 
 from __future__ import annotations
 
 import asyncio
 import ctypes
 import gc
+import itertools
 
 import pytest
 
@@ -12,6 +13,8 @@ from tests.tools.soak import __main__ as command
 from tests.tools.soak.bridge import soak_bridge
 from tests.tools.soak.gateway import PER_SECOND, soak_gateway
 from tests.tools.soak.gauges import SLACK, Gauges, Sample, read, slope_of
+from tests.tools.soak.rates import Point, Rates
+from tests.tools.soak.sampling import report, sample
 from tests.tools.soak.workload import Ledger
 
 
@@ -50,6 +53,43 @@ def test_a_run_that_is_too_short_is_refused() -> None:
 
 def test_slope_of_one_time_is_zero() -> None:
     assert slope_of([1.0, 1.0], [2.0, 3.0]) == 0.0
+
+
+def rates(per_second: list[float]) -> Rates:
+    """Return points a minute apart, between which so many were done a second."""
+    counts = itertools.accumulate([0.0, *(60 * one for one in per_second)])
+    return Rates("messages", [Point(60.0 * at, count) for at, count in enumerate(counts)])
+
+
+def test_rate_that_falls_below_half_decays() -> None:
+    found = rates([100.0] * 20 + [80.0] * 20 + [49.0] * 20)
+    assert not found.is_held
+    assert str(found) == "rate: 100 messages/s, in the last third 49: DECAYS"
+    flat = samples([10.0] * 6)
+    assert report(flat, found) == 1
+    assert report(flat) == 0
+
+
+def test_rate_with_slow_minutes_or_a_slow_machine_holds() -> None:
+    found = rates([1.0] * 5 + [0.0] * 5 + [1.0] * 15 + [0.6, 0.4] * 3)
+    assert found.is_held
+    assert str(found).endswith("holds")
+    assert report(samples([10.0] * 6), found) == 0
+
+
+def test_too_few_points_have_no_thirds() -> None:
+    with pytest.raises(ValueError, match="4 points: expected at least 6"):
+        rates([1.0] * 3).thirds()
+
+
+async def test_each_sample_has_a_point() -> None:
+    counts = itertools.count(7.0)
+    found, done = Gauges[Sample](), Rates("messages")
+    task = asyncio.create_task(asyncio.sleep(60))
+    await sample(found, [task], 0.05, 0.01, str, read, done, lambda: next(counts))
+    task.cancel()
+    assert len(done.points) == len(found.samples) + 1
+    assert [one.done for one in done.points] == [7.0 + at for at in range(len(done.points))]
 
 
 @pytest.mark.asyncio_loop  # uvloop doesn't tell its timers
@@ -125,7 +165,7 @@ async def test_bridge_loses_nothing_in_a_short_soak() -> None:
 @pytest.mark.full
 @pytest.mark.timeout(1200)
 async def test_gateway_stays_flat_in_five_minutes_of_traffic() -> None:
-    found = await soak_gateway(seconds=300, per_second=PER_SECOND, sample_every_s=1)
+    found, _ = await soak_gateway(seconds=300, per_second=PER_SECOND, sample_every_s=1)
     trends = found.trends()
     assert [trend.name for trend in trends] == ["rss_mib", "fds", "threads"]
     assert all(trend.is_flat for trend in trends), list(map(str, trends))

@@ -109,13 +109,13 @@ def finish_steps(steps: Generator[None, None, T]) -> T:
 
 
 class LoopYield:
-    """Measure how long the running task has held the event loop. For use in one loop only."""
+    """Measures how long tasks have held the event loop in one iteration. For one loop only."""
 
     __slots__ = ("_hold_s", "_loop", "_measuring", "_since", "_task", "was_due")
 
     def __init__(self, hold_s: float = HOLD_S) -> None:
-        # The last `is_due()` of this loop iteration returned True, and no task has yielded since.
-        # For a caller that can't await where it calls `is_due()` and yields later.
+        # True if the last `is_due()` of this loop iteration returned True, and no task has yielded
+        # since. A caller that can't await where it calls `is_due()` reads this later, and yields.
         self.was_due = False
         self._hold_s = hold_s
         self._loop = asyncio.get_running_loop()
@@ -124,7 +124,7 @@ class LoopYield:
         self._task: asyncio.Task[object] | None = None
 
     def is_due(self) -> bool:
-        """Return whether the running task has held the loop for longer than `hold_s`."""
+        """Return whether tasks have held the loop for more than `hold_s` in this iteration."""
         # An awaitable may call this from its `__await__`, and a user may await it in another event
         # loop.
         if _running_loop() is not self._loop:
@@ -153,8 +153,8 @@ class LoopYield:
 
     def pop_due(self) -> bool:
         """Return `is_due()` and reset it."""
-        # For the iterator of an `__await__`, which can't await `yield_now()`. If this is True, it
-        # yields None, which suspends the task until the next loop iteration.
+        # For the iterator of an `__await__`, which can't await `yield_now()`. If the result is
+        # True, the iterator yields None, which suspends the task until the next loop iteration.
         due = self.is_due()
         self.was_due = False
         return due

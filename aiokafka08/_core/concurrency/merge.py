@@ -1,7 +1,7 @@
 """Iterate several asynchronous generators at the same time, within a budget.
 
 Invariant: the items of a source keep their order, and a source continues only after the caller has
-used the item before. Sources begin in the order in which they are given, while the costs of the
+used its previous item. Sources begin in the order in which they are given, while the costs of the
 active ones are within the budget; one is active in any case.
 """
 
@@ -52,7 +52,8 @@ async def merge(
                 cost -= active.pop(task)[0]
                 continue
             yield item
-            advance(*active.pop(task))  # not earlier: `finally` closes it if the caller stops
+            # Not earlier, so that `finally` closes the source if the caller stops.
+            advance(*active.pop(task))
             del item, task  # the item may be large
     finally:
         for task in active:

@@ -29,7 +29,7 @@ _INDEX: Final = b"""<!doctype html><title>aiokafka08 exporter</title>
 
 
 class Page(NamedTuple):
-    """The response for a path; `compressed` is the body by gzip, None to send it plain always."""
+    """The response for a path; `compressed` is the body in gzip, None to always send it plain."""
 
     content_type: str
     body: bytes

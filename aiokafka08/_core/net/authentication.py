@@ -62,8 +62,8 @@ _CORRELATION_ID: Final = 1
 _WITH_SESSIONS: Final = BrokerVersion.of(BrokerLine.V0_10)
 
 _REFUSED: Final = SaslFailure(FailureKind.REFUSED)
-# Longest pause between two looks at the clock. A sleep doesn't count the time in which the machine
-# is suspended, so a renewal is late by no more than this
+# Longest sleep before the due time is checked again. A sleep doesn't count the time in which the
+# machine is suspended, so this is the most by which a renewal can be late
 _LONGEST_SLEEP_S: Final = 3600.0
 
 
@@ -115,10 +115,11 @@ async def open_authenticated(
     """
     closed_at: list[str] = []
     knows_handshake = version is not None and version.supports(SaslAuthenticateRequest)
-    # Raw: the tokens are frames, with no request of Kafka before them. Brokers accept only GSSAPI
-    # raw (0.9 to 3.9, and HDP's 0.8.2), and those below 0.10 nothing else. So raw is first unless
-    # the version is known to have SaslAuthenticate. The other mechanisms make the same attempt
-    # twice, because a connection that closes without a reason may also have been lost by chance.
+    # A raw authentication sends tokens as frames, with no Kafka request before them. Brokers accept
+    # it for GSSAPI only (0.9 to 3.9, and HDP's 0.8.2), and those below 0.10 accept nothing else. So
+    # GSSAPI begins raw, unless the version is known to have SaslAuthenticate. Otherwise both
+    # attempts are the same, because a connection that closes without a reason may also have been
+    # lost by chance.
     for is_raw in (mechanism.starts_raw and not knows_handshake, False):
         stream = await connect()
         conversation = _Conversation(stream, address, config, mechanism, progress)

@@ -81,7 +81,7 @@ class ClusterSnapshot:
         return {} if info is None else info.partitions
 
     def is_missing(self, topic: str) -> bool:
-        """Return whether a topic may be missing: it has no known partitions, and isn't refused."""
+        """Return whether a topic may be missing: no partitions known, no authorization error."""
         info = self.topics.get(topic)
         if info is None:
             return True
@@ -165,7 +165,7 @@ class MergedTopic(NamedTuple):
 
 
 class MergeOrder:
-    """Remembers which Metadata call last updated each topic: responses may come out of order.
+    """Remembers which Metadata call last updated each topic, since responses may be out of order.
 
     Invariant: the response to an older call neither replaces a topic that a newer call has updated
     nor removes a topic. Calls are numbered in the order of their starts.
@@ -293,7 +293,7 @@ def _merge_topic(known: TopicInfo | None, state: TopicState) -> TopicInfo:
         state.is_internal or state.topic in INTERNAL_TOPICS,
         MappingProxyType(dict(partitions)),
     )
-    # The same object, so that a change of the topic can be found by identity.
+    # Return the same object, so that a change of the topic can be found by identity.
     return known if known is not None and known == merged else merged
 
 
@@ -316,7 +316,7 @@ def has_only_errors(response: MetadataResponse) -> bool:
 
 
 def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
-    """Return each of them as a `TopicPartition`; plain pairs are accepted.
+    """Return each partition as a `TopicPartition`; plain pairs are accepted.
 
     Raises:
         TypeError: an item is something else, or the argument isn't iterable.
@@ -327,7 +327,7 @@ def check_partitions(partitions: Iterable[object]) -> list[TopicPartition]:
 
 
 def iter_partitions(partitions: Iterable[object]) -> Iterator[TopicPartition]:
-    """As `check_partitions`, in steps for long lists."""
+    """Yield what `check_partitions` returns, so that callers can check a long list in steps."""
     expected = "expected a list of TopicPartition(topic, partition)"
     if isinstance(partitions, str | TopicPartition) or not isinstance(partitions, Iterable):
         raise TypeError(f"partitions={shorten(partitions)}: {expected}")

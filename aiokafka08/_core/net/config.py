@@ -61,8 +61,8 @@ NETWORK_DEFAULTS: Final[Mapping[str, Any]] = {
     "sasl_kerberos_keytab": None,
     "sasl_kerberos_principal": None,
 }
-"""The defaults in the signatures of the clients, for programs that use a router without a client.
-tests/test_options.py compares them; `net_config` has no defaults of its own."""
+"""A copy of the defaults in the clients' signatures, for programs that use a router but no client.
+tests/test_options.py compares both; `net_config` has no defaults of its own."""
 
 _NOT_IN_HOST: Final = r"[\x00-\x20\x7f\s/\\;@?#\[\]\"'<>|]"
 
@@ -223,7 +223,7 @@ def net_config(
 
 
 def numbered_client_id(prefix: str, client_id: str | None) -> str | None:
-    """Return the client id; without one, the prefix and a number of this process."""
+    """Return the client id; without one, the prefix and a number that is new in this process."""
     return f"{prefix}-{environment.new_number()}" if client_id in (None, "") else client_id
 
 

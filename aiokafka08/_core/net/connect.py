@@ -39,11 +39,11 @@ _OUT_OF_RESOURCES: Final = frozenset(
 
 
 class PendingStep(NamedTuple):
-    """What an attempt to connect waits for, for the error of a timeout."""
+    """A step that an attempt to connect waits for. The error of a timeout names it."""
 
     text: str  # what hasn't happened yet
-    # Whether the peer has accepted the connection and owes a response; then it may be something
-    # else than a broker. Otherwise the client waits for its own next token, or for a KDC.
+    # Whether the peer has accepted the connection and owes a response; it may not be a broker.
+    # Otherwise the client waits for the SASL mechanism to make its next token, or for a KDC.
     is_for_peer: bool = False
     detail: object = None  # a value for the `args` of the error
 
@@ -53,7 +53,7 @@ class PendingStep(NamedTuple):
 
     @property
     def progress(self) -> str:
-        """The text, as a sentence about the peer if it is one."""
+        """The text; if the client waits for the peer, a sentence with the peer as its subject."""
         return f"it {self.text}" if self.is_for_peer else self.text
 
     def timeout_error(self, prefix: str, suffix: str = "") -> KafkaTimeoutError:
@@ -181,12 +181,13 @@ def certificate_host(address: Address, config: NetConfig) -> str | None:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    if not host:  # which getaddrinfo() takes for this machine (docs/brokers.md 4.14)
+    # Old brokers list a broker without a plain listener with an empty host (docs/brokers.md 4.14).
+    if not host:
         raise OSError(
             "the brokers know no address of this broker for plain connections: it may be a newer "
             "one that listens for TLS or SASL only. Add a PLAINTEXT listener to it"
         )
-    import ipaddress  # takes milliseconds, and a program may only construct its client
+    import ipaddress  # takes milliseconds, and constructing a client doesn't need it
 
     try:
         ipaddress.ip_address(host)
@@ -230,7 +231,7 @@ def connection_error(address: Address, config: NetConfig, error: Exception) -> K
 
 
 def is_own_shortage(error: KafkaError) -> bool:
-    """Return whether a failed connection says nothing about the broker: this machine is short."""
+    """Return whether a connection failed because this machine has no resources left for it."""
     cause = error.__cause__
     return isinstance(cause, OSError) and cause.errno in _OUT_OF_RESOURCES
 

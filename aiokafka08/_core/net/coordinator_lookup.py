@@ -161,7 +161,7 @@ class CoordinatorLookup:
         return response.node_id
 
     async def _unavailable_hint(self) -> str:
-        """Return why the brokers may have returned error 15 up to the deadline."""
+        """Return the likely reason why all lookups failed with GroupCoordinatorNotAvailable."""
         try:
             # A Metadata request that names the offsets topic creates it as the lookups did, or
             # fails as they did (docs/brokers.md 8.9).

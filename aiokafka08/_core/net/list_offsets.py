@@ -73,8 +73,8 @@ async def list_offsets(
 
     Args:
         router: sends the requests.
-        timestamps: per partition `LATEST`, `EARLIEST`, or milliseconds since the epoch. The latter
-            gives the starts of segments last written at or before that time, newest first.
+        timestamps: per partition `LATEST`, `EARLIEST`, or milliseconds since the epoch. Such a time
+            gives the starts of segments last written at or before it, newest first.
         max_num_offsets: the maximum number of offsets per partition.
         timeout_s: seconds for the whole call; by default `request_timeout_ms`.
         is_final: returns whether to raise an error of a partition at once.
@@ -114,7 +114,7 @@ async def list_reachable_offsets(
         leader: int, led: Collection[TopicPartition], timeout_s: float
     ) -> Coroutine[Any, Any, PartitionResults[tuple[int, int]]]:
         at = dict.fromkeys(led, timestamp)
-        # Only the ends are kept: a cluster may have millions of segments.
+        # Keep only the ends, because a cluster may have millions of segments.
         return _list_on_leader(
             router, leader, led, at, max_num_offsets, _ends, timeout_s, request_s
         )
@@ -233,7 +233,7 @@ async def _ensure_known(router: Router, tps: Collection[TopicPartition], deadlin
 async def request_from_leaders(
     router: Router, tps: Collection[TopicPartition], send: LeaderRequest[T], timeout_s: float
 ) -> PartitionResults[T]:
-    """Call `send` once for each leader, with all its partitions; all leaders at once.
+    """Call `send` once for each leader, with all its partitions; send to all leaders at once.
 
     A partition without a known leader gets a `LeaderNotAvailableError` as its result.
     """
@@ -301,7 +301,7 @@ async def _list_on_leader(
                     request, node_id=leader, version=0, timeout_s=left_s
                 )
         except KafkaError as error:
-            # The remaining partitions get this error too: their requests go to the same broker.
+            # The remaining partitions get this error too, since they have the same leader.
             return results | dict.fromkeys(wanted[at:], error)
         for tp, result in _results(router, leader, some, response).items():
             results[tp] = result if isinstance(result, KafkaError) else keep(result.offsets or [])

@@ -220,8 +220,8 @@ class Metadata:
     ) -> None:
         """Refresh until the snapshot has these partitions of a known topic; they may be new.
 
-        `timeout_s` limits the wait for responses. The wait for partitions that the responses lack
-        is `NetLimits.partition_unknown_s`, if that is shorter.
+        `timeout_s` limits the wait for responses. If the responses lack partitions, the wait for
+        these ends after `NetLimits.partition_unknown_s`, if that is shorter.
 
         Raises:
             UnknownTopicOrPartitionError: the brokers have left one of them out for that time.

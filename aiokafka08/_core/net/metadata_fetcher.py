@@ -1,7 +1,7 @@
 """Request metadata: choose a broker, limit its time, and request bad topics alone.
 
-A topic is bad if its name is invalid or if it can't be created: on 0.8, it turns the response for
-all topics of the request into errors (docs/brokers.md 4.4, 4.5).
+A topic is bad if its name is invalid or if it can't be created. On 0.8, a bad topic turns the
+response for all topics of the request into errors (docs/brokers.md 4.4, 4.5).
 
 Invariant: a broker that hangs delays the result, but doesn't prevent it. A bad topic stays out of
 requests for other topics until it gets a different response or isn't needed any more. A topic is
@@ -34,7 +34,7 @@ class MetadataReply(NamedTuple):
 
 
 class _Deadlines(NamedTuple):
-    """Deadlines (loop times) of all requests together and of the most urgent caller; stagger."""
+    """Loop times: `own`, the deadline of all requests; `soonest`, the earliest one of a caller."""
 
     own: float
     soonest: float
@@ -60,7 +60,8 @@ class MetadataFetcher:
 
         Args:
             by_name: names of topics.
-            soonest: earliest deadline of a caller (loop time); a broker gets a share of the time.
+            soonest: earliest deadline of a caller (loop time); each broker gets a share of the time
+                until then.
             stagger: as for `NodeRegistry.request_any()`, shared by all requests of this call.
 
         Raises:

@@ -46,7 +46,7 @@ _HEALTHY: Final = (IDLE, SESSION_ENDS)
 # The share of a SASL session's lifetime after which its connection is replaced
 _DRAIN_AT: Final = 0.8
 
-# A connection isn't replaced sooner, whatever lifetime the broker names
+# The least time before a connection is replaced, whatever lifetime the broker names
 _SHORTEST_SESSION_S: Final = 0.1
 
 # How much too early an event loop may run a timer: uvloop counts milliseconds
@@ -105,17 +105,17 @@ class Node:
         self._callers: Counter[Lane] = Counter()  # how many callers wait for a lane to open
         self._probing: asyncio.Task[BrokerVersion] | None = None
         self._version = config.pinned_version
-        self._outages = 0  # each makes the probed version stale: the broker may have been replaced
+        self._outages = 0  # each makes the probed version stale, as the broker may be another
         self._version_outages = 0  # value of `_outages` when the version was probed last
-        # The IP address that responded to the last probe. All lanes connect to it: another address
-        # of the name may be the address of another broker, or of none. The name is resolved anew
+        # The IP address that responded to the last probe. All lanes connect to it, because another
+        # address of the name may belong to another broker, or to none. The name is resolved anew
         # after each outage.
         self._ip: str | None = None
         # Probe the exact line with the version; see `exact_version()`
         self.needs_exact_line = False
         # Whether the last probe found 0.8.0, which logs a stack trace when it is asked for its
-        # exact line. So it isn't asked again until the broker may have been replaced: not while
-        # another lane stays open, nor after an idle close.
+        # exact line. So it isn't asked again until the broker may have been replaced, which isn't
+        # assumed while another lane stays open, or after an idle close.
         self._is_0_8_0 = False
         self._progress = "connecting"  # the step that is waited for, as a timeout's text names it
         self._failure = ""
@@ -375,8 +375,8 @@ class Node:
     def _failed(self, error: KafkaError) -> None:
         where = address_text(self.address)
         self._failure = error.text.removeprefix(f"{where}: ")
-        # Probe again before the next connection: after it responded to the probe, the broker may
-        # have been replaced by one of another version.
+        # Probe again before the next connection, because the broker may have been replaced by one
+        # of another version since it was probed.
         self._outages += 1
         self._is_0_8_0 = False
         self._back_off()
@@ -526,8 +526,9 @@ class Node:
     def _idle_since(self, lane: Lane, now: float) -> float:
         """Return since when a lane has been idle; `now` if it is in use."""
         connection = self._lanes[lane]
-        # Also in use while callers wait for it to open: otherwise it could be closed before their
-        # first write. When they no longer wait, they write before the loop runs this check again.
+        # A lane is also in use while callers wait for it to open; otherwise it could be closed
+        # before their first write. When they no longer wait, they write before the loop runs this
+        # check again.
         in_use = connection.in_flight or not connection.writable or self._callers[lane]
         return now if in_use else connection.last_used
 

@@ -104,8 +104,8 @@ class NodeRegistry:
         by_address = self._bootstrap | {node.address: node for node in self._by_id.values()}
 
         def order(node: Node) -> tuple[bool, bool, bool, bool, float]:
-            # An open connection counts only if the node has ever responded: with a pinned version,
-            # anything that listens at an address is connected.
+            # An open connection counts only if the node has ever responded. With a pinned version
+            # there is no probe, so a node is connected to anything that listens at its address.
             is_mute = node.last_response == -math.inf
             return (
                 node.is_unresponsive,
@@ -131,14 +131,15 @@ class NodeRegistry:
         Args:
             request: sends it to a node; its second argument is the timeout in seconds.
             timeout_s: seconds for all brokers together.
-            caller_s: how long a caller waits, if less; one broker may take a fraction of this.
+            caller_s: how long the caller waits, if less than `timeout_s`; one broker may take a
+                fraction of it.
             delay_s: how long one broker may take before the next one gets the request too; by
                 default `NetLimits.unresponsive_s`. At most a quarter of the caller's time.
             stagger: gets this delay; a later caller with less time for the request may shorten it.
 
         Raises:
             NoBrokersAvailable: no broker responded; the text has each one's error.
-            KafkaError: no broker can process the request (UnsupportedVersionError).
+            KafkaError: the first error (such as UnsupportedVersionError), if none is retriable.
         """
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout_s
@@ -160,7 +161,7 @@ class NodeRegistry:
                 try:
                     return await attempt(node, min(limits.attempt_s, caller_s / 2))
                 except (KafkaConnectionError, KafkaTimeoutError):
-                    # Only the connection may have died, so the broker gets a second attempt.
+                    # The connection may be dead and the broker alive, so try the broker once more.
                     node.close_if_abandoned(Lane.CONTROL)
             return await attempt(node, math.inf)
 
@@ -201,8 +202,8 @@ class NodeRegistry:
             is_too_new |= isinstance(error, UnsupportedVersionError)
             is_over = self._closed or asyncio.get_running_loop().time() >= deadline
             # Brokers may be starting, and connections are lost: try again until `start_timeout_ms`
-            # is over. Only the user can mend the rest. After a 4.x broker no address is tried
-            # again.
+            # is over. Only the user can remove other causes. After a 4.x broker no address is
+            # tried again.
             return not (is_too_new or is_over or is_for_the_user(error))
 
         try:

@@ -50,17 +50,18 @@ async def offsets_for_times(
     unsure = {tp: at for tp, at in timestamps_ms.items() if first_messages.get(tp) is None}
     if not unsure:
         return first_messages
-    # The times of files may be rounded down. One second earlier, the message can't be in a segment
-    # that the broker lists.
+    # The times of files may be rounded down. So use a time one second earlier: no segment that the
+    # broker lists for it can contain the message.
     before = {tp: max(at - FILE_TIME_GRAIN_MS, 0) for tp, at in unsure.items()}
     older = await list_offsets(router, before)
     listed = await list_offsets(router, dict.fromkeys(unsure, LATEST), max_num_offsets=ALL_SEGMENTS)
     segments = {tp: _start_offset(older[tp], listed[tp]) for tp in unsure}
     # "No message" may be wrong, because the broker searches a single segment, the first whose
     # largest timestamp isn't before the time. A segment in format 0, or from before an upgrade, has
-    # none; the broker takes the time of its file, may search it in vain, and doesn't go on
-    # (docs/brokers.md 8.14). "No message" is right if only the last segment is in question and its
-    # first message has a timestamp, because then the broker could search it.
+    # no largest timestamp. The broker then uses the time of its file, may search the segment in
+    # vain, and doesn't search the next one (docs/brokers.md 8.14). "No message" is right if only
+    # the last segment is in question and its first message has a timestamp, because then the broker
+    # could search it.
     lasts = {
         tp: segment
         for tp, segment in segments.items()
@@ -131,8 +132,8 @@ async def _partitions_with_timestamps(
                 router, request, node_id=leader, lane=Lane.CONTROL, timeout_s=timeout_s
             )
         except KafkaError as error:
-            # Left out of the result. Then the start of a segment is returned, which may be too
-            # early, but never too late.
+            # These partitions are left out of the result. For them the start of a segment is
+            # returned, which may be too early, but never too late.
             return dict.fromkeys(tps, error)
         fetched = by_partition(response.topics)
         return {tp: tp in fetched and _has_timestamp(fetched[tp]) for tp in tps}

@@ -1,6 +1,6 @@
 """Probe the version of a broker: the I/O around `detect_version()` on throw-away connections.
 
-`find_line` finds less, on any connection.
+`find_line` only distinguishes 0.8, 0.9 and newer brokers, but it works on an open connection.
 
 Invariant: `probe_version()` ends within `request_timeout_ms` and leaves no socket open. If a
 response doesn't begin with the size of a Kafka frame, the error says what its first bytes look
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _CORRELATION_ID: Final = 1
 
-# How long a peer that isn't a broker has to answer ZooKeeper's command
+# Timeout of ZooKeeper's command, which is sent only to a peer that isn't a broker
 _ZOOKEEPER_LIMIT_S: Final = 1.0
 
 _ZOOKEEPER_ANSWERS: Final = (
@@ -86,8 +86,8 @@ async def probe_version(
         WrongPortError: it is a TLS listener, but the client doesn't use TLS, or it is ZooKeeper.
     """
     # End before the callers' deadlines, because the error raised here says more than their
-    # timeouts. And leave time for another attempt: new connections may reach a broker when this one
-    # hangs.
+    # timeouts. And leave time for another attempt: new connections may reach a broker when this
+    # attempt hangs.
     limit_s = min(
         config.request_timeout_s * 0.9,
         max(config.request_timeout_s / 4, config.limits.attempt_s),
@@ -126,7 +126,7 @@ async def find_line(
     """Return the line of the broker at the other end of a connection, by one or two requests.
 
     V0_8 stands for all of 0.8, and V0_10 for all from 0.10 on, 4.x too. No release closes the
-    connection on these requests, and none of them harms another one (docs/brokers.md 2.2).
+    connection on these requests or harms other connections (docs/brokers.md 2.2).
 
     Args:
         stream: the connection, which is authenticated.
@@ -148,7 +148,7 @@ async def find_line(
                 f"{address_text(address)}: it has closed the connection without an answer. The "
                 "port may be one for SASL"
             )
-        # In a thread: brokers up to 0.9 list all topics.
+        # In a thread, because a response of brokers up to 0.9 lists all topics.
         return await environment.run_in_thread(partial(fits, memoryview(frame)))
 
     try:
@@ -294,7 +294,8 @@ class _ProbeConnection:
         if self._has_responded or self._config.ssl_context or self._config.sasl:
             return False  # no broker must receive the command, since it would log an error
         try:
-            # ZooKeeper closes on Kafka's requests, or takes one for a session and responds to that.
+            # ZooKeeper closes the connection on Kafka's requests, or mistakes one for the
+            # request of a session and responds to it.
             async with asyncio.timeout(_ZOOKEEPER_LIMIT_S):
                 stream = await self._connect()
                 stream.write(b"srvr")

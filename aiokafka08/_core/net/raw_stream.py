@@ -38,7 +38,7 @@ class RawStream(asyncio.StreamReaderProtocol):
             self.socket_closed.set_result(None)
 
     def write(self, data: bytes) -> None:
-        """Write without waiting: for the few bytes of a handshake."""
+        """Write without waiting for the socket, for the few bytes of a handshake."""
         assert self._socket is not None
         self._socket.write(data)
 
@@ -71,7 +71,7 @@ class RawStream(asyncio.StreamReaderProtocol):
         assert self._socket is not None
         self._socket.set_protocol(protocol)
         protocol.connection_made(self._socket)
-        if self.reader.at_eof():  # it has come already, and won't come again
+        if self.reader.at_eof():  # the EOF came before, and asyncio reports it only once
             protocol.eof_received()
 
     def abort(self) -> None:

@@ -52,8 +52,8 @@ async def retry(
             `TimeoutError` means that its seconds were over.
         deadline: loop time after which no further attempt begins.
         backoff: the delays between attempts.
-        timed_out: makes the error to raise at the deadline from the last failure before it; None if
-            all attempts ended with `TimeoutError`.
+        timed_out: makes the error to raise at the deadline from the last failure before it, or from
+            None if all attempts ended with `TimeoutError`.
         attempt_s: how many seconds one attempt may take.
         is_final: returns whether to raise a failure at once.
 

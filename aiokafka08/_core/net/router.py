@@ -38,7 +38,7 @@ __all__ = ["Lane", "Router"]
 
 R = TypeVar("R", bound=Response)
 
-# The broker is gone or hangs: other brokers may lead its partitions now
+# The errors after which a broker may be gone or hang, so other brokers may lead its partitions now
 _LOST: Final = (KafkaConnectionError, KafkaTimeoutError, KafkaProtocolError)
 
 
@@ -98,7 +98,7 @@ class Router:
             raise
 
     def check_credentials(self) -> None:
-        """Start to renew credentials as they fall due; again after the event loop stood still."""
+        """Renew credentials in the background; call again after the event loop has stood still."""
         if self._renewals is not None:
             self._renewals.cancel()
         if self.config.sasl is not None:
@@ -157,8 +157,8 @@ class Router:
             KafkaError: as `Node.request`.
         """
         if node_id is None:
-            # The request may be a write, and a broker that carries out an old one late can undo a
-            # newer one. So it gets more time than a read until another broker gets the request.
+            # The request may be a write, and a broker that carries out an old write late can undo a
+            # newer one. So wait longer than for a read before the next broker gets it too.
             delay_s = self.config.limits.attempt_s
             response, _ = await self.request_any(
                 request, lane=lane, version=version, timeout_s=timeout_s, delay_s=delay_s
@@ -208,8 +208,8 @@ class Router:
         """Return whether a connection is open, and a broker has responded lately."""
         if self._loop is None or not self.nodes.is_connected:
             return False
-        # The periodic refreshes bring a response this often, even without other requests. The
-        # event loop needn't run, so use its clock directly.
+        # Even without other requests, the periodic metadata refreshes bring a response this often.
+        # The caller may be outside of the event loop, so use the loop's clock directly.
         limit_s = self.config.metadata_max_age_s + self.config.limits.attempt_s
         return self._loop.time() - self.nodes.last_response <= limit_s
 
@@ -298,10 +298,11 @@ class Router:
         async def attempt(left_s: float) -> BrokerVersion | KafkaError:
             self._check()
             if node_id is None:
-                # Only here: 0.8.0 logs a stack trace for each request that asks for the line.
+                # Probe exact lines only here, since 0.8.0 logs a stack trace for each such probe.
                 self.nodes.require_exact_lines()
                 known = [node for node in self.nodes if node.version is not None]
-                # One that failed just now would take its backoff, and then probably fail again.
+                # A node that has just failed would first wait for its backoff, and then probably
+                # fail again.
                 nodes = [node for node in known if not node.is_backing_off] or known
             else:
                 nodes = [self._node(node_id)]
@@ -328,7 +329,7 @@ class Router:
         )
 
     def expected_round_trip_s(self, node_id: int | None) -> float:
-        """Return the round trip to a broker that the probe of its version has measured.
+        """Return the round-trip time to a broker, as measured when its version was probed.
 
         If it wasn't probed, or without an id, return the shortest one of all; 0 if there is none.
         """

@@ -34,7 +34,7 @@ class Stagger:
         self._shortened: asyncio.Future[None] | None = None
 
     def shorten(self, delay_s: float) -> None:
-        """Start the next attempt earlier, if `delay_s` is less than now."""
+        """Start the next attempt earlier, if `delay_s` is less than the present delay."""
         if delay_s < self.delay_s:
             self.delay_s = delay_s
             if self._shortened is not None and not self._shortened.done():
@@ -145,8 +145,8 @@ async def _cancel(running: dict[asyncio.Task[T], K], discard: Callable[[T], obje
             discard(task.result())
 
     for task in tasks:
-        # Once each, so that it can clean up undisturbed. The callback discards its result even if
-        # the wait below is cancelled.
+        # Cancel each attempt only once, so that it can clean up undisturbed. The callback discards
+        # its result even if the wait below is cancelled.
         task.cancel()
         task.add_done_callback(ended)
     if tasks:

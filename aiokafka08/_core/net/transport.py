@@ -40,12 +40,12 @@ HIGH_WATER_BYTES: Final = 64 * 1024
 _SILENCE_CHECK_FACTOR: Final = 1.05
 
 # The least time until the next check. Without it, a remainder from rounding could repeat the check
-# endlessly at one time.
+# endlessly at the same loop time.
 _SHORTEST_SILENCE_CHECK_S: Final = 0.001
 
 
 class ResponseWaiter(Protocol):
-    """Waits for the outcome of one request: an `asyncio.Future`, or an object that acts at once."""
+    """Receives one request's outcome: an `asyncio.Future`, or an object that acts on it at once."""
 
     def done(self) -> bool:
         """Return True if the waiter has given up, or has an outcome."""
@@ -207,16 +207,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> None:
         """Write a request at once; the waiter gets its response.
 
-        For callers that check `writable` and keep their own deadlines. To give a request up, let
-        the waiter be `done()` (the response is then read and dropped) and call `close_if_silent()`.
-        When the connection breaks, the waiter gets a `KafkaConnectionError`. If the request has no
-        response (Produce with required_acks=0), the waiter gets nothing.
+        It is for callers that check `writable` and keep their own deadlines. To give a request up,
+        let the waiter be `done()` (the response is then read and dropped) and call
+        `close_if_silent()`. When the connection breaks, the waiter gets a `KafkaConnectionError`.
+        If the request has no response (Produce with required_acks=0), the waiter gets nothing.
 
         Args:
             request: the request.
             waiter: gets the response.
             version: the API version; by default the highest one that both sides support.
-            timeout_s: how long the broker may be silent; at least `request_timeout_ms` count.
+            timeout_s: how long the broker may be silent; the limit is at least
+                `request_timeout_ms`.
 
         Raises:
             KafkaConnectionError: the connection is closed.
@@ -358,7 +359,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _unreadable_reason(self, error: KafkaProtocolError) -> str:
         """Return why the connection is closed, with a hint if a pinned version may be wrong."""
-        # Brokers of 0.8 and 0.9 may respond to a version that they don't know as to their own.
+        # Brokers of 0.8 and 0.9 may respond to an unknown version as if it were one of their own.
         pinned = self._config.pinned_version
         return str(error) if pinned is None else f"{error}. {_check_pin(pinned)}"
 
@@ -377,7 +378,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return max(overdue, default=None)
 
     def _schedule_silence_check(self) -> None:
-        # After the callers' own deadlines, so that they report a timeout, not this close.
+        # Check after the callers' own deadlines, so that they report a timeout, not this close.
         self._silence_timer = self._loop.call_later(
             self._config.request_timeout_s * _SILENCE_CHECK_FACTOR, self._check_silence
         )

@@ -4,8 +4,9 @@ A line is a family of releases, such as 0.8.2 or everything from 0.10 to 3.9. Th
 follows docs/brokers.md §2.
 
 Invariant: no probe creates anything on the broker, and none leaves an error in its log, except
-OffsetFetch, on which 0.8.0 logs a stack trace (only with `exact`). ApiVersions is sent only if the
-probes before it have ruled out 0.9, where it does harm (docs/brokers.md 2.2).
+OffsetFetch, on which 0.8.0 logs a stack trace (only with `exact`). ApiVersions, which does harm on
+0.9 (docs/brokers.md 2.2), is sent only if the probes before it have ruled out 0.9, or if the broker
+has closed the connection on two of them.
 """
 
 from __future__ import annotations
@@ -103,8 +104,8 @@ LINE_APIS: Final[Mapping[BrokerLine, Mapping[ApiKey, range]]] = {
     BrokerLine.V0_9: _APIS_0_9,
     BrokerLine.V0_10: _APIS_0_10,
 }
-"""The API versions that each line shares with this client (docs/brokers.md §2, §8). Those of V0_10
-are of its newest release; what an older one lacks is known from its ApiVersions response."""
+"""The API versions that each line shares with this client (docs/brokers.md §2, §8). V0_10 has those
+of its newest release; an older release shows in its ApiVersions response what it lacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +215,7 @@ FETCH_PROBE: Final = Probe(FetchRequest(-1, 0, 0, []), 1)
 # A group that never commits
 _PROBE_GROUP: Final = "aiokafka08-version-probe"
 
-# How many topics are enough that not all of them are deleted within a round trip
+# How many topics to probe, so that they aren't all deleted within a round trip
 _PROBE_TOPICS: Final = 10
 
 
@@ -279,9 +280,9 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
         frame = yield from _probe_twice(Probe(MetadataRequest([]), 0))
         if frame is None:
             raise UnrecognizedBrokerVersion("the broker closes the connection on Metadata 0")
-        # 0.8.2 responds as 0.8.1 for a topic that was deleted after the Metadata response. So ask
-        # for several topics, and a second time if no other code was among the first response.
-        # Without a partition, 0.8.1 and 0.8.2 respond alike.
+        # 0.8.1 responds UnknownTopicOrPartition for each partition, and so does 0.8.2 for a topic
+        # that was deleted after the Metadata response. So ask for several topics, and ask again if
+        # the first response has only this code. Without a partition, both lines respond alike.
         existing = [
             Topic(topic.topic, [topic.partitions[0].partition])
             for topic in decode_response(MetadataRequest, 0, frame).topics
@@ -299,7 +300,7 @@ def _detect_0_8_line() -> Steps[BrokerLine]:
         if not codes:
             return BrokerLine.V0_8
         if codes != {UnknownTopicOrPartitionError.errno}:
-            # It isn't the group's coordinator, or is and finds nothing.
+            # It isn't the group's coordinator, or it is, and finds no committed offset.
             return BrokerLine.V0_8_2
     # It reads the request as version 0 and finds nothing committed in ZooKeeper.
     return BrokerLine.V0_8_1
@@ -350,7 +351,7 @@ def is_of_0_8(frame: memoryview) -> bool:
 def is_before_0_10(frame: memoryview) -> bool:
     """Return whether a response to `METADATA_PROBE` is of 0.8 or 0.9."""
     # Layout 1 has more fields (racks, the controller id), and decoding must use every byte, so such
-    # a response doesn't fit layout 0. The reverse is possible for some topics.
+    # a response doesn't fit layout 0. A response in layout 0 may fit layout 1, for some topics.
     return _fits(MetadataRequest, 0, frame)
 
 

@@ -109,7 +109,7 @@ def _zookeeper_store(
     zookeeper: ClusterZookeeper | None,
     check_session: Callable[[], None],
 ) -> OffsetStore:
-    """Return a store that writes the nodes itself, or, without `zookeeper`, through brokers."""
+    """Return a store that writes the nodes itself; without `zookeeper`, brokers write them."""
     if zookeeper is not None:
         from aiokafka08._core.offset_store.zookeeper_store import ZookeeperOffsetStore
 

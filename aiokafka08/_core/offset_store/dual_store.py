@@ -78,7 +78,7 @@ class DualOffsetStore:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         clock = asyncio.get_running_loop().time
         deadline = clock() + limit_s
-        # Kafka first: it fences members of an older generation, ZooKeeper doesn't.
+        # Commit to Kafka first, since it fences members of an older generation; ZooKeeper doesn't.
         await self._kafka.commit(offsets, identity, timeout_s=limit_s)
         await self._zookeeper.commit(offsets, identity, timeout_s=max(deadline - clock(), 0.0))
 

@@ -132,9 +132,9 @@ async def _complete(
     *,
     gives_up: bool = False,
 ) -> tuple[dict[TopicPartition, T], dict[TopicPartition, KafkaError]]:
-    """Send requests until each partition has succeeded or failed for good; return both.
+    """Send requests until each partition has succeeded or failed for good; return the outcomes.
 
-    `gives_up`: a partition has failed for good after `_MAX_UNKNOWN_ERRORS` responses with
+    `gives_up`: if True, a partition has failed for good after `_MAX_UNKNOWN_ERRORS` responses with
     UnknownError.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
@@ -158,8 +158,8 @@ async def _complete(
             if not error.retriable:
                 raise with_text(error, f"{what_failed}: {error.text}") from error
             for tp in pending():
-                # If the deadline left this attempt less than `attempt_s`, its error says less than
-                # the responses before it.
+                # The error of an attempt that the deadline cut short doesn't replace an earlier
+                # one, which says more about the cause.
                 if timeout_s >= attempt_s or tp not in last_errors:
                     last_errors[tp] = error
             return error

@@ -114,7 +114,7 @@ def _fetch_result(fetched: CommittedPartition) -> CommittedOffset | KafkaError:
     if fetched.error_code not in (0, UnknownTopicOrPartitionError.errno):
         return broker_error(group_code(fetched.error_code))
     if fetched.offset < 0:
-        return None  # no offset is -1; version 0 also stores other negative ones (8.4)
+        return None  # -1 means no offset; version 0 also stores other negative ones (8.4)
     if fetched.error_code:
         return broker_error(group_code(fetched.error_code))
     return OffsetAndMetadata(fetched.offset, fetched.metadata or "")
@@ -137,7 +137,8 @@ def check_metadata(offsets: OffsetsToCommit, line: BrokerLine) -> None:
 def combined_error(what_failed: str, errors: Mapping[TopicPartition, KafkaError]) -> KafkaError:
     """Return one error that names each partition with its reason.
 
-    It is a `CommitFailedError` if a partition was fenced; otherwise it has the type of the first.
+    It is a `CommitFailedError` if a partition was fenced; otherwise it has the type of the first
+    error.
     """
     for error in errors.values():
         if isinstance(error, FENCED):

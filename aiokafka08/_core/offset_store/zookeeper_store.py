@@ -3,9 +3,9 @@
 The nodes have no place for metadata, and ZooKeeper doesn't fence members of an older generation.
 
 Invariants: if `commit` returns, all offsets are written; if the writes of some failed, its error
-names them. Before each attempt to write, the versions of the nodes are known, and only then the
-member's session is checked. So a member that lost its partitions writes nothing over the offsets of
-the members that own them now.
+names them. Each attempt to write first reads the versions of the nodes, then checks the member's
+session. So a member that lost its partitions writes nothing over the offsets of the members that
+own them now.
 """
 
 from __future__ import annotations
@@ -134,7 +134,8 @@ class ZookeeperOffsetStore:
                 f"{self._what_failed(verb)} within {limit_s * 1000:.0f} ms: {reason}"
             )
 
-        # One attempt may take all the time: kazoo sends what waits as soon as ZooKeeper is back.
+        # One attempt may last until the deadline, because kazoo sends pending requests as soon as
+        # ZooKeeper is back.
         return await retry(
             attempt,
             deadline=asyncio.get_running_loop().time() + limit_s,

@@ -1,8 +1,8 @@
 """Committed offsets in ZooKeeper, read and written through brokers (0.8.1 and later).
 
 Any broker handles OffsetCommit 0 and OffsetFetch 0. The brokers keep the offsets in the nodes of
-the Scala consumer. They refuse metadata that is too long, and drop it otherwise (docs/brokers.md
-8.4, 8.7). They don't fence members of an older generation.
+the Scala consumer. They refuse metadata that is too long, and drop shorter metadata
+(docs/brokers.md 8.4, 8.7). They don't fence members of an older generation.
 
 Invariant: `start()` refuses a group whose name can't be the name of a node.
 """

@@ -122,8 +122,8 @@ class NextFetch:
 
     Attributes:
         meets_damage: whether the last messages that came were followed by bytes that are no
-            message, or by damaged offsets. These stand at `offset`, and the broker may fail to
-            read over them (docs/brokers.md 7.19).
+            message, or by damaged offsets. They begin at `offset`, and the broker may fail to
+            read past them (docs/brokers.md 7.19).
     """
 
     __slots__ = (
@@ -150,7 +150,8 @@ class NextFetch:
         # The first entries of the last response that were dropped, because a damaged offset is in
         # front of them or is their own
         self._dropped: list[_Identity] = []
-        self._is_other_log = False  # another broker leads since then
+        # Whether another broker has become the leader since the last messages that were used
+        self._is_other_log = False
         self._was_empty = False  # the last response was empty, with the watermark above
         self._empty_waits = 0
         self._early_responses = 0  # how many in a row came before the wait was over
@@ -189,7 +190,7 @@ class NextFetch:
                 return FetchFinding(FetchStep.CORRUPT)
             return self._use(message_set, summary, [])
         if high_watermark <= self.offset:
-            # At the end of the log, but entries came before that can't be used: damage.
+            # The log ends here, but earlier responses had entries that can't be used: damage.
             if (self._dropped and not self._may_lack_dropped) or self.meets_damage:
                 next_offset = self.offset if self._dropped else None
                 return FetchFinding(FetchStep.CORRUPT, next_offset=next_offset)
@@ -226,8 +227,8 @@ class NextFetch:
         for number, stop in enumerate([*breaks, len(entries)]):
             is_above = stop < len(entries) and _is_above(entries[stop], high_watermark)
             end = begin
-            # End where an offset isn't below one that comes after the break: either of the two may
-            # be damaged.
+            # End the run at the first entry whose offset isn't below the lowest one after the
+            # break, since either of the two may be damaged.
             while end < stop and entries[end].offset < lowest[stop]:
                 end += 1
             last = len(message_set) if end == len(entries) else entries[end].begin
@@ -252,7 +253,7 @@ class NextFetch:
         return self._retry_damaged(first)
 
     def _lowest_later(self, entries: list[_Entry], high_watermark: int) -> list[int]:
-        """Return per index the lowest offset from it on that is above `offset` and readable."""
+        """Return, for each index, the lowest readable offset above `offset` from that entry on."""
         lowest = [LAST_OFFSET + 1]
         for entry in reversed(entries):
             counts = self.offset < entry.offset and not _is_above(entry, high_watermark)
@@ -260,7 +261,7 @@ class NextFetch:
         return lowest[::-1]
 
     def _use(self, usable: Buffer, summary: SetSummary, dropped: list[_Identity]) -> FetchFinding:
-        """Use a part of a response, or all of it, unless what was dropped before is missing."""
+        """Use a part of a response, or all of it, unless entries dropped before are missing."""
         if self._dropped and not self._begins_with_dropped(usable):
             # A broker can't find an entry by a damaged offset, and may skip it. So the messages
             # used next must begin with the first dropped entry.
@@ -298,7 +299,7 @@ class NextFetch:
         """Whether another leader's log may lack the dropped entries.
 
         It may end before them, or go on without a gap. An entry that states an offset below the
-        next one to fetch is an exception: where the log has it, no fetch finds it.
+        next one to fetch is an exception: even if the log has it, no fetch finds it.
         """
         return self._is_other_log and not self.lacks_dropped
 
@@ -370,13 +371,15 @@ class NextFetch:
     def _shrink(self, used_bytes: int) -> None:
         """Halve the size when half of it would do."""
         if used_bytes * 2 <= self.size_bytes:
-            # A reset would let a topic of large messages grow anew for each message.
+            # After a reset, the size would have to grow again for each message of a topic with
+            # large messages.
             self.size_bytes //= 2
 
     def reset_search(self) -> None:
         """Forget what the last responses have shown: call this when another broker leads.
 
-        Only the dropped entries are kept, since its log may have the same damage.
+        The size is kept, and so are the dropped entries, since the new leader's log may have the
+        same damage.
         """
         self._end_search()
         self._is_other_log = True

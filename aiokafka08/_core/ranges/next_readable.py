@@ -1,10 +1,10 @@
 """Find where a log can be read again after damage that hides the next message.
 
-Without whole size fields neither a client nor a broker sees where the next message begins. To find
+Without intact size fields neither a client nor a broker sees where the next message begins. To find
 a later offset, a broker reads from the last index entry before it, and fails if the damage is in
 between (docs/brokers.md 7.19).
 
-Invariant: the search takes a number of fetches that grows with the logarithm of the offsets.
+Invariant: the number of fetches grows with the logarithm of the number of unreadable offsets.
 """
 
 from __future__ import annotations
@@ -38,11 +38,12 @@ _FETCH_BYTES: Final = 64 * 1024
 async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
     """Return the first offset from which the leader returns a message, or the end of the log.
 
-    If several places are damaged, it is the first such offset after one of them. `offset` is the
-    first one to try. Nothing else may use the router's lane for urgent fetches.
+    If several places are damaged, the search may miss the messages between them, and return the
+    first such offset after a later place. `offset` is the first offset to try. During the search,
+    nothing else may use the router's lane for urgent fetches.
 
     Raises KafkaError if the leader doesn't respond, or responds with an error other than
-    UnknownError, the one for damage.
+    UnknownError, which brokers return for damage.
     """
     end = (await list_offsets(router, {tp: LATEST}))[tp][0]
     unreadable, found, step = offset - 1, min(offset, end), 1
@@ -57,13 +58,13 @@ async def find_readable(router: Router, tp: TopicPartition, offset: int) -> int:
         else:
             unreadable = middle
     if unreadable >= offset and await _is_readable(router, tp, unreadable, end):
-        # The broker has recovered during the search: what it failed to read may be sound.
+        # The broker has recovered during the search, so what it failed to read may be sound.
         return offset if await _is_readable(router, tp, offset, end) else unreadable
     return found
 
 
 async def _is_readable(router: Router, tp: TopicPartition, offset: int, end: int) -> bool:
-    """Return whether a fetch at this offset brings a message, perhaps cut off at its end."""
+    """Return whether a fetch brings a message, perhaps a cut-off one; True from `end` on."""
     if offset >= end:
         return True
     backoff = router.config.backoff()

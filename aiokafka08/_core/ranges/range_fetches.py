@@ -66,7 +66,8 @@ class RangeFetches:
 
         `alone`: send no other partition in the same request, and let the broker wait for data.
         `timeout_s`: seconds to connect, again for the response, and again for a quota. The future
-        raises KafkaTimeoutError if the client exceeds its quota for longer, else KafkaError.
+        raises KafkaTimeoutError if the client exceeds its quota for longer, and KafkaError for any
+        other failure.
         """
         leader = self._leaders.get(node_id)
         if leader is None:

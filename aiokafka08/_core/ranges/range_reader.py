@@ -1,10 +1,10 @@
 """Read one bounded range of one partition as raw message sets, with several requests in flight.
 
-Invariant: the sets come in offset order, and each message of the range is in exactly one of them,
-counted from its `fetch_offset` to before its `end_offset`. A range always ends, also if offsets are
-empty: when its last offset is passed, when no message follows, or with an error. What is fetched
-and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up to `limit_bytes`.
-Of the readers that share a `RangeFetches`, one at a time fetches such a message.
+Invariant: the sets come in offset order. Of each set only the offsets from `fetch_offset` to before
+`end_offset` count, so each message of the range comes exactly once. Even if offsets have no
+messages, the read ends: after the last offset, when no message follows, or with an error. What is
+fetched and not yielded yet is at most `in_flight` times `max_bytes`, or one message of up to
+`limit_bytes`. Readers that share a `RangeFetches` fetch such large messages one at a time.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ from aiokafka08.structs import TopicPartition
 
 DEFAULT_FETCH_BYTES: Final = 1048576
 _MIN_FETCH_BYTES: Final = 65536
-# Fetches are smaller after a timeout; this many must return data until their size is doubled
+# Fetches are smaller after a timeout; this many must return data before their size is doubled
 _FETCHES_OF_A_SIZE: Final = 8
 MAX_IN_FLIGHT: Final = 3
 
-# A broker that responds after this share of the wait counts as having waited to the end: the two
-# clocks may run at different speeds
+# A broker that responds after this share of the wait counts as having waited to the end, since the
+# two clocks may run at different speeds
 _WAITED_SHARE: Final = 0.8
 
-# From how many recent sets the next offsets are guessed
+# How many recent sets are used to guess the next offsets
 _SPANS: Final = 8
 
-# How many wrong guesses are allowed at first. One more is allowed for every _WRONG_GUESSES guesses
-# made, which is a quarter of them. Beyond that, there is one request at a time.
+# How many wrong guesses are allowed at first. After that, one of _WRONG_GUESSES guesses may be
+# wrong. If more are, the reader sends one request at a time.
 _WRONG_GUESSES: Final = 4
 
-# How many contradictory log ends in a row prove that no message follows (`_count_end`). A single
-# watermark may fall where the leadership is lost and regained in between.
+# How many contradictory log ends in a row prove that no message follows (`_count_end`). One isn't
+# enough, because the watermark may fall if a broker loses and regains the leadership in between.
 _ENDS_OF_EMPTY: Final = 3
 
 # Added to the estimated size of a gap
@@ -79,7 +79,8 @@ class RawSet(NamedTuple):
     """A message set as it was fetched.
 
     It may begin before `fetch_offset` (with a compressed set) and reach beyond the end of the
-    range: read it with `reader()`, or drop messages at or after `end_offset`.
+    range. So read it with `reader()`, or drop the messages before `fetch_offset` and those from
+    `end_offset` on.
     """
 
     message_set: Buffer
@@ -143,7 +144,7 @@ async def read_range(
         in_flight: how many fetches may be in flight or waiting to be yielded.
         timeout_s: seconds without progress until the read fails; by default `request_timeout_ms`.
         missing_s: seconds for which metadata may lack the partition until it counts as deleted (a
-            broker that has just started may not know all of them); by default as `timeout_s`.
+            broker that has just started may not know it yet); by default as `timeout_s`.
 
     Raises:
         OffsetOutOfRangeError: the log doesn't have the range (any more); names what it has.
@@ -152,7 +153,7 @@ async def read_range(
         RecordTooLargeError: a message is larger than `limit_bytes`.
         CorruptRecordException: the bytes at an offset are no message, or the leader fails to read
             there; names the next offset that can be read, if it was found.
-        KafkaError: another error that a retry can't help.
+        KafkaError: another error that a retry can't fix.
     """
     limit_s = router.config.request_timeout_s if timeout_s is None else timeout_s
     reader = _RangeReader(
@@ -212,7 +213,7 @@ class _RangeReader:
         self._guesses = self._wrong_guesses = 0
 
     async def next_set(self) -> RawSet | None:
-        """Return the next set; None at the end of the range. The caller has used the last one."""
+        """Return the next set; None at the end of the range. Call this after using the last set."""
         self.release_large()
         limit_s = self._limit_s
         loop = asyncio.get_running_loop()
@@ -300,7 +301,7 @@ class _RangeReader:
             fetched, elapsed_s = await self._response_to(fetch)
             next_offset = summarize_set(fetched.message_set).next_offset
             if next_offset is not None and next_offset > wanted.offset:
-                # It began at an earlier offset, and reaches beyond the next one.
+                # The response to this earlier offset reaches beyond the wanted one.
                 return fetch, (fetched, elapsed_s)
             self._wrong_guesses += 1
         size = max(self._max_bytes, wanted.size_bytes)
@@ -310,8 +311,8 @@ class _RangeReader:
                 self._holds_large = True
             size = min(max(size, DEFAULT_FETCH_BYTES), self._limit_bytes)
         if wanted.alone:
-            # Let the other fetches end first, because a broker responds to one request at a time,
-            # so the time for those would look like a wait of this one.
+            # Let the other fetches end first. A broker responds to one request at a time, so it
+            # would seem to wait for data while it responds to the others.
             await asyncio.gather(*(fetch.task for fetch in fetches), return_exceptions=True)
             fetches.clear()
         elif fetches and fetches[0].offset == wanted.offset and fetches[0].max_bytes < size:
@@ -347,8 +348,8 @@ class _RangeReader:
             hides_large=may_hide_large(self._router.version(fetch.node_id)),
         )
         if finding.step is FetchStep.DATA and fetch.max_bytes == self._max_bytes:
-            # Also after a guess that was too low: one short set, as at the end of a segment, would
-            # otherwise make all later guesses too low.
+            # Count the span even if the guess was too low. Otherwise one short set, such as at the
+            # end of a segment, would stay in `_spans`, and make all later guesses too low.
             self._spans.append(self._next_fetch.offset - fetch.offset)
             if self._max_bytes < self._usual_bytes:
                 self._fetch_more()
@@ -392,7 +393,7 @@ class _RangeReader:
     ) -> tuple[FetchedPartition, float]:
         """Send one fetch; return the partition's response, and the seconds that it took."""
         if leader is None:
-            # For a part of the time only: the caller retries until `_missing_s` is over.
+            # Wait for a part of `_missing_s` only, because the caller retries until it is over.
             await self._router.metadata.wait_for_topic(
                 self._tp.topic, timeout_s=self._missing_s / 4
             )
@@ -412,10 +413,10 @@ class _RangeReader:
         probe: _RangeFetch,
         at_end: FetchedPartition,
     ) -> None:
-        """Count how often in a row the watermark was at the offset, and then after the range."""
-        # A leader's watermark never falls. So if it is at the offset again after it was after the
-        # range, no message follows. A gateway responds so where only control batches follow, since
-        # an old client can't pass these.
+        """Count contradictions in a row: a watermark at `fetch.offset`, then not below `_end`."""
+        # A leader's watermark never falls. So if a fetch finds it at the offset again, although a
+        # probe found it at or after the end of the range, no message follows. A gateway responds
+        # like this if only control batches follow, because an old client can't get past these.
         place = (fetch.offset, fetch.node_id)
         is_contradiction = (
             fetched.high_watermark == fetch.offset
@@ -431,13 +432,13 @@ class _RangeReader:
     # --- failures ---------------------------------------------------------------------------------
 
     def _fetch_less(self) -> None:
-        """Make fetches smaller, for the case that the link is too slow for their size."""
+        """Make fetches smaller, in case the link is too slow for their size."""
         self._max_bytes = max(self._max_bytes // 8, min(self._max_bytes, _MIN_FETCH_BYTES))
         self._smaller_fetches = 0
         self._spans.clear()
 
     def _fetch_more(self) -> None:
-        """Double the smaller size after some fetches of it: perhaps only a broker hung."""
+        """Double the reduced size after some fetches of it, since perhaps only a broker hung."""
         self._smaller_fetches += 1
         if self._smaller_fetches == _FETCHES_OF_A_SIZE:
             self._smaller_fetches = 0
@@ -491,7 +492,7 @@ class _RangeReader:
                 return  # a new leader, whose watermark isn't there yet (docs/brokers.md 7.10)
         next_offset = await self._find_readable(offset + is_damaged)
         if next_offset == offset:
-            return  # the broker reads it again
+            return  # the broker can read the offset again
         raise unreadable(
             self._tp, offset, is_damaged=is_damaged, next_offset=next_offset
         ) from error

@@ -63,7 +63,7 @@ _NO_KEYTAB: Final = -1765328174
 _NO_KEY: Final = -1765328203
 _NO_TICKET: Final = (-1765328189, -1765328243)
 
-# What to check when a broker refuses: it gives the same reason, or none, in each of these cases
+# What to check when a broker refuses, because its reason doesn't tell these cases apart
 _CHECK: Final = (
     "that the clocks of client and broker agree, and that the broker maps this principal "
     "(sasl.kerberos.principal.to.local.rules)"
@@ -214,7 +214,7 @@ class _Credentials:
             return self.due_s()
 
     def error(self, what: str, error: Any) -> KafkaError:
-        """Return the error for an error of the library, whose text names principals, no secrets."""
+        """Translate a GSSError into a KafkaError. Its text names principals, but no secrets."""
         minor = _code(error)
         text = f"{self._description}: {what}: "
         if minor in _TRANSIENT:
@@ -366,13 +366,13 @@ class Gssapi(Mechanism):
         """Return the principal of the broker at `host`.
 
         Without a realm it ends with "@": Kerberos then asks the client's KDC, which may refer to
-        another realm. Another kind of name would be looked up in DNS, as krb5.conf says.
+        another realm. A host-based name would be looked up in DNS, as krb5.conf says.
         """
         name = f"{self._service}/{self._domain or host.removesuffix('.').lower()}"
         return name if "@" in name else f"{name}@"
 
     async def begin(self, host: str) -> Steps:
-        """Begin: usually two tokens, the broker's offer of security layers, the choice of none."""
+        """Begin. The client usually sends two tokens, then asks for none of the offered layers."""
         return self._steps(self.broker_principal(host))
 
     async def renew(self) -> float:
@@ -407,7 +407,7 @@ def _failed(text: str, code: int, message: str = "") -> AuthenticationFailedErro
 
 
 def _code(error: Any) -> int:
-    """Return the code of MIT Kerberos in an error of the library, which has it unsigned."""
+    """Return the code of MIT Kerberos in an error; the library gives the code unsigned."""
     code: int = getattr(error, "min_code", 0)
     return int.from_bytes(code.to_bytes(8, "big", signed=True)[4:], "big", signed=True)
 

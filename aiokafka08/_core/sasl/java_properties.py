@@ -3,7 +3,7 @@ Pure.
 
 `sasl.jaas.config` is read as Java reads it: one login module with its options.
 
-Invariant: no error has the value of a property that may hold a password.
+Invariant: no error text contains the value of a property that may hold a password.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ SASL_WITHOUT_EFFECT: Final = (
     "sasl.login.retry.backoff.max.ms",
     "sasl.login.retry.backoff.ms",
 )
-"""This client renews tickets by itself, at 80 % of their life."""
+"""Properties without effect: this client renews tickets by itself, at 80 % of their life."""
 
 SASL_OF_OTHERS: Final = (
     "sasl.client.callback.handler.class",
     "sasl.login.callback.handler.class",
     "sasl.login.class",
 )
-"""Properties of Java's clients that this client doesn't have, as all of `sasl.oauthbearer.`"""
+"""Properties of Java's clients that this client doesn't support, like all of `sasl.oauthbearer.`"""
 
 ARGUMENTS: Final = {
     "sasl.username": "sasl_plain_username",
@@ -66,7 +66,7 @@ _JAAS_OPTION: Final = re.compile(r"(\w[\w.]*)\s*=\s*(?:\"((?:\\.|[^\"\\])*)\"|([
 
 
 def is_known(name: str) -> bool:
-    """Return whether a property that begins with `sasl.` is one of Java's clients or librdkafka."""
+    """Return whether a property that begins with `sasl.` belongs to Java or librdkafka."""
     known = (*SASL, *SASL_WITHOUT_EFFECT, *SASL_OF_OTHERS)
     return name in known or name.startswith("sasl.oauthbearer.")
 

@@ -56,7 +56,7 @@ class Scram(Mechanism):
         return self._username
 
     async def begin(self, host: str) -> Steps:
-        """Begin: send the client's nonce, send its proof, and check the broker's proof."""
+        """Return the steps: send the client's nonce, send its proof, check the broker's proof."""
         return self._steps()
 
     def _steps(self) -> Steps:

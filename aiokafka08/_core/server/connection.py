@@ -56,8 +56,8 @@ class Exchange:
 
     Attributes:
         connection: The connection.
-        held_bytes: The memory for it: of the frame or what is kept in place of it, then of a
-            response that waits for others.
+        held_bytes: The memory that it holds: first the frame, or what the handler keeps in place of
+            the frame, then a response that waits for earlier responses.
         response: None while it is open. An empty list: there is no response.
     """
 
@@ -77,7 +77,7 @@ class Exchange:
         self.connection.complete(self, [])
 
     def release(self, held_bytes: int = 0) -> None:
-        """Note that the request holds so much memory in place of its frame."""
+        """Report how much memory the request holds now, in place of its frame."""
         self.connection.release(self, held_bytes)
 
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
@@ -110,7 +110,7 @@ class ConnectionHandler:
         """The client reads again."""
 
     def evicted(self, reason: str) -> None:
-        """The connection is closed for the memory that it holds."""
+        """The connection is closed because of the memory that it holds."""
 
     def failed(self, error: Exception) -> None:
         """The connection is closed because of an exception in the handler's work."""
@@ -138,7 +138,7 @@ class ServerConnection(FrameProtocol):
     Attributes:
         host: The client's address.
         peer: The client's address and port, for log lines.
-        handler_bytes: The memory that its handler takes from one request to the next.
+        handler_bytes: The memory that its handler keeps from one request to the next.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class ServerConnection(FrameProtocol):
         self._on_made(self)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._cutting = self._frames.received(nbytes)  # reading pauses until all are cut
+        self._cutting = self._frames.received(nbytes)  # reading pauses until all frames are cut out
         if self._half_close is not HalfClosePolicy.ANSWER and transports.is_half_closed(
             self._transport
             # asyncio reports a FIN only after the data before it, so the socket is asked.
@@ -244,7 +244,8 @@ class ServerConnection(FrameProtocol):
             self._advance()
 
     def _lose(self) -> None:
-        # An open response can't be sent, but a request in work may still change the server's state.
+        # No response can be sent any more, but the request that is being handled may still change
+        # the server's state.
         self._outlived = False
         self._handler.lost()
         self._lost, self._writing_paused, self._requests_held = True, False, False
@@ -263,7 +264,7 @@ class ServerConnection(FrameProtocol):
 
     @property
     def certificate(self) -> Mapping[str, Any] | None:
-        """The client's certificate, as `SSLSocket.getpeercert` has it; None without one."""
+        """The client's certificate, as `SSLSocket.getpeercert` returns it; None without one."""
         found: Mapping[str, Any] | None = self._transport.get_extra_info("peercert")
         return found or None
 
@@ -274,7 +275,7 @@ class ServerConnection(FrameProtocol):
 
     @property
     def is_half_closed(self) -> bool:
-        """Whether the client's FIN has come after its last request."""
+        """Whether the client's FIN has come, so that it sends no more requests."""
         return self._half_closed
 
     @property
@@ -317,7 +318,7 @@ class ServerConnection(FrameProtocol):
     def leave_if_gone(self) -> None:
         """Close the connection unanswered if the client's FIN has come; call it to stop a server.
 
-        Not while a request is worked on or held, which may have to go on without its client.
+        Do nothing while a request is handled or held, since it may have to go on without a client.
         """
         if self._job is not None or self._requests_held or self._lost:
             return
@@ -362,7 +363,8 @@ class ServerConnection(FrameProtocol):
                 self._output.write_all(response_to_first)
         if self._closes and not pending:
             self._close_now()
-        # A step of this connection's own work advances it at its end.
+        # During a step of this connection's own work, don't call `_advance`: it is called when that
+        # work ends.
         if not self._scheduler.works_for(self._account):
             self._advance()
 
@@ -478,7 +480,7 @@ class ServerConnection(FrameProtocol):
     def _stop_reading(self) -> None:
         """Read no more bytes."""
         if not self._ends:
-            # Behind an invalid size the reader would cut the same frames again.
+            # After an invalid size, the reader would cut the same frames out again.
             self._ends = True
             if not self._reading_paused and not self._transport.is_closing():
                 self._transport.pause_reading()

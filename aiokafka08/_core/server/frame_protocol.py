@@ -32,8 +32,8 @@ class FrameProtocol(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         if not self._output.is_tls:
             return self._frames.get_buffer()[: self._reading.next_bytes()]
-        # After a FIN, TLS reads only once, and drops the bytes that don't fit. The hint is their
-        # number.
+        # After a FIN, TLS reads only once, and drops the bytes that don't fit. `sizehint` is the
+        # number of bytes that it has.
         return self._frames.get_buffer(sizehint)[: max(sizehint, self._reading.next_bytes())]
 
     def hold_reading(self) -> None:

@@ -25,7 +25,7 @@ class Listener:
         resources: shared by its connections and those of other listeners.
         options: how its connections treat their clients.
         new_handler: makes the handler of each connection.
-        tls: their TLS (default None: none).
+        tls: the TLS of its connections (default None: none).
 
     Attributes:
         port: The port; 0 before `open`.
@@ -72,7 +72,7 @@ class Listener:
         opened = listen(
             self._new_connection, host, port, self._name, self._tls, is_shared=is_shared
         )
-        # One that listens no more may still have TLS handshakes under way.
+        # One that no longer listens may still have TLS handshakes under way.
         self._listenings = [*(one for one in self._listenings if not one.is_closed), opened]
         self.port = opened.port
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 if TYPE_CHECKING:
     import ssl
 
-# This name of the logger is older than the module: users may have configured it.
+# The logger's name is older than this module. It stays, since users may have configured it.
 _log: Final = logging.getLogger("aiokafka08.testing.listening")
 
 # How many connections to accept in one iteration of the event loop. Each takes time in the next
@@ -30,7 +30,8 @@ _ACCEPT_PAUSE_S: Final = 1.0
 _HANDSHAKE_S: Final = 10.0
 """How long a client may take for the TLS handshake, and for the TLS shutdown."""
 MAX_HANDSHAKES: Final = 256
-"""How many a port may have in progress, at about 0.3 MB each. Beyond it the oldest is aborted."""
+"""How many TLS handshakes a port may have in progress, at about 0.3 MB each. Beyond this number the
+oldest one is aborted."""
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
@@ -85,16 +86,16 @@ def listen(
     *,
     is_shared: bool = False,
 ) -> Listening:
-    """Listen on a port of an IP address, or on any free port if that is 0.
+    """Listen on a port of an IP address.
 
     Args:
         factory: makes the protocol of each connection.
         host: the IP address to listen on.
-        port: the port.
+        port: the port; 0: any free one.
         name: the name of the server, for log lines and errors.
         tls: the TLS of the connections (default None: none); simulated networks have none.
         is_shared: whether other processes of this user may listen there too (default: no). The
-            system spreads connections over them; nothing of that is simulated.
+            system spreads connections over them. Simulated networks ignore it.
 
     Raises:
         OSError: the port is not available; the text names the server and the address.
@@ -124,7 +125,8 @@ def keep_port(host: str, port: int) -> socket.socket | None:
     kept = _new_socket(host)
     try:
         kept.bind((host, port))
-        # With it, Linux would let another socket that has it, as most servers do, listen there.
+        # If this socket kept the option, Linux would let another socket that has it listen on the
+        # port, and most servers set it.
         kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     except OSError:
         kept.close()
@@ -141,8 +143,8 @@ def _new_socket(host: str) -> socket.socket:
 class SocketListening:
     """A listening socket; see `listen()`."""
 
-    # Not an asyncio server: in Python 3.11 it loses a socket if it is closed after it has accepted
-    # the socket, but before it has created the transport.
+    # This isn't an asyncio server. In Python 3.11 such a server loses an accepted socket if the
+    # server is closed before it has created the socket's transport.
 
     def __init__(
         self,
@@ -183,7 +185,7 @@ class SocketListening:
                 accepted, address = self._socket.accept()
             except OSError as error:
                 if error.errno in _OUT_OF_RESOURCES:
-                    # The socket stays readable: without a pause, the loop would spin.
+                    # The socket stays readable, so without a pause the loop would spin.
                     _log.warning(
                         "%s: can't accept connections: %s. Trying again in %.0f s",
                         self._name,

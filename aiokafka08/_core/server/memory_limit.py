@@ -52,7 +52,7 @@ class MemoryLimit:
         # Until 1/32 of the limit is free. This looks at all connections, so it mustn't happen at
         # each report; and to free much at once would take long.
         enough_bytes = self._limit_bytes * 31 // 32
-        # Buffers for later requests first: without them the connections are only slower.
+        # Free buffers for later requests first: without them the connections are only slower.
         for holder in self._held:
             freed_bytes = holder.drop_kept()
             self._held[holder] -= freed_bytes

@@ -1,7 +1,7 @@
 """The server's side of SASL: PLAIN and SCRAM, of one connection. No I/O.
 
-A server gives each connection a `SaslSession` if it has users, and closes the connection where
-`AuthenticationFailed` is raised. The embedded cluster and the gateway do so.
+A server that has users gives each connection a `SaslSession`, and closes the connection if the
+session raises `AuthenticationFailed`. The embedded cluster and the gateway do so.
 
 Invariant: no secret is in an error or a `repr()`; a session knows its user only when it is
 complete.
@@ -82,8 +82,8 @@ class SaslUsers:
         acts_as, user, password = texts
         if acts_as not in ("", user):
             raise AuthenticationFailed("PLAIN: the user asks to act as another one", user)
-        # Compare for an unknown user too, which takes as long: the time doesn't show whether the
-        # user exists. "" never fits, because the client's password isn't empty.
+        # Compare for an unknown user too, so that the time doesn't show whether the user exists.
+        # "" never fits, because the client's password isn't empty.
         known = self._passwords.get(user, "")
         if not hmac.compare_digest(known.encode(), password.encode()):
             raise AuthenticationFailed("PLAIN: wrong user name or password", user)
@@ -134,7 +134,7 @@ class SaslSession:
         self.user: str | None = None
         """Who the client is; None before the authentication is complete."""
         self.refused: str | None = None
-        """The requested mechanism, if the server doesn't have it. It responds, then disconnects."""
+        """The requested mechanism, if the server lacks it. The server responds and disconnects."""
 
     @property
     def is_complete(self) -> bool:
@@ -159,7 +159,7 @@ class SaslSession:
         """Take a token of the client; return the server's.
 
         Raises:
-            AuthenticationFailed: the client isn't who it says, or the token is malformed.
+            AuthenticationFailed: the client isn't who it says it is, or the token is malformed.
         """
         assert self._steps is not None
         try:

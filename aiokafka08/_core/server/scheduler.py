@@ -8,8 +8,8 @@ A client may send many requests without waiting for responses. Those behind its 
 queue of their own, which gets every second turn: otherwise a thousand such clients would hold up
 one that always waits for its response for as long as their requests take together.
 
-Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, and one
-step more. Work for the oldest request of a connection waits for no more jobs of the other queue
+Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, plus one
+step. Work for the oldest request of a connection waits for no more jobs of the other queue
 than of its own, and one. Only the event loop uses the state: the worker thread runs pure functions.
 """
 
@@ -85,14 +85,15 @@ class Job:
         self.ended = ended
         self.failed = failed
         self.cancelled = False
-        # The function that has to run before the next step, its outcome, or what a step waits for.
+        # The function that has to run in the worker thread before the next step, the future of its
+        # result, or another future that a step waits for.
         self.pending: OffloadedCall | asyncio.Future[Any] | None = None
 
     def step(self) -> Need | OffloadedCall | asyncio.Future[Any]:
         """Run the next step; return its need.
 
         Raises:
-            StopIteration: it was the last one.
+            StopIteration: the steps have ended.
         """
         outcome, self.pending = self.pending, None
         if not isinstance(outcome, asyncio.Future):
@@ -200,7 +201,7 @@ class FairScheduler:
     # --- slices -----------------------------------------------------------------------------------
 
     def _is_slice_over(self) -> bool:
-        """Return whether the event loop is due; begin a slice if there is none."""
+        """Return whether to yield to the event loop; begin a slice if there is none."""
         now = self._now_s()
         if self._slice_ends is None:
             self._slice_ends = now + SLICE_S
@@ -241,8 +242,8 @@ class FairScheduler:
                     job.pending, ended, wait = need, False, self._await
                     break
                 if isinstance(need, OffloadedCall) or (need is ALONE and job is not self._large):
-                    # Large: one at a time, so that memory holds only one request's items and
-                    # decompressed messages.
+                    # Large jobs run one at a time, so that memory holds only one request's items
+                    # and decompressed messages.
                     job.pending = need if isinstance(need, OffloadedCall) else None
                     ended, wait = False, self._enlarge
                     break
@@ -270,7 +271,7 @@ class FairScheduler:
         return ended
 
     def _await(self, job: Job) -> None:
-        """Continue a job when its future is done; others may be the large one meanwhile."""
+        """Continue a job when its future is done; another job may be the large one meanwhile."""
 
         def done(_: object) -> None:
             if not (job.cancelled or self._closed):
@@ -291,7 +292,7 @@ class FairScheduler:
     # --- large requests ---------------------------------------------------------------------------
 
     def _enlarge(self, job: Job) -> None:
-        """Continue a job as the large one; if there is another one, let it wait for that."""
+        """Continue a job as the large one, or queue it while another job is the large one."""
         if self._large not in (None, job):
             self._large_waiting.push(job)
             return

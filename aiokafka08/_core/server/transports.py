@@ -1,6 +1,6 @@
 """Operations on transports that asyncio doesn't have: counted writes without a copy, FIN, RST.
 
-For transports of asyncio, of uvloop and of simulated networks.
+They work on transports of asyncio, of uvloop and of simulated networks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from aiokafka08.protocol.types import Buffer
 
 _LARGE_BYTES: Final = 32 << 10  # from here on a copy costs more than a system call
 _PART_BYTES: Final = 64 << 10
-"""How much TLS is given at a time: as much as the transport below takes before it pauses."""
+"""How much a TLS transport gets at a time: what the transport below takes before it pauses."""
 _TLS_BYTES: Final = 256 << 10
 """The buffer for received bytes that each TLS transport of asyncio and uvloop has."""
 _POLLRDHUP: Final[int] = getattr(select, "POLLRDHUP", 0)  # Linux has it
@@ -43,13 +43,13 @@ def write_all(transport: asyncio.Transport, buffers: list[Buffer]) -> None:
 
 
 class PacedOutput:
-    """The writing to a transport, whose protocol calls `pause` and `resume`.
+    """Write to a transport; the transport's protocol has to call `pause` and `resume`.
 
     A TLS transport gets the data in parts. It would pass a large write to the transport below at
-    once, where the data is neither counted nor a reason to pause.
+    once, where the data isn't counted and doesn't make the protocol pause.
 
     Attributes:
-        is_tls: whether the transport is one of TLS.
+        is_tls: whether the transport uses TLS.
         is_paused: whether the peer doesn't read.
     """
 
@@ -58,8 +58,8 @@ class PacedOutput:
         self.is_tls = transport.get_extra_info("sslcontext") is not None
         self._waiting: deque[memoryview] = deque()
         self._waiting_bytes = 0
-        # The sizes of the writes that may be unsent. The transport keeps the buffers of one that is
-        # sent in part.
+        # The sizes of the writes that may be unsent. The transport keeps all buffers of a write
+        # until the whole write is sent.
         self._written: deque[int] = deque()
         self._written_bytes = 0
         self._closes = False
@@ -91,7 +91,8 @@ class PacedOutput:
         self._written.append(sum(map(len, buffers)))
         self._written_bytes += self._written[-1]
         if self.is_tls:
-            # Don't limit the buffer earlier, when it may have the last bytes of the handshake.
+            # Not before the first write: the buffer may still hold the last bytes of the handshake,
+            # so the limit would pause the protocol.
             self._transport.set_write_buffer_limits(high=1, low=0)
             self._waiting.append(memoryview(b"".join(buffers)))
             self._waiting_bytes += len(self._waiting[-1])
@@ -100,7 +101,7 @@ class PacedOutput:
             write_all(self._transport, buffers)
 
     def close(self) -> None:
-        """Close the transport once what is written is sent; safe to call twice."""
+        """Close the transport after the written data is sent; safe to call twice."""
         self._closes = True
         self._go_on()
 
@@ -121,7 +122,7 @@ class PacedOutput:
                 self._waiting.appendleft(first[_PART_BYTES:])
             self._waiting_bytes -= len(first[:_PART_BYTES])
             if self._waiting and is_half_closed(self._transport):
-                self._drop_waiting()  # TLS would take it, and log each part that it doesn't send
+                self._drop_waiting()  # TLS would accept the data, and log each part that isn't sent
         if self._transport.is_closing():
             self._drop_waiting()
         elif self._closes and not self._waiting:

@@ -1,7 +1,7 @@
 """`Work`: how a handler lets the server's other connections work in between.
 
-A handler that may take long is a generator of steps (`Work`), which yields its next need. Between
-two steps other requests may change the server's state.
+A handler that may take long is a generator of steps (`Work`). After each step it yields what the
+next one needs (`Need`). Between two steps other requests may change the server's state.
 
 Invariant: a step takes a few milliseconds at most. Work that grows with the items of a request uses
 `in_steps`.

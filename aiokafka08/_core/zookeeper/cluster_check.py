@@ -1,10 +1,10 @@
 """Decide whether a ZooKeeper belongs to the brokers of a client.
 
-The nodes of another cluster look alike: a member would take that cluster's offsets and overwrite
-them, an admin client would delete its topics.
+The ZooKeeper of another cluster has nodes with the same paths. With the wrong ZooKeeper a group
+member would read and overwrite that cluster's offsets, and an admin client would delete its topics.
 
-Invariant: before a session of a client with `zookeeper_check="refuse"` reads or writes anything
-else, the clusters were compared, and have an id or a broker in common.
+Invariant: with `zookeeper_check="refuse"` a session reads only what the comparison needs until the
+comparison has found that ZooKeeper and the brokers have a cluster id or a broker in common.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ClusterIdentity:
     cluster_id: str | None = None  # None if it isn't known, or the brokers have none
     # Endpoints of some of the brokers, whose node ids aren't known
     bootstrap: Collection[Address] = ()
-    # The errors about nodes of other brokers, whose endpoints aren't known
+    # The errors of brokers that `brokers` lacks, since their nodes in ZooKeeper can't be read
     unread: Sequence[KafkaError] = ()
 
     def __str__(self) -> str:
@@ -82,7 +82,7 @@ def compare_clusters(
 ) -> Agreement:
     """Return whether the brokers of a client are those that are registered in a ZooKeeper.
 
-    `resolve` is called only for two endpoints that could be one.
+    `resolve` is called only to compare sets of endpoints that share a port, but no endpoint.
     """
     # From 0.10.1 on both sides have an id.
     if brokers.cluster_id is not None and registered.cluster_id is not None:
@@ -123,7 +123,7 @@ def _meet(some: Iterable[Address], others: Iterable[Address], resolve: Resolve) 
 
 
 def _plain(host: str) -> str:
-    """Return a host in one of the forms in which it is written: `[::1]` is `::1`."""
+    """Return a host in a form that can be compared: lower case, no brackets, no final dot."""
     return host.strip("[]").rstrip(".").lower()
 
 
@@ -141,9 +141,9 @@ def parse_cluster_id(data: bytes) -> str:
 def parse_endpoints(data: bytes) -> frozenset[Address]:
     """Return the endpoints in a broker's node, of all protocols."""
     fields = json_object(data)
-    # All of them, since Metadata names the one of the client's listener. Brokers before 0.9 write
-    # only `host` and `port`. Later ones also write `endpoints`, with `"host":null,"port":-1` if
-    # none of these is plaintext.
+    # Return all endpoints, since Metadata names the endpoint of the listener that the client uses.
+    # Brokers before 0.9 write only `host` and `port`. Later ones also write `endpoints`, with
+    # `"host":null,"port":-1` if none of these is plaintext.
     texts = [str(text) for text in fields.get("endpoints") or ()]
     host, port = fields.get("host"), fields.get("port")
     found = [(match[1], int(match[2])) for match in map(_ENDPOINT.fullmatch, texts) if match]
@@ -186,11 +186,11 @@ def read_registered(client: KazooClient, connect: str, deadline: float) -> Clust
 
 
 class _OutdatedMetadataError(KafkaUnavailableError):
-    """ZooKeeper names other brokers than metadata that wasn't fetched for the comparison."""
+    """ZooKeeper and the metadata name different brokers, but the metadata may be outdated."""
 
 
 class ClusterZookeeper:
-    """The ZooKeeper of a client, and the check that it belongs to its brokers.
+    """The ZooKeeper of a client, and the check that it belongs to the client's brokers.
 
     Args:
         router: knows the brokers.
@@ -219,7 +219,7 @@ class ClusterZookeeper:
         self._only_warns = check == "warn"
         self._was_same = False
         self._metadata_is_stale = False
-        self._is_fresh = False  # the metadata was fetched for the work that `run` runs
+        self._fresh_runs = 0  # how many calls of `run` work with metadata that was fetched for them
         self._warned: set[str] = set()
 
     async def run(self, work: Callable[[], Awaitable[T]], timeout_s: float) -> T:
@@ -229,21 +229,25 @@ class ClusterZookeeper:
             KafkaTimeoutError: the metadata wasn't received within `timeout_s`.
             NoBrokersAvailable: no broker responds.
         """
-        await self._learn_brokers(timeout_s)
+        is_fresh = await self._learn_brokers(timeout_s)
+        # A broker may have got another address since the metadata was fetched, and have registered
+        # it already. So a difference counts only if the metadata was fetched for this comparison.
+        if not is_fresh:
+            try:
+                return await work()
+            except _OutdatedMetadataError:
+                await self._learn_brokers(timeout_s)
+        self._fresh_runs += 1
         try:
             return await work()
-        # A broker may have got another address since the metadata was fetched, and have registered
-        # it already. So a difference counts only with metadata that was fetched for it.
-        except _OutdatedMetadataError:
-            await self._learn_brokers(timeout_s)
-            return await work()
         finally:
-            self._is_fresh = False
+            self._fresh_runs -= 1
 
-    async def _learn_brokers(self, timeout_s: float) -> None:
+    async def _learn_brokers(self, timeout_s: float) -> bool:
+        """Fetch metadata if there is none, or if it may be outdated; return True if fetched."""
         metadata = self._router.metadata
         if metadata.snapshot.brokers and not self._metadata_is_stale:
-            return
+            return False
         try:
             await metadata.fetch_all(timeout_s)
         except TimeoutError:
@@ -251,15 +255,16 @@ class ClusterZookeeper:
                 f"ZooKeeper {self.connect}: not compared with the brokers, which didn't respond "
                 f"within {timeout_s * 1000:.0f} ms"
             ) from None
-        self._metadata_is_stale, self._is_fresh = False, True
+        self._metadata_is_stale = False
+        return True
 
     def verify(self, client: KazooClient, timeout_s: float) -> None:
-        """Compare ZooKeeper with the brokers. It blocks, in a thread of `run`'s work.
+        """Compare ZooKeeper with the brokers. It blocks, so `run`'s work calls it in a thread.
 
         Raises:
             ZookeeperMismatchError: it belongs to other brokers, or to none.
-            KafkaUnavailableError: it was the brokers' before, and names none of them now; or no
-                node of a broker can be read.
+            KafkaUnavailableError: it matched the brokers before and registers no broker now, or no
+                broker's node can be read.
             KafkaTimeoutError: ZooKeeper doesn't respond in time.
         """
         registered = read_registered(client, self.shown, environment.monotonic() + timeout_s)
@@ -290,8 +295,8 @@ class ClusterZookeeper:
     def _refuse(self, brokers: ClusterIdentity, registered: ClusterIdentity) -> None:
         self._metadata_is_stale = True
         if registered.unread and not registered.brokers:
-            # No node of a broker could be read, so whether the ZooKeeper is theirs isn't known.
-            # Report the node, not a wrong option.
+            # No broker's node could be read, so it isn't known whether the ZooKeeper belongs to the
+            # client's brokers. Report the node, not a wrong option.
             error = registered.unread[0]
             text = f"ZooKeeper can't be compared with the brokers: {error.text}"
             if not self._only_warns:
@@ -307,7 +312,7 @@ class ClusterZookeeper:
             f"ZooKeeper {self.connect} isn't that of the brokers: it registers {registered}; the "
             f"brokers are {brokers}. "
         )
-        if not self._is_fresh:
+        if not self._fresh_runs:
             raise _OutdatedMetadataError(f"{text}The brokers' metadata is fetched anew")
         remedy = (
             "If something on the way translates the brokers' addresses (NAT, a proxy), set "

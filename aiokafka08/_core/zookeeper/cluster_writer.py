@@ -4,13 +4,13 @@ A gateway calls `ClusterWriter` in threads, because it blocks. It writes these n
 
 - `/controller` and `/brokers/ids/<broker>`, for as long as its session lasts;
 - `/brokers/topics/<topic>`, and `…/partitions/<partition>/state` below it;
-- `/cluster/id`: clients compare it with the cluster id that they get from any gateway, since each
-  gateway shows them other addresses.
+- `/cluster/id`: clients compare it with the cluster id that a gateway returns. They can't compare
+  the brokers' addresses, because each gateway returns its own.
 
-Invariants: nothing is written while a broker is registered. Of several gateways, the one that holds
-`/controller` writes; the others only remove their own registrations. If a gateway overwrites a node
-of a broker, it keeps the broker's data in the field `MARK`, where `plan_restore` finds it. So such
-a node is never removed: when its topic is deleted, it is written with no partitions.
+Invariants: nothing is written while a real broker is registered. Of several gateways, the one that
+holds `/controller` writes; the others only remove their own registrations. If a gateway overwrites
+a node of a broker, it keeps the broker's data in the field `MARK`, where `plan_restore` finds it.
+So such a node is never removed: when its topic is deleted, it is written with no partitions.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class WrittenCluster:
     Attributes:
         brokers: the addresses for clients, by node ids.
         topics: the partitions of each topic.
-        cluster_id: None: the brokers have none.
+        cluster_id: the cluster's id; None: the brokers have none.
     """
 
     brokers: Mapping[int, Address]

@@ -3,9 +3,9 @@
 Groups and members are returned in the form of the brokers' DescribeGroups. All calls block and run
 in threads, each with a session of its own.
 
-Invariant: only `delete` changes anything. The result has an error for each node that can't be read
-(see `NodeReader`), and all other nodes. A member whose registration can't be read has an empty
-subscription, but still the partitions that it owns.
+Invariant: only `delete` changes anything. A result has an error for each node that can't be read
+(see `NodeReader`), and the content of all others. A member whose registration can't be read has an
+empty subscription, but still the partitions that it owns.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class ReadOffsets:
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     # Partitions whose node can't be read
     errors: dict[TopicPartition, KafkaError] = field(default_factory=dict)
-    # Other nodes that can't be read, where partitions may be missing
+    # Errors of other nodes, below which partitions may be missing
     others: list[KafkaError] = field(default_factory=list)
     # The whole contents of nodes that hold something else than an offset
     texts: dict[TopicPartition, bytes] = field(default_factory=dict)
@@ -291,11 +291,11 @@ class GroupNodes:
     ) -> None:
         """Delete groups without members.
 
-        `groups`: by group the names of its child nodes; `failed` gets the groups that can't be
+        `groups`: the names of each group's child nodes; `failed` gets the groups that can't be
         deleted.
         """
-        # `ids` is deleted first, and like the group's node only if it is empty. So a member that
-        # registers from now on is never deleted: its group's deletion fails.
+        # Delete `ids` first and the group's node last, each only if it is empty. So a member that
+        # registers meanwhile is never deleted: the deletion of its group fails.
         self._delete_nodes(client, {f"{_ROOT}/{group}/ids": group for group in groups}, failed)
         levels: list[dict[str, str]] = []
         level = {
@@ -318,7 +318,7 @@ class GroupNodes:
     def _delete_nodes(
         self, client: KazooClient, nodes: Mapping[str, str], failed: dict[str, KafkaError]
     ) -> None:
-        """Delete nodes, each of a group; `failed` gets the groups whose nodes can't be deleted."""
+        """Delete nodes (path → group); `failed` gets the groups whose nodes can't be deleted."""
         from kazoo.exceptions import KazooException, NoAuthError, NoNodeError, NotEmptyError
 
         paths = list(nodes)
@@ -334,7 +334,7 @@ class GroupNodes:
                 except NotEmptyError:
                     failed[nodes[path]] = NonEmptyGroup("a consumer has just started")
                 except NoAuthError:
-                    # The permission to delete a node is that of the one above it.
+                    # The ACL of the parent node decides who may delete a node.
                     failed[nodes[path]] = refused(self._connect, path.rpartition("/")[0])
                 except KazooException as error:
                     failed[nodes[path]] = KafkaUnavailableError(

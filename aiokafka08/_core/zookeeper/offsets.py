@@ -4,7 +4,7 @@ The Scala consumer and the brokers (OffsetCommit 0) write the same nodes in the 
 
 Invariants: a node is written only if it still has the version that `find_versions` or `read` found,
 or that the last write left. So a write that takes effect late, after its caller has given up, never
-goes over what another client has written since. Once `open` has returned, `read`, `find_versions`
+overwrites what another client has written since. Once `open` has returned, `read`, `find_versions`
 and `write` end within their `timeout_s`, also while ZooKeeper can't be reached.
 """
 
@@ -82,7 +82,7 @@ class OffsetNodes:
     async def read(
         self, partitions: Collection[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, int | KafkaError | None]:
-        """Return the offset of each partition; None where there is no node, or the node's error.
+        """Return each partition's offset or error; None without a node or for a negative offset.
 
         Raises:
             KafkaTimeoutError: ZooKeeper didn't respond within `timeout_s`.
@@ -122,10 +122,10 @@ class OffsetNodes:
     async def write(
         self, offsets: Mapping[TopicPartition, int], timeout_s: float
     ) -> dict[TopicPartition, KafkaError]:
-        """Write these offsets to nodes of known versions, but to none whose version has changed.
+        """Write these offsets, except to nodes whose version has changed since it was found.
 
-        Returns the partitions that weren't written, each with its error, also if only the version
-        has changed. Raises KafkaConnectionError if ZooKeeper can't be reached.
+        Returns the error of each partition that wasn't written; a changed version is such an
+        error. Raises KafkaConnectionError if ZooKeeper can't be reached.
         """
         # The versions of nodes that aren't written count as unknown from now on.
         versions = {tp: self._versions.pop(tp, None) for tp in offsets}
@@ -171,7 +171,7 @@ class OffsetNodes:
     def _read(
         self, client: KazooClient, partitions: Collection[TopicPartition], deadline: float
     ) -> dict[TopicPartition, tuple[bytes, Any] | KafkaError]:
-        """Return data and stat of each node that exists, or the error that its ACL means."""
+        """Return data and stat of each node that exists, or the error if its ACL refuses."""
         from kazoo.exceptions import NoAuthError, NoNodeError
 
         requests = {tp: client.get_async(self._path(tp)) for tp in partitions}
@@ -208,8 +208,8 @@ class OffsetNodes:
                 return client.create_async(path, value, makepath=True)
             return client.set_async(path, value, version=version)
 
-        # One node of each topic first, because it makes the path, which each of the others would
-        # make too.
+        # Write one node of each topic first, because it creates the parent nodes, which each of the
+        # other requests would try to create too.
         firsts = {tp.topic: tp for tp in offsets if versions[tp] is None}
         requests = {tp: send(tp) for tp in firsts.values()}
         wait_for_last(requests, deadline)
@@ -239,8 +239,8 @@ class OffsetNodes:
 def decode_offset(connect: str, path: str, data: bytes) -> int | KafkaError | None:
     """Return the offset in a node's data, or the error about a node that holds something else.
 
-    None stands for a negative offset, which counts as none: brokers accept and write them
-    (docs/brokers.md 8.4).
+    Return None for a negative offset, which counts as no offset; brokers accept and write negative
+    ones (docs/brokers.md 8.4).
     """
     return decode_node(connect, path, data, _offset, "an offset")
 

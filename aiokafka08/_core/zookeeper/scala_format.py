@@ -21,7 +21,7 @@ from aiokafka08._core.net.cluster import INTERNAL_TOPICS
 from aiokafka08._wording import shorten
 
 MAX_THREADS: Final = 100_000
-"""Largest number of threads accepted from one member, over all its topics:
+"""Largest number of threads accepted from one member, over all its topics, since
 `MemberRegistration.threads` makes a name for each thread."""
 
 _WILDCARDS: Final = ("white_list", "black_list")

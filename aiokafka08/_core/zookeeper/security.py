@@ -1,7 +1,7 @@
 """Credentials, TLS and ACLs of a secured ZooKeeper: check `zookeeper_options` for kazoo.
 
-The names of the options are kazoo's. Kerberos isn't among them: kazoo speaks SASL by the package
-pure-sasl only, and no public call of it sends the tokens of another implementation.
+The names of the options are kazoo's. Kerberos isn't among them: kazoo supports SASL only
+through the package pure-sasl, and has no public call that sends another implementation's tokens.
 
 Invariant: a password is in no error, log line or `repr`. A wrong or contradictory option raises an
 error when the client is created; an unreadable file raises one before the client connects.
@@ -98,7 +98,7 @@ class ZookeeperSecurity:
                 "use_ssl": True,
                 "ca": tls.cafile,
                 "certfile": tls.certfile,
-                "keyfile": tls.keyfile or tls.certfile,  # kazoo uses none of them without both
+                "keyfile": tls.keyfile or tls.certfile,  # kazoo ignores one without the other
                 "keyfile_password": tls.password,
                 "verify_certs": tls.verify,
                 "check_hostname": tls.check_hostname and tls.verify,

@@ -1,9 +1,9 @@
 """Open and close kazoo sessions, and translate kazoo's exceptions into this library's errors.
 
-Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers,
-except the sessions that write the compared nodes (`open_session`). Only `_core.zookeeper` and the
-simulation import kazoo, and at run time only inside functions, because kazoo is an optional extra.
-Without it the first use raises KafkaConfigurationError.
+Invariants: no session is used before `cluster_check` has compared its ZooKeeper with the brokers.
+Exception: the sessions of `open_session`, in which a gateway writes the nodes that clients compare.
+Only `_core.zookeeper` and the simulation import kazoo, and at run time only inside functions,
+because kazoo is an optional extra. Without it the first use raises KafkaConfigurationError.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ if TYPE_CHECKING:
 OPEN_TIMEOUT_S: Final = 10.0
 """How long a temporary session may take to open, before an error names the address."""
 
-# How long opening a temporary session is tried while no server accepts connections: long enough for
-# a restart, and no longer, because a wrong port stays wrong. kazoo has no option for it: it tries
-# until the whole time is over.
+# How long to try to open a temporary session while all servers refuse connections: long enough for
+# a server's restart, but short, because a wrong port stays wrong. kazoo has no option for this, and
+# would try until the timeout.
 _REFUSED_S: Final = 2.0
 
-# After all servers have refused, later attempts within this time fail at once, without those tries:
-# a command opens one session after the other
+# After all servers have refused, later attempts within this time fail at the first refusal, because
+# a command opens several sessions in a row
 _REFUSED_LATELY_S: Final = 10.0
 
 # The timeout of a connection that only finds out why no session could be opened
 _PROBE_S: Final = 1.0
 
-# What the server refuses in names, by org.apache.zookeeper.common.PathUtils. The first releases of
-# ZooKeeper allow a character more at the ends of each range; blanks of all kinds are allowed.
+# What the server refuses in names, by org.apache.zookeeper.common.PathUtils of the first releases.
+# Later releases also refuse the characters next to these ranges. All blanks are allowed.
 _NOT_IN_NAMES: Final = re.compile(
     "[/\0-\x1e\x80-\x9e\ud800-\uf8fe\ufff1-\ufffe\U00010000-\U0010ffff]"
 )
@@ -178,7 +178,7 @@ class ZookeeperServers:
 
 
 def open_session(servers: ZookeeperServers, timeout_s: float, logger: str) -> KazooClient:
-    """Open a session without a comparison, which `close_session` ends. It blocks.
+    """Open a session without comparing ZooKeeper with brokers; `close_session` ends it. Blocks.
 
     Errors are those of `ZookeeperSession.open`. Kazoo opens a new session after a lost one; a
     request that gets no response for `timeout_s` seconds raises KafkaTimeoutError.
@@ -248,7 +248,7 @@ def _authentication_failed(connect: str) -> AuthenticationFailedError:
 
 
 def _name_nodes(client: KazooClient) -> None:
-    """Let a blocking call's error about an ACL name the node, which kazoo's doesn't."""
+    """Make the NoAuthError of a blocking call name the node; kazoo's own error doesn't."""
     from kazoo.exceptions import NoAuthError
 
     def naming(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -351,7 +351,7 @@ def _open(
             handler=handler,
             **security.client_arguments(),
         )
-    except ValueError as error:  # a host or a port that can't be one
+    except ValueError as error:  # an invalid host or port
         raise IllegalArgumentError(
             f"zookeeper_connect={connect!r}: {error}; expected 'host:port,host:port/chroot'"
         ) from None
@@ -393,13 +393,13 @@ def _open(
 
 def _check_tls(hosts: str, shown: str, context: ssl.SSLContext) -> None:
     """Check that a server accepts TLS, and that its certificate is trusted, or raise."""
-    # kazoo would try for its whole time, leak a socket each time, and say that the time was over.
+    # kazoo would retry until its timeout, leak a socket each time, and report only the timeout.
     failures: list[OSError] = []
     for host, port in _servers(hosts):
         try:
             with socket.create_connection((host, port), _PROBE_S) as connection:
                 context.wrap_socket(connection, server_hostname=host).close()
-        # A port without TLS takes the hello for a size, and closes: with a reset if bytes are left.
+        # A port without TLS reads the ClientHello as a size and closes; unread bytes cause a reset.
         except (ssl.SSLError, ConnectionResetError, BrokenPipeError) as failure:
             failures.append(failure)
         except OSError:
@@ -465,7 +465,7 @@ def _servers(hosts: str) -> list[tuple[str, int]]:
 
 
 def _why_closed(hosts: str, error: Exception) -> str:
-    """Return why no session came: kazoo only says that its time was over."""
+    """Return why no session was opened, since kazoo reports only its timeout."""
     reasons = []
     for address in _servers(hosts):
         try:

@@ -117,7 +117,7 @@ class TopicNodes:
                 raise TopicAlreadyExistsError(f"topic {topic!r} exists already") from None
 
     def assignment(self, topic: str) -> ReplicaAssignment:
-        """Return the replicas of each partition of a topic that may grow.
+        """Return the replicas of each partition of a topic, before partitions are added to it.
 
         Raises UnknownTopicOrPartitionError if the topic doesn't exist, or is marked for deletion;
         KafkaUnavailableError if its node can't be decoded.
@@ -134,7 +134,7 @@ class TopicNodes:
             )
 
     def overrides(self, topics: Collection[str]) -> dict[str, dict[str, str]]:
-        """Return the settings of topics; none for one that has the brokers' defaults only.
+        """Return the settings of each topic; an empty dict if it has only the brokers' defaults.
 
         Raises UnknownTopicOrPartitionError if a topic doesn't exist, KafkaUnavailableError if the
         node of its settings can't be decoded.
@@ -191,8 +191,9 @@ class TopicNodes:
     def deletion_state(self, topic: str) -> tuple[bool, bool]:
         """Return whether the topic exists, and whether its deletion is still requested.
 
-        The request is read first. The controller removes the topic's node, then the request's node:
-        in the other order both could be removed between the reads, which looks like a refusal.
+        The request is read first. The controller removes the topic's node, then the request's node.
+        If the topic were read first, both could be removed between the reads, and the controller
+        would seem to have refused the deletion.
         """
         with self._session() as client:
             is_requested = client.exists(f"{_DELETIONS}/{topic}") is not None

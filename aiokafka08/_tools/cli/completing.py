@@ -1,10 +1,11 @@
 """Complete the names of topics, groups and profiles in a shell.
 
 An argument or option of click with `shell_complete=topic_names` calls the function while the user
-types. The cluster is that of the options before the word, else the configured one.
+types. The cluster is the one that the options before the completed word name, or the configured
+one.
 
-Invariant: the functions create nothing, print nothing and raise nothing; a call that fails, or
-takes longer than `_PATIENCE_S`, completes to nothing.
+Invariant: `topic_names`, `group_names` and `profile_names` create nothing, print nothing and raise
+nothing; a call that fails, or takes longer than `_PATIENCE_S`, completes to nothing.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ def _names(
         with suppress(Exception):
             asyncio.run(names())
 
-    # The shell waits, so the process ends at once after the last word, even if a thread is still
-    # busy, such as one of kazoo.
+    # The shell waits, so the process must end right after the last word. Daemon threads don't keep
+    # it, even if one is still busy, such as one of kazoo.
     wait([DaemonThreads("aiokafka08-names").submit(work)], _PATIENCE_S)
     given = context.params.get(parameter.name or "")
     given = given if isinstance(given, tuple) else ()

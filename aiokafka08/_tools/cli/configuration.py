@@ -58,7 +58,7 @@ def merged_settings(
     if start_timeout_s is not None:
         sources.append(Source("default", {"start.timeout.ms": str(round(start_timeout_s * 1000))}))
     merged = settings(sources)
-    # A command to repeat may run in another shell, without these variables.
+    # The flags are printed in commands that may be run in another shell, without the variables.
     if bootstrap is None and merged.origin == ENVIRONMENT:
         flags[0] = ("-b", merged.bootstrap_servers)
         flags[1] = ("--zookeeper", merged.zookeeper_connect)
@@ -67,11 +67,11 @@ def merged_settings(
 
 
 def file_sources(config: str | None, profile: str | None) -> list[Source]:
-    """Read the configuration file and the profile, the one with priority last.
+    """Read the configuration file and the profile; the profile is last and overrides the file.
 
     Without `--config` and `--profile`, the variables AIOKAFKA08_CONFIG and AIOKAFKA08_PROFILE name
     them. The profiles are in the `--config` file if that is a .toml file, otherwise in
-    ~/.config/aiokafka08/config.toml. The default profile of that file is only used without
+    ~/.config/aiokafka08/config.toml. The latter file's default profile is only used without
     `--config`.
 
     Raises:
@@ -99,13 +99,13 @@ def file_sources(config: str | None, profile: str | None) -> list[Source]:
 
 
 def profiles_path() -> Path:
-    """Return the path of the profiles without `--config`."""
+    """Return the path of the user's profiles, used unless `--config` names a .toml file."""
     folder = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(folder, "aiokafka08", "config.toml")
 
 
 def profiles_file(config: str | None) -> Path:
-    """Return the file with the profiles: the one of `--config` or its variable, or the user's."""
+    """Return the .toml file that `--config` or its variable names; else `profiles_path()`."""
     config = config or os.environ.get("AIOKAFKA08_CONFIG")
     return Path(config) if config is not None and config.endswith(".toml") else profiles_path()
 

@@ -1,4 +1,4 @@
-"""Open clients from `Settings`, and run a command's coroutine; the only module of `cli` that does.
+"""Open clients from `Settings`, and run a command's coroutine; no other module of `cli` does.
 
 The clients aren't started: `async with` starts and stops them. Keyword arguments override the
 settings. `run()` uses uvloop if it is installed.
@@ -79,7 +79,8 @@ def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsum
         **{
             **_network(settings),
             **zookeeper,
-            # Whatever the environment, values come as they are: `records.headers` reads headers.
+            # Return values as they are, whatever AIOKAFKA08_HEADERS is. `records.headers` reads
+            # embedded headers.
             "headers": "refuse",
             **settings.consumer,
             "group_id": None,
@@ -96,7 +97,7 @@ def range_router(settings: Settings) -> AbstractAsyncContextManager[Router]:
 
 
 def _zookeeper(settings: Settings) -> dict[str, Any]:
-    """Return the arguments for ZooKeeper; print the note on one that the settings left out."""
+    """Return the arguments for ZooKeeper; print a note if a given one isn't used."""
     if settings.unused_zookeeper is not None:
         note(settings.unused_zookeeper)
     return {
@@ -137,7 +138,7 @@ def run(work: Coroutine[Any, Any, T], *, end_with_stdout: bool = False) -> T:
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     try:
         from uvloop import new_event_loop
-    except ImportError:  # also if uvloop is a folder here
+    except ImportError:  # also if a mere folder has the name uvloop
         return None
     return new_event_loop
 
@@ -173,7 +174,7 @@ class _Interrupts:
             raise KeyboardInterrupt from None
 
     def cancel(self, task: asyncio.Task[Any]) -> None:
-        """Cancel this task from now on."""
+        """Cancel this task at each Ctrl-C; at once if one came before this call."""
         self._task = task
         if self._count:
             task.cancel()
@@ -196,7 +197,7 @@ class _Interrupts:
 async def _cancellable(
     work: Coroutine[Any, Any, T], end_with_stdout: bool, interrupts: _Interrupts
 ) -> T:
-    """Await the coroutine; cancel it on SIGTERM, and with `end_with_stdout` at stdout's end."""
+    """Await the coroutine; cancel it on SIGTERM, and with `end_with_stdout` if stdout closes."""
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -242,7 +243,7 @@ def _watched_stdout(
     if not is_pipe or not hasattr(select, "epoll"):
         yield
         return
-    # An epoll object becomes readable when it has an event; errors are reported without asking.
+    # An epoll object becomes readable when it has an event. It reports errors even with mask 0.
     with select.epoll() as errors:
         errors.register(descriptor, 0)
         loop.add_reader(errors.fileno(), cancel, BrokenPipeError())

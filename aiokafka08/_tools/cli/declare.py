@@ -118,7 +118,7 @@ class CommandsGroup(NamedStdout, click.Group):
             raise click.UsageError(text, ctx) from None
 
     def _command_behind(self, ctx: click.Context, words: list[str]) -> str | None:
-        """Return the line with its options behind the command; None if no command has them."""
+        """Return the words with the options behind the command; None if no command has them."""
         named: list[str] = []
         group: click.Command | None = self
         at = start = next(
@@ -183,7 +183,8 @@ def command(
     Args:
         name: the command's name.
         fields: the fields of the rows that it prints, each with its meaning (default None).
-        fields_with: by option, the fields of the rows that it prints with it (default None).
+        fields_with: by option, the fields of the rows that the command prints with this option
+            (default None).
         examples: examples of its use; a command has at least one (default ()).
         group: the group of commands that it belongs to; None for `aiokafka08` itself
             (default None).
@@ -263,7 +264,7 @@ def connection_options(
 
     Args:
         function: the function of a command.
-        unless: a flag with which the command needs no cluster, and gets None (default None).
+        unless: a flag with which the command needs no cluster, and gets no settings (default None).
         warns: a logger whose warnings are shown without --log-level, too (default None).
 
     Raises:

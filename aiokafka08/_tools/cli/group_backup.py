@@ -36,7 +36,7 @@ Saved = GroupOffset | NodeText
 
 
 def backup_folder() -> Path:
-    """Return where the files are unless the user names one; it may not exist yet."""
+    """Return the folder of backups for which the user names no file; it may not exist yet."""
     folder = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(folder, "aiokafka08")
 
@@ -58,7 +58,8 @@ def offsets_to_save(
     errors: list[KafkaError] = [] if stored.error is None else [stored.error]
     errors += [stored.errors[tp] for tp in wanted if tp in stored.errors and tp not in stored.texts]
     if partitions is None:
-        # A refused list of children may hide offsets. Other nodes aren't named after a partition.
+        # A node whose list of children is refused may hide offsets. The other errors are about
+        # nodes that aren't named after a partition, so they hide none.
         refused = GroupAuthorizationFailedError
         errors += [error for error in stored.others if isinstance(error, refused)]
     if errors:
@@ -141,7 +142,7 @@ class Backup:
 
 
 def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) -> str:
-    """Return the texts of nodes that held no offset, and the command that writes them again.
+    """Return the texts of nodes that held no offset, and the command that restores the first one.
 
     Args:
         texts: at least one.
@@ -158,7 +159,7 @@ def how_to_write(texts: Sequence[NodeText], zookeeper: str | None, change: str) 
 
 
 def _shell_word(text: str) -> str:
-    """Return a text as a word of bash, which has escapes for what isn't printable."""
+    """Quote a text as one word for bash, with escapes for characters that aren't printable."""
     if text.isprintable():
         return shlex.quote(text)
     return (

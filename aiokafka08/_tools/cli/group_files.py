@@ -1,6 +1,6 @@
 """Files of committed offsets, for `group export`, `group import` and `group reset --from-file`.
 
-Invariant: pure. A file is read as a whole before any of its offsets is used. An error names the
+Pure. Invariant: a file is read as a whole before any of its offsets is used. An error names the
 line, or the item of the array. Two entries for the same group, store and partition are an error.
 """
 
@@ -108,8 +108,8 @@ def parse_offsets(text: str, origin: str, texts: list[NodeText] | None = None) -
             (default None).
 
     Raises:
-        IllegalArgumentError: the text has none of the formats, or no offsets; names the first
-            wrong line or item.
+        IllegalArgumentError: the text has none of the formats, or no offsets; the error names the
+            first wrong line or item.
     """
     first = text.lstrip()[:1]
     parse: Callable[[str, str], Iterator[tuple[str, GroupOffset | NodeText]]]

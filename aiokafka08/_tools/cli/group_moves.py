@@ -1,8 +1,9 @@
 """Plan moves of committed offsets, and carry them out, for `group reset` and `group import`.
 
-Invariant: nothing is changed without `execute`, and nothing if a group of the moves has live
-members, or a part of the plan isn't possible. A plan that would be refused is refused without
-`execute` too. If a commit fails all the same, the rows show the commits before it.
+Invariant: without `execute` nothing is changed. With it, nothing is changed either if a group of
+the moves has live members, or a part of the plan isn't possible. Such plans are refused without
+`execute`, too; only an offset that can't be saved is found with `execute` alone. If a commit fails
+nevertheless, the rows show the commits before it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class FileMoves:
     async def find(
         self, admin: AIOKafkaAdminClient
     ) -> list[tuple[StoredGroup, dict[TopicPartition, PlanTarget]]]:
-        """Return each stored group with the offset of each partition."""
+        """Return each stored group with the new offset of each partition."""
         existing = await existing_partitions(admin) if self._skip_missing else set()
         moves: dict[StoredGroup, dict[TopicPartition, PlanTarget]] = {}
         places: dict[tuple[str, str | None], list[StoredGroup]] = {}
@@ -88,7 +89,7 @@ async def plan_and_move(
     has_time: bool = False,
     save: Callable[[Sequence[Saved]], object] = lambda offsets: None,
 ) -> list[tuple[StoredGroup, list[PlannedOffset]]]:
-    """Return the plan, and add its rows. With `execute`, add the rows of a group when it is moved.
+    """Return the plan, and add its rows. With `execute`, add a group's rows after its commit.
 
     Args:
         settings: the cluster.

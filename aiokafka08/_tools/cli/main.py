@@ -25,7 +25,7 @@ WRONG_USAGE: Final = 2
 # A newer start of the same bridge has taken over (`bridge run`).
 FENCED: Final = 3
 INTERRUPTED: Final = 130
-# The reader of stdout has ended. Only a consumer group prints a note then (`notes.noted_end`).
+# The reader of stdout has ended. A note is printed only for a consumer group (`notes.noted_end`).
 STDOUT_CLOSED: Final = 141
 TERMINATED: Final = 143
 

@@ -36,10 +36,10 @@ class _StatusLine:
 
 
 def note(text: str, prefix: str = "aiokafka08: ") -> None:
-    """Print a line on stderr; nothing happens if that is closed.
+    """Print a line on stderr; do nothing if stderr is closed.
 
-    On a terminal it is wrapped at its width, except a command at its end: that has a line of its
-    own, which isn't wrapped, so that it can be copied.
+    On a terminal the line is wrapped at the terminal's width. A command at the end of the line gets
+    a line of its own that isn't wrapped, so that it can be copied.
 
     Args:
         text: the line.
@@ -80,12 +80,12 @@ def note_each(texts: Iterable[str]) -> int:
 def noted_end(
     group: str | None, note: Callable[[str], object], commits: Iterable[int], count_option: str
 ) -> Iterator[None]:
-    """Note the end of stdout's reader in a group, since unread records stay uncommitted.
+    """If the reader of stdout ends, print a note that the records it hasn't read are uncommitted.
 
     Args:
-        group: the group; None notes nothing.
+        group: the group whose offsets are committed; None: print no note.
         note: shows a line.
-        commits: the number of records in each commit, at the end of the block.
+        commits: the number of records in each commit; it is read when the block ends.
         count_option: the option that reads one record, as the note names it.
 
     Raises:

@@ -1,9 +1,9 @@
 """Print rows and bytes to stdout.
 
 Invariants: TSV and JSON are UTF-8 in a pipe or a file, whatever the locale is. On a terminal they
-have escapes for control characters, and for characters that its encoding lacks. A failed write
-raises an `OSError` whose `filename` is "stdout"; if the reader has closed its end, that is a
-`BrokenPipeError`, which ends the command silently.
+have escapes for control characters, and escapes or similar ASCII for characters that its encoding
+lacks. A failed write raises an `OSError` whose `filename` is "stdout"; if the reader has closed its
+end, that is a `BrokenPipeError`, which ends the command silently.
 """
 
 from __future__ import annotations
@@ -183,8 +183,8 @@ def rows_so_far(
 ) -> Iterator[list[Row]]:
     """Yield a list for rows, and write those that it has at the end of the block.
 
-    If the block fails, the rows that it has added show the work done before. If it has added none,
-    nothing is written then.
+    If the block fails, the rows added so far are written too, to show the work that was done; if
+    there are none, nothing is written.
 
     Args:
         fields: as for `write_rows`.

@@ -1,7 +1,7 @@
 """Parse configuration files: kcat's and librdkafka's .conf, Java's .properties, TOML profiles.
 
-Invariant: pure. A line that doesn't fit the file's format raises an error with its number. An error
-never shows a value, because it may be a secret.
+Pure. Invariants: a line that doesn't fit the file's format raises an error with its number. An
+error never shows a value, because it may be a secret.
 """
 
 from __future__ import annotations

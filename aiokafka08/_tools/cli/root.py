@@ -21,7 +21,7 @@ PROGRAM: Final = "aiokafka08"
 
 
 class CommandEntry(NamedTuple):
-    """The module in `commands/` that defines a command, by the command's name."""
+    """The module in `commands/` that defines a command under its name, and the short help."""
 
     module: str
     short_help: str

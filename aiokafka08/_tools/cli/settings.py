@@ -1,6 +1,6 @@
 """Merge flags, environment variables, a profile and configuration files into `Settings`. Pure.
 
-Everything is a property with the name that it has in Java's clients: `-b` is `bootstrap.servers`,
+Each setting is a property with the name that it has in Java's clients: `-b` is `bootstrap.servers`,
 the variable `AIOKAFKA08_LINGER_MS` is `linger.ms`. Flags take precedence over the environment, then
 the profile, then the configuration file.
 
@@ -92,7 +92,7 @@ class Settings:
 
     @property
     def cluster(self) -> str:
-        """The cluster for messages: its addresses and their source."""
+        """The cluster as notes and errors name it: its addresses and their source."""
         zookeeper = (
             "" if self.zookeeper_connect is None else f", ZooKeeper {self.zookeeper_connect}"
         )
@@ -246,7 +246,8 @@ def settings(sources: Sequence[Source]) -> Settings:
     Raises:
         IllegalArgumentError: a property is unknown or refused, or has a wrong value; or there is no
             `bootstrap.servers`.
-        UnsupportedVersionError: the protocol of 0.8 doesn't support the value of a property.
+        UnsupportedVersionError: the protocol of 0.8 or this client doesn't support the value of a
+            property.
     """
     merged: dict[str, _Property] = {}
     for source in sources:
@@ -294,7 +295,7 @@ def settings(sources: Sequence[Source]) -> Settings:
 
 def _drop_other_zookeeper(merged: dict[str, _Property]) -> str | None:
     """Remove a ZooKeeper of another source than the command line's brokers; return a note on it."""
-    # It could be that of another cluster, whose groups and topics a command would then change.
+    # It could belong to another cluster, whose groups and topics a command would then change.
     brokers, zookeeper = merged.get("bootstrap.servers"), merged.get(_ZOOKEEPER)
     if brokers is None or zookeeper is None:
         return None
@@ -328,7 +329,7 @@ def property_values(settings: Settings) -> dict[str, str]:
 
 
 def properties_by_argument() -> dict[str, str]:
-    """Return the property that sets each argument of the clients, by Java's name."""
+    """Return for each argument of the clients the property that sets it, by Java's name."""
     tables = (_OF_NETWORK, _OF_PRODUCER, _OF_CONSUMER)
     return {
         **{argument: java for table in tables for java, (argument, _) in table.items()},

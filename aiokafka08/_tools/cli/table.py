@@ -1,7 +1,7 @@
 """Lay rows out for people, in the width of a terminal. Pure.
 
-Invariant: a name is never broken. It is in one piece, or, if it is an id, shortened in the middle,
-such that different ids stay different.
+Invariant: a name is never broken over two lines. It is shown whole, except that an id may be
+shortened in the middle, as long as different ids stay different.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Grouping(NamedTuple):
     Args:
         sections: the fields of a section's heading; the rows of a section are next to each other.
         totals: fields that are summed up for each section, and for all.
-        once: fields that are equal in rows of the same thing, such as a group's partition in two
-            stores. Such rows count once in a sum, by the smallest known value; () if each row
-            counts.
+        once: fields that identify what a row is about, such as a group's partition. Rows in which
+            they are equal, such as those of two stores, count once in a sum, by the smallest known
+            value; () if each row counts.
         counts: returns whether a row counts in the sums (default: each does).
     """
 
@@ -45,13 +45,13 @@ class Grouping(NamedTuple):
 
 
 class Style(NamedTuple):
-    """The abilities of the reader.
+    """What the output can show.
 
     Args:
-        width: the number of columns; None: any, and all fields stay.
+        width: the number of columns; None if it isn't limited: then all fields stay.
         paint: gives texts a style.
         rule: the character of the line below the names of the fields.
-        encodable: replaces characters that the reader can't show.
+        encodable: replaces characters that the output can't show.
     """
 
     width: int | None = None
@@ -83,7 +83,7 @@ def table_text(
     Args:
         rows: the rows; a missing field counts as None.
         fields: the names of the fields, in order.
-        style: the abilities of the reader.
+        style: what the output can show.
         title: the first line (default "").
         grouping: the sections and sums (default: none).
     """
@@ -132,8 +132,8 @@ class _Table:
         sections = [field for field in grouping.sections if field in fields]
         count = sum(1 for _ in self._runs(self._lines, sections))
         subtotals: list[str] = []
-        # If most sections would have one row, all rows stay together, and the sums of the larger
-        # ones follow.
+        # With fewer than two rows per section on average, don't split the table into sections. The
+        # sums of the sections that have several rows follow the table.
         if count > 1 and len(self._lines) < 2 * count:
             subtotals = [
                 _total(lines, grouping, key[0].text)
@@ -148,9 +148,9 @@ class _Table:
         empty -= {"error"}  # its absence needs no caption
         if len(self._lines) > 1 and (captions or empty):
             texts.append(self._caption(captions, empty))
-        # Without room for the columns, the first one becomes the heading of a section if it
-        # repeats, else it gets a line above the others of its row. If they have no room either,
-        # each row becomes a block with a line for each field.
+        # If the columns don't fit, and the values of the first one repeat, they become headings of
+        # sections. Otherwise the first column gets a line of its own above the rest of its row. If
+        # the rest doesn't fit either, each row becomes a block with a line for each field.
         inner: list[str] = []
         while (widths := self._fit(columns, width)) is None:
             longer = [*inner, columns[0]]
@@ -182,7 +182,7 @@ class _Table:
         return "\n".join(texts)
 
     def _plain(self, fields: list[str]) -> str:
-        """Return all columns in their natural widths; "no rows" if the names don't fit."""
+        """Return all columns in their natural widths; "no rows" if the header alone doesn't fit."""
         limit = self._style.width
         widths = self._natural(fields)
         if limit is not None and sum(widths.values()) + len(GAP) * (len(fields) - 1) > limit:
@@ -192,7 +192,7 @@ class _Table:
     def _runs(
         self, lines: Sequence[_Line], fields: Sequence[str]
     ) -> Iterator[tuple[list[_Cell], list[_Line]]]:
-        """Yield lines that follow one another and are equal in these fields."""
+        """Yield, for each run of lines that are equal in these fields, the cells and the lines."""
         for _, run in groupby(lines, key=lambda line: [line[field].text for field in fields]):
             found = list(run)
             yield [found[0][field] for field in fields], found
@@ -204,8 +204,8 @@ class _Table:
     def _set_aside(
         self, fields: Sequence[str], totals: set[str]
     ) -> tuple[dict[str, _Cell], set[str]]:
-        """Return columns with the same text in all rows, and empty ones; at least one stays."""
-        # Numbers are measured, so they stay even if they are equal.
+        """Return columns with the same text in all rows, and empty ones; leave at least one."""
+        # Numbers are measurements, which a reader looks for, so they stay even if all are equal.
         same: dict[str, _Cell] = {}
         empty: set[str] = set()
         for field in fields:
@@ -370,7 +370,7 @@ class _Table:
 
 
 def _total(lines: Sequence[_Line], grouping: Grouping, label: str) -> str:
-    """Return the sums of these lines; "" if none is asked for."""
+    """Return the sums of these lines; "" if `grouping` has no totals."""
     counted: dict[object, list[_Line]] = {}
     for number, line in enumerate(lines):
         if grouping.counts({field: cell.value for field, cell in line.items()}):

@@ -1,7 +1,7 @@
 """The abilities of a terminal, or of another reader of text: its characters, size and colours.
 
-Invariants: text output goes through this module, or through the streams that `prepare_streams()`
-has prepared, as click's output does; the bytes of messages don't. A character that a stream can't
+Invariants: all text, but not the bytes of messages, is written through this module, or, as click
+does, through the streams that `prepare_streams()` has prepared. A character that a stream can't
 encode never raises an error; it is replaced by ASCII. A control character of a foreign name never
 reaches a terminal; it is shown as an escape.
 """
@@ -106,7 +106,7 @@ def shows_escapes(stream: TextIO | None) -> bool:
 def painter(stream: TextIO | None) -> Paint:
     """Return a function that gives a text a style, if the stream shows colours.
 
-    It does if it is a terminal, unless NO_COLOR is set, CLICOLOR is 0, or TERM is missing or dumb.
+    A terminal shows them, unless NO_COLOR is set, CLICOLOR is 0, or TERM is missing or dumb.
     """
     is_wanted = not os.environ.get("NO_COLOR") and os.environ.get("CLICOLOR") != "0"
     return _paint if is_wanted and shows_escapes(stream) else plain

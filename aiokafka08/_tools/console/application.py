@@ -33,8 +33,8 @@ _log: Final = logging.getLogger("aiokafka08.console")
 class Console:
     """The console of one cluster; `app()` makes one.
 
-    It is an ASGI application. Served by itself it runs from the server's start to its end; mounted,
-    the service that mounts it runs it: `async with console`.
+    It is an ASGI application. If it is served by itself, it runs from the server's start to its
+    end. If it is mounted, the service that mounts it runs it with `async with console`.
     """
 
     def __init__(self, watch: ClusterWatch, changes: Changes, guard: Guard) -> None:
@@ -154,7 +154,7 @@ def make_console(
         access: decides which requests are admitted.
         title: the cluster's name; None: the addresses.
         interval_s: seconds from one sample to the next.
-        masks: what hides parts of messages.
+        masks: hides parts of messages.
         registry, gateways, bridges: as for `app`.
         allowed: the kinds of changes that may be made (`allowed_kinds`).
         reword: rewords the text of an error, such as with the names of command-line options.

@@ -60,7 +60,8 @@ async def produce_draft(
 
     async def carry_out(admin: AIOKafkaAdminClient, cluster: ClusterIdentity) -> ChangeOutcome:
         await _check_partition(admin, message)
-        # The brokers that were compared, so that no other cluster gets it.
+        # Connect only to the brokers that were compared with those shown, so that no other cluster
+        # gets the message.
         servers = [address_text(one) for some in cluster.brokers.values() for one in some]
         mode = "embedded" if message.headers else "refuse"
         options = {**network, "bootstrap_servers": servers, "acks": "all", "headers": mode}
@@ -82,7 +83,7 @@ async def produce_draft(
 
 
 async def _check_partition(admin: AIOKafkaAdminClient, message: NewMessage) -> None:
-    """Raise if there is no such partition: the brokers would create a topic that is missing."""
+    """Raise if there is no such partition, since the brokers would create a missing topic."""
     count = await _partition_count(admin, message.topic)
     if message.partition is not None and message.partition >= count:
         raise UnknownTopicOrPartitionError(
@@ -105,7 +106,7 @@ async def reset_draft(
 
     Args:
         admin: a started client.
-        group, store: the group.
+        group, store: the group, and the store of its offsets.
         target: the position to reset to.
         topic: only this topic; "": all partitions in which the group has an offset.
     """
@@ -130,7 +131,7 @@ async def reset_draft(
         await commit_plan(admin, place, plan)
         return ChangeOutcome(f"{counted(len(plan), 'offset')} committed", back)
 
-    # All offsets, not a shortened list: the record is the only way to undo the reset.
+    # List all offsets unshortened, since only the record of this text tells how to undo the reset.
     moved = ", ".join(f"{partition_name(one)} {one.current} → {one.new}" for one in plan)
     back = url_of("/group", {"name": group, "store": store})
     notes = ["The group has no members now. They will go on from the new offsets."]
@@ -175,7 +176,7 @@ async def create_draft(
 
 
 async def grow_draft(admin: AIOKafkaAdminClient, topic: str, partitions: int) -> Draft:
-    """Return the draft of more partitions for a topic."""
+    """Return the draft that adds partitions to a topic."""
     count, change = await _partition_count(admin, topic), {topic: NewPartitions(partitions)}
     await _raise_first(admin, await admin.create_partitions(change, validate_only=True))
 
@@ -199,7 +200,7 @@ async def grow_draft(admin: AIOKafkaAdminClient, topic: str, partitions: int) ->
 async def configure_draft(
     admin: AIOKafkaAdminClient, topic: str, name: str, value: str | None
 ) -> Draft:
-    """Return the draft of a setting of a topic; None returns it to the brokers' default."""
+    """Return the draft of a topic's new setting; the value None restores the brokers' default."""
     before = await _setting(admin, topic, name)
     if before == value:
         has = "has no value of its own" if value is None else f"is {value!r} already"

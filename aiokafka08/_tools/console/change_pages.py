@@ -1,12 +1,12 @@
 """The console's pages that change something: forms, confirmations, and the outcomes of changes.
 
 A posted form redirects to `/changes/ID`, which shows what will happen and where. Posting that page
-carries the change out, and redirects to it again. For a reset, that page shows the plan. Unless
-`reset` is among the allowed kinds, the plan is all that it has.
+carries out the change, and redirects to the same page. The page of a reset, `/group/reset`, shows
+the plan itself; it offers to carry out the plan only if `reset` is among the allowed kinds.
 
 Invariants: only allowed kinds of changes have routes. A POST needs the token of a form, which is
-bound to the session and the user that opened the form; the guard checks its origin. Its body is
-bounded in size and time. Nothing is changed through GET.
+bound to the session and the user that opened the form; the guard checks the Origin header. The body
+of a POST is bounded in size and time. Nothing is changed through GET.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ TARGETS: Final = {
 
 
 class ChangePages:
-    """The pages that change one cluster, as far as that is allowed.
+    """The pages that change one cluster, for the allowed kinds of changes.
 
     Args:
         frame: makes the pages.
@@ -83,7 +83,7 @@ class ChangePages:
 
     @property
     def routes(self) -> list[Route]:
-        """The pages for what is allowed, and the plan of a reset, which changes nothing."""
+        """The routes of the allowed changes, and of the plan of a reset, which changes nothing."""
         served = [
             (KINDS, "/changes/{change}", self.change),
             (("produce",), "/topics/{topic}/produce", self.produce),
@@ -107,7 +107,8 @@ class ChangePages:
             raise HTTPException(
                 404,
                 "There is no such change for you: it was shown more than ten minutes ago, or "
-                "others have taken its place. Nothing was changed; begin again",
+                "others have taken its place. Unless it was confirmed before (the console's log "
+                "says so), nothing was changed: begin again",
             )
         if form is None:
             return self._shown(request, change)
@@ -119,7 +120,7 @@ class ChangePages:
         return _redirect(request, f"/changes/{change.change_id}")
 
     async def produce(self, request: Request) -> Response:
-        """Ask for a message of a topic."""
+        """Show the form for a new message of a topic; if posted, make its draft."""
         row, network = self._frame.topic_row(request), self._watch.network
 
         def make(form: Mapping[str, str]) -> MakeDraft:
@@ -128,10 +129,10 @@ class ChangePages:
         return await self._ask(request, "produce.html", f"Produce to {row.topic}", make, topic=row)
 
     async def reset(self, request: Request) -> Response:
-        """Ask for the position of a reset, and show the plan; another request carries it out."""
+        """Show the form for a reset's position, and the plan; another request carries it out."""
         row, query = self._frame.group_row(request.query_params), request.query_params
         context: dict[str, Any] = {"row": row, "draft": None, "change": None, "targets": TARGETS}
-        # Only ZooKeeper knows the members.
+        # The members of these groups are known only to ZooKeeper.
         lacks_zookeeper = not self._watch.has_zookeeper and (
             row.store == "zookeeper" or self._has_0_8()
         )
@@ -156,7 +157,7 @@ class ChangePages:
         return self._form(request, "reset.html", title, session, **context)
 
     async def create(self, request: Request) -> Response:
-        """Ask for a new topic."""
+        """Show the form for a new topic; if posted, make its draft."""
 
         def make(form: Mapping[str, str]) -> MakeDraft:
             return partial(
@@ -169,21 +170,21 @@ class ChangePages:
         return await self._ask(request, "create_topic.html", "Create a topic", make)
 
     async def topic(self, request: Request) -> Response:
-        """Ask for more partitions, a setting, or the deletion of a topic."""
+        """Show forms for a topic's partitions, settings and deletion; if posted, make a draft."""
         row, releases = self._frame.topic_row(request), await self._releases()
         make, title = partial(_topic_change, row), f"Change topic {row.topic}"
         return await self._ask(
             request, "change_topic.html", title, make, row=row, releases=releases
         )
 
-    # --- what isn't possible ----------------------------------------------------------------------
+    # --- the brokers' releases --------------------------------------------------------------------
 
     def _has_0_8(self) -> bool:
         releases = releases_of(self._frame.view().sample).values()
         return any(release.startswith("0.8") for release in releases)
 
     async def _releases(self) -> set[str | None]:
-        """Return the brokers' releases if they are of 0.8, which a sample doesn't tell apart."""
+        """Return the brokers' exact releases if one is of 0.8; a sample has only "0.8"."""
         if not self._watch.has_zookeeper or not self._has_0_8():
             return set()
         self._watch.check_running()

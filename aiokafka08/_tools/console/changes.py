@@ -34,7 +34,7 @@ KINDS: Final = ("produce", "reset", "topics")
 
 _VALID_S: Final = 600.0
 _MOST: Final = 50
-"""How many changes are kept; the oldest ones make place for others."""
+"""How many changes are kept beside those that run; a further one replaces the oldest."""
 _DRAFTS: Final = 4
 """How many drafts are made at once; further ones wait."""
 _PATIENCE_S: Final = 20.0
@@ -56,17 +56,17 @@ CarryOut = Callable[[AIOKafkaAdminClient, ClusterIdentity], Awaitable[ChangeOutc
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A change that was checked, and not made.
+    """A change that was checked, and isn't made yet.
 
     Attributes:
         title: the change in short, such as "Delete topic orders".
-        what: the text for the record: the whole change but keys and values.
+        what: the text for the record: the whole change except keys and values.
         carry_out: makes the change.
         back: the path of the page that the change belongs to.
         notes: sentences for the user.
         plan: the plan of a reset.
-        parts: keys and values of a message, by name.
-        typed_name: the name that the user has to type to confirm; "": none.
+        parts: the key, the value and the headers of a message, by name.
+        typed_name: the name that the user has to type to confirm; None: nothing has to be typed.
     """
 
     title: str
@@ -96,7 +96,7 @@ class Change:
 
 
 def allowed_kinds(names: Iterable[str], option: str = "allow") -> tuple[str, ...]:
-    """Return the kinds of changes that texts with commas name.
+    """Return the kinds of changes that are named in comma-separated texts.
 
     Args:
         names: the texts.
@@ -119,7 +119,7 @@ class Changes:
     Args:
         watch: has the options of the clients.
         allowed: the kinds that may be carried out.
-        record: records who changes what, before and after.
+        record: called before and after each change, with a text that says who changes what.
 
     Attributes:
         allowed: as given.
@@ -147,10 +147,12 @@ class Changes:
             return await make(admin), await _cluster_of(admin)
 
     def keep(self, draft: Draft, cluster: ClusterIdentity, session: str) -> Change:
-        """Return the change of a draft, which waits for its confirmation."""
+        """Keep a draft as a change that waits for its confirmation, and return the change."""
         change = Change(draft, cluster, session)
-        kept = [*filter(_is_valid, self._changes.values())][1 - _MOST :]
-        self._changes = {one.change_id: one for one in (*kept, change)}
+        valid = [*filter(_is_valid, self._changes.values())]
+        running = [one for one in valid if one.state == "running"]
+        others = [one for one in valid if one.state != "running"][1 - _MOST :]
+        self._changes = {one.change_id: one for one in (*running, *others, change)}
         return change
 
     def find(self, change_id: str, session: str | None) -> Change | None:
@@ -160,7 +162,7 @@ class Changes:
         return change if is_known else None
 
     async def carry_out(self, change: Change, who: str) -> None:
-        """Make a change that waits for it. Return at its end, or earlier if it takes long.
+        """Make a change that is now confirmed. Return at its end, or earlier if it takes long.
 
         Args:
             change: the change; its `state` and `outcome` are updated.
@@ -226,7 +228,9 @@ async def _cluster_of(admin: AIOKafkaAdminClient) -> ClusterIdentity:
 async def _refuse_another(shown: ClusterIdentity, now: ClusterIdentity) -> None:
     """Raise IllegalStateError unless the brokers are those of the cluster that was shown."""
     if not shown.brokers and not now.brokers:
-        return  # as on 0.8 before the first topic: ZooKeeper is compared with the addresses
+        # Brokers of 0.8 name no broker before the first topic. The admin client then compares
+        # ZooKeeper with the bootstrap addresses.
+        return
     agreement = await asyncio.to_thread(compare_clusters, shown, now, environment.resolve)
     if agreement is not Agreement.SAME:
         raise IllegalStateError(

@@ -1,6 +1,6 @@
 """`ClusterView`: the rows of the console's pages, made of a sample. Pure.
 
-`watch` makes one of each sample, in a thread; `pages` shows it. Its rows of lag are those of
+`watch` makes a view of each sample, in a thread; `pages` shows it. The rows of lag are those of
 `aiokafka08 group lag` (`admin.group_lag`), so that both have the same numbers.
 
 Invariant: a number that isn't known is None, never a guess, and a total that lacks a part is None
@@ -37,9 +37,9 @@ R = TypeVar("R")
 _TOPIC_POINTS: Final = 120
 _GROUP_POINTS: Final = 360, 1440
 _KEPT_S: Final = 3600.0
-"""How long groups and histories are kept if samples with gaps lack them.
+"""How long to keep a group or history that a sample with gaps (`ClusterSample.errors`) lacks.
 
-They may have been deleted, or a request for them may have failed.
+It may have been deleted, or a request for it may have failed.
 """
 
 GroupKey = tuple[str, str]
@@ -148,14 +148,15 @@ class ClusterView:
         taken_at: when it was taken, in seconds since the epoch.
         topics: the rows of the topics, by name.
         groups: the rows of the groups, by name and store.
-        lags: the rows of each group.
-        summed: the partitions whose lag is known, of each group that the sample has.
+        lags: the `LagRow`s of each group.
+        summed: for each group in the sample, the partitions whose lag is known.
         findings: the findings of the doctor's rules that need only samples.
         messages_per_s: produced messages of all topics but internal ones; None after one sample,
             and if a partition is missing that the sample before had.
         rate_lacks: the number of partitions that `messages_per_s` lacks. If it isn't 0, the true
             rate may be higher.
-        has_order: whether Metadata lists the preferred leader first, and not replicas by their ids.
+        has_order: whether Metadata lists the preferred leader first, and doesn't sort the replicas
+            by id.
     """
 
     sample: ClusterSample
@@ -187,7 +188,7 @@ class ClusterView:
         ]
 
     def brokers(self, named: Iterable[BrokerSample]) -> list[dict[str, Any]]:
-        """Return the rows of these brokers, by node id; `error` is None if one responds.
+        """Return the rows of these brokers, by node id; `error` is None for a broker that responds.
 
         `out_of_sync` is None if an ISR that lacks the broker may be stale.
         """
@@ -222,7 +223,7 @@ class ClusterView:
         ]
 
     def members(self, key: GroupKey) -> list[dict[str, Any]]:
-        """Return the rows of a group's members; without client id and host in ZooKeeper."""
+        """Return the rows of a group's members; in ZooKeeper these have no client id and host."""
         return [
             member_row(member)
             for group in self.sample.groups
@@ -236,7 +237,7 @@ class ClusterView:
 
 
 class LagSum(NamedTuple):
-    """The partitions that the newest point of a group's lag sums up.
+    """The partitions whose lags the newest point of a group's history sums up.
 
     Attributes:
         partitions: the partitions.
@@ -251,10 +252,13 @@ class LagSum(NamedTuple):
 
 @dataclass(slots=True)
 class Histories:
-    """Values over time. A history that the last view lacks is kept for an hour if that has gaps.
+    """Values over time, by topic and by group.
 
-    Invariant: a sum isn't added if it lacks a partition of the point before. It would look as if
-    the group had caught up, or nothing were written.
+    If a view lacks a topic or group, and its sample has gaps, the history is kept for an hour.
+
+    Invariant: a sum isn't added if it lacks a partition that the last point has and that may still
+    exist, unless that point is an hour old. It would look as if the group had caught up, or nothing
+    were written.
     """
 
     produced: PointHistory = field(default_factory=lambda: PointHistory(*_GROUP_POINTS))
@@ -302,7 +306,7 @@ class Histories:
 def _kept(
     histories: Mapping[K, PointHistory], named: Collection[K], oldest: float, *size: int
 ) -> dict[K, PointHistory]:
-    """Return the histories in `named`, new ones too, and others with a point after `oldest`."""
+    """Return a history for each key in `named`, and other histories with a point after `oldest`."""
     hidden = {key: one for key, one in histories.items() if (one.last_at or 0.0) > oldest}
     return hidden | {key: histories.get(key) or PointHistory(*size) for key in named}
 
@@ -397,7 +401,7 @@ def view_of(
 def _summed(
     sample: ClusterSample, group: GroupSample, last: ClusterView | None
 ) -> frozenset[TopicPartition]:
-    """Return the partitions whose lag is known; the object of the last view, if it is equal."""
+    """Return the partitions whose lag is known; reuse the last view's object if it is equal."""
     known = frozenset(
         tp
         for tp in group.committed
@@ -452,7 +456,7 @@ def _lags(
 ) -> dict[GroupKey, Sequence[LagRow]]:
     """Return the rows of all groups; rows that are equal to those before are the same objects."""
     lags: dict[GroupKey, Sequence[LagRow]] = {}
-    # One group at a time, since what its rows are made of is larger than they are.
+    # One group at a time, since the data that its rows are made from is larger than the rows.
     for groups in rows_by(sample.groups, attrgetter("group")).values():
         made: dict[GroupKey, list[LagRow]] = {(one.group, one.store): [] for one in groups}
         for row in _lags_of(groups, sample, history, now):
@@ -523,7 +527,7 @@ def sum_if_known(numbers: Iterable[int | None]) -> int | None:
 
 
 def rows_by(rows: Iterable[R], key: Callable[[R], K]) -> dict[K, list[R]]:
-    """Return rows by what `key` returns of each."""
+    """Return the rows grouped by the result of `key`."""
     by_key: dict[K, list[R]] = {}
     for row in rows:
         by_key.setdefault(key(row), []).append(row)

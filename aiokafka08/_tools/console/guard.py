@@ -1,13 +1,13 @@
-"""`Guard`: who may see the console, and the headers that keep its pages apart from other sites.
+"""`Guard`: admit requests to the console, and keep its pages apart from other sites by headers.
 
-An ASGI application around the pages. `application` builds it for a mounted console, `server` for
-the command.
+The guard is an ASGI application around the pages. `application` builds it for a mounted console,
+`server` for the command.
 
 Invariants: no request reaches a page before `Admission` has admitted it, and each response has the
-headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; it
-leaves the URL by a redirect at the first visit. Where no change is allowed, other methods than GET
-and HEAD are refused; else POST is admitted from the console's own pages. No script of another site
-reads anything, even if the service that mounts the console allows it by a CORS header.
+headers of `_HEADERS`, also a refusal. The token is compared in constant time, and never logged; a
+redirect at the first visit removes it from the URL. Without `admits_changes`, methods other than
+GET and HEAD are refused; with it, POST is admitted from the console's own pages. No script of
+another site reads anything, even if the service that mounts the console allows it by a CORS header.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger("aiokafka08.console")
 
 IpNetwork = ipaddress.IPv4Network | ipaddress.IPv6Network
 Authorize = Callable[[Request], bool | Awaitable[bool]]
-"""Says whether a request may see the console; a coroutine function may do so, too."""
+"""Returns whether a request may see the console; it may be a coroutine function."""
 
 _REFERRER: Final = "Referrer-Policy"
 _HEADERS: Final = {
@@ -53,13 +53,15 @@ _FORWARDED: Final = (
     ("forwarded", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip"),
     ("x-forwarded-", "x-original-", "x-envoy-", "cf-"),
 )
-"""Names and prefixes of a proxy's headers: behind one the peer's address isn't the user's."""
+"""Names and prefixes of headers of proxies. Behind a proxy the peer's address isn't the user's."""
 _PORTS: Final = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Who is admitted: by `token`, by `auth_header` or by `authorize`; by none of them, loopback.
+    """Who is admitted: the first of `authorize`, `auth_header` and `token` that is set decides.
+
+    Without any of them, requests from this machine are admitted, unless a proxy has forwarded them.
 
     Attributes:
         token: the text that visitors have to know.
@@ -67,7 +69,7 @@ class Admission:
         trusted_proxies: the addresses of the proxies whose `auth_header` is believed.
         authorize: called with each request; decides alone.
         hosts: names that a Host header may have, besides addresses and "localhost"; None accepts
-            any, which is for `authorize`.
+            any name (for consoles with `authorize`).
     """
 
     token: str | None = None
@@ -90,7 +92,8 @@ class Guard:
         self._pages = pages
         self._access = access
         self._admits_changes = admits_changes
-        # Cookies know no ports: another server on this host sees them, and must not see the token.
+        # The cookie holds a digest of the token: browsers also send it to servers on other ports of
+        # this host, which must not see the token.
         key = (access.token or "").encode()
         self._cookie_value = hmac.new(key, b"aiokafka08 console", "sha256").hexdigest()
         self._limited_log = LimitedLog(_log, later_in_loop)
@@ -100,7 +103,7 @@ class Guard:
         self._limited_log.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; another scope than HTTP, such as a WebSocket's, is closed."""
+        """Serve an HTTP request; close a WebSocket, and ignore other scopes."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})
@@ -164,7 +167,7 @@ class Guard:
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         given = [value for name, value in query if name == "token"]
         if given and _is_equal(given[0], token):
-            # The path is the application's own: "//host" in it must not become another site.
+            # The redirect must stay on this host: browsers would read "//host" as another site.
             path = "/" + quote(scope["path"].lstrip("/"))
             rest = urlencode([pair for pair in query if pair[0] != "token"])
             response = RedirectResponse(
@@ -200,7 +203,7 @@ def viewer_of(scope: Scope, access: Admission, *, with_address: bool = True) -> 
 
     Args:
         scope: the scope of an admitted request.
-        access: names the proxies whose word for the user's name is believed.
+        access: names the proxies that are trusted to name the user.
         with_address: False returns the name only, "" without one (default True).
     """
     user = ""
@@ -231,8 +234,8 @@ def _is_forwarded(headers: Headers) -> bool:
 def _is_of_another_site(headers: Headers) -> bool:
     """Return whether a page of another site sends the request, other than by a link to here.
 
-    The browser says so. If the service that mounts the console had a CORS header, that page could
-    otherwise read the response.
+    Browsers say so in headers. If the service that mounts the console had a CORS header, that page
+    could otherwise read the response.
     """
     if headers.get("sec-fetch-site") == "cross-site":
         # A link to the console is a navigation of the whole window.
@@ -279,13 +282,13 @@ def _host_name(host: str) -> str:
 
 
 def port_of(host: str) -> str:
-    """Return the port of a Host header: the consoles of a machine have a cookie each."""
+    """Return the port of a Host header; with it, each console of a machine has its own cookie."""
     port = host.rpartition(":")[2]
     return port if port.isascii() and port.isdigit() else "0"
 
 
 def _is_known(host: str, names: Collection[str]) -> bool:
-    """Return whether a Host is safe: a hostile site may let its name resolve to this machine."""
+    """Return whether a Host is expected; a hostile site's name may resolve to this machine."""
     if host == "localhost" or host in names:
         return True
     try:
@@ -296,7 +299,7 @@ def _is_known(host: str, names: Collection[str]) -> bool:
 
 
 def _peer(scope: Scope) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the address of the connection's other end; None for a socket of another kind."""
+    """Return the address of the connection's other end; None if it isn't an IP address."""
     try:
         peer = ipaddress.ip_address(scope["client"][0])
     except (KeyError, TypeError, ValueError):

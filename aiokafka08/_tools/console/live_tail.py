@@ -1,6 +1,7 @@
 """`tail`: yield messages of a topic as they are written, at a pace at which a person reads.
 
-`pages` has one for each open view, with a consumer of its own, which is closed with the view.
+`pages` runs a `tail` for each open view. It has a consumer of its own, which is closed with the
+view.
 
 Invariant: the messages read each second are bounded, however many are written. The rest is skipped,
 and counted. No topic is created, no group joined, nothing committed.
@@ -28,7 +29,7 @@ _FETCH_BYTES: Final = 1024 * 1024
 
 
 class TailPeriod(NamedTuple):
-    """The messages of a period: those to show, and how many were written, wanted and skipped."""
+    """The messages of a period: those to show, and how many `pick` accepted and `tail` skipped."""
 
     shown: Sequence[BytesRecord]
     accepted: int
@@ -36,7 +37,7 @@ class TailPeriod(NamedTuple):
 
     @property
     def state(self) -> str:
-        """What to say about it."""
+        """The text that a view shows about the period."""
         if self.skipped:
             came = self.accepted + self.skipped
             return f"Sampled: {len(self.shown)} of about {came:,} messages of the last second."
@@ -85,7 +86,7 @@ async def tail(
             for record in chain.from_iterable(came.values()):
                 if (picked := await pick(record)) is not None:
                     accepted += 1
-                    newest = _newest([*newest, picked])  # all at once may be large
+                    newest = _newest([*newest, picked])  # to hold them all could take much memory
             skipped = await _skip(consumer)
             period = TailPeriod(newest, accepted, skipped)
             await asyncio.sleep(end - loop.time())
@@ -98,7 +99,7 @@ def _newest(records: Sequence[BytesRecord]) -> list[BytesRecord]:
 
 
 async def _skip(consumer: AIOKafkaConsumer[bytes, bytes]) -> int:
-    """Seek to the ends if the consumer is more than a period behind; return how much it skips."""
+    """Seek to the ends if more messages are left than a period reads; return how many it skips."""
     behind: dict[TopicPartition, int] = {}
     for tp in consumer.assignment():
         end = consumer.highwater(tp)

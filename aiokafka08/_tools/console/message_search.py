@@ -47,7 +47,7 @@ _MESSAGE_BYTES: Final = 16 * 1024 * 1024
 _UNPACKED_BYTES: Final = 16 * 1024 * 1024
 """How large a compressed message may be once it is unpacked; brokers don't limit it."""
 _JSON_BYTES: Final = 1_000_000
-"""How long a value may be that is taken apart to look for a field."""
+"""The largest value, in bytes, that is parsed as JSON to look for a field."""
 _LABELS: Final = {"--grep": "Value contains", "--key": "Key is"}
 """How the pages name the options of `RecordFilter`."""
 _TURN_S: Final = 0.005
@@ -55,7 +55,7 @@ _TURN_S: Final = 0.005
 _AT_ONCE: Final = 8
 """How many partitions are read at once."""
 _MAX_NAMED: Final = 100
-"""The most partitions whose positions the link to the next page names: a longer URL may fail."""
+"""The most partitions whose positions the link to the next page names; a longer URL may fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +65,14 @@ class MessageQuery:
     Attributes:
         topic: the topic's name.
         partition: the partition to read; None: all.
-        start: as `consume --from`; "": the last messages, about `count` of all partitions.
+        start: as `consume --from`; "": the last messages, about `count` in all partitions together.
         count: how many messages to show.
         contains, key, field, header: a part of the value, the whole key, and the conditions of
             `RecordFilter` for a field and a header; "": any.
         is_pattern: `contains` is a regular expression, and so are the others' texts that begin with
             "^".
-        most: how many messages to show at most, if `start` is before the ends.
+        most: how many messages to show at most, in place of `count`, if `start` counts back from
+            the ends and nothing is filtered.
         limit_bytes: after how many bytes the search stops.
         avro: what decodes Avro, and the parts that are Avro: "key", "value"; None: nothing.
     """
@@ -91,11 +92,11 @@ class MessageQuery:
 
     @property
     def is_filtered(self) -> bool:
-        """Whether not every message is shown."""
+        """Whether the query has a condition that messages must meet."""
         return bool(self.contains or self.key or self.field or self.header)
 
     def filter(self) -> RecordFilter:
-        """Return what decides which messages are wanted.
+        """Return the filter that decides which messages are wanted.
 
         Raises:
             IllegalArgumentError: a regular expression or a path is wrong.
@@ -115,13 +116,13 @@ class MessageQuery:
             raise IllegalArgumentError(text) from None
 
     def picker(self, masks: Masks, wanted: RecordFilter) -> Pick:
-        """Return the function that returns a message as it is shown; None if it isn't wanted."""
+        """Return a function from a message to the shown message, or to None if it isn't wanted."""
         hide = masks.of(self.topic, has_unions=self.avro is not None)
 
         async def pick(record: BytesRecord) -> BytesRecord | None:
             if self.avro is not None:
                 record = await decoded(*self.avro, record, is_masked=hide is not None)
-            # Hidden first, so that no filter finds out what is hidden.
+            # Hide before filtering, so that no filter finds out what is hidden.
             if hide is not None:
                 record = hide(record)
                 if isinstance(record, DecodedRecord):
@@ -136,12 +137,13 @@ class MessagePage:
     """The result of a search.
 
     Attributes:
-        messages: the messages found, ordered by time, or by partition and offset without times.
+        messages: the messages found, ordered by time, or by partition and offset if one of them has
+            no time.
         newest_first: whether the newest ones come first.
         scanned, scanned_bytes: how many messages were looked at, and their keys' and values' size.
         elapsed_s: how long it took.
         start: where the search began, in the form of a query's `start`.
-        stopped: why it ended early; None if it has read all.
+        stopped: why the search ended early; None if it has read all.
         next_start: the `start` of the next page; None at the end.
         notes: further texts for the page, such as partitions without a leader.
         partitions: all partitions of the topic.
@@ -177,7 +179,7 @@ async def search_messages(
         masks: hides keys and values, or parts of them.
 
     Raises:
-        IllegalArgumentError: `start` has no meaning.
+        IllegalArgumentError: `start`, a regular expression or a path is wrong.
         UnknownTopicOrPartitionError, OffsetOutOfRangeError: there is no such topic, partition or
             offset.
         KafkaTimeoutError: the brokers don't say in time where the logs begin and end.
@@ -246,7 +248,7 @@ async def _partitions(
 
 
 def _start(query: MessageQuery, partitions: int, page: MessagePage) -> Bounds:
-    """Return where to begin. Without a filter, all messages from there to the end are shown."""
+    """Return where to begin; without a filter, no further back from the ends than `most`."""
     share = max(-(-query.count // max(partitions, 1)), 1)
     text = query.start.strip() or f"-{share}"
     start, _ = parse_bounds(
@@ -291,11 +293,11 @@ class _Scan:
             self._share = -(-self._count // max(partitions, 1))
             self._fetch_bytes = _FETCH_BYTES
         self._next: dict[TopicPartition, int] = {}
-        self._kept_bytes = 0  # more than was scanned, if Avro was decoded
+        self._kept_bytes = 0  # of the shown messages; decoded Avro may exceed what was scanned
         self.errors: list[str] = []
 
     def next_offset(self, range_: PartitionRange) -> int:
-        """Return the offset from which on a range isn't read."""
+        """Return the first offset of a range that isn't read yet."""
         return self._next.get(range_.tp, range_.start)
 
     async def read(self, ranges: Sequence[PartitionRange]) -> None:
@@ -355,7 +357,7 @@ def _size(record: BytesRecord) -> int:
 
 def _in_order(records: Sequence[BytesRecord], *, newest_first: bool) -> list[BytesRecord]:
     """Return records by their time if all have one, else by partition and offset."""
-    have_times = all((record.timestamp or -1) >= 0 for record in records)
+    have_times = all(record.timestamp is not None and record.timestamp >= 0 for record in records)
     return sorted(
         records,
         key=lambda record: (

@@ -30,7 +30,7 @@ bytes."""
 _HEX_ROW: Final = 16
 _MAX_JSON_DEPTH: Final = 40
 _MAX_GROWTH: Final = 4
-"""How many times as long as the limit indented JSON may be."""
+"""Indented JSON may be at most this many times as long as the limit."""
 _TOKENS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 
 

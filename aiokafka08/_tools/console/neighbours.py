@@ -50,11 +50,11 @@ class Neighbour:
         read_at: when it was read last, in seconds since the epoch.
         rows: the clients of a gateway, or the partitions of a bridge.
         health: the text of /healthz.
-        rate, left: requests or copied messages a second, and the messages that a bridge has to
-            copy, over time.
+        rate: requests or copied messages per second, over time.
+        left: the messages that a bridge still has to copy, over time.
 
     Raises:
-        IllegalArgumentError: `url` isn't one.
+        IllegalArgumentError: `url` is neither a URL nor "HOST:PORT".
     """
 
     def __init__(self, kind: str, url: str) -> None:
@@ -95,7 +95,7 @@ class Neighbour:
         return [(labels.get("what", ""), int(value)) for labels, value in repeats]
 
     def seconds_left(self) -> float | None:
-        """Return in how many seconds a bridge has copied all at its present speed; None: never."""
+        """Return the seconds that a bridge still needs; None if that can't be estimated."""
         left = self.total("lag_messages")
         slope = None if self.read_at is None else self.left.slope(self.read_at, _WINDOW_S)
         if not left:
@@ -103,7 +103,10 @@ class Neighbour:
         return left / -slope if slope is not None and slope < 0 else None
 
     def is_ready(self) -> bool:
-        """Return whether a bridge has copied all, is well, and the last comparison was equal."""
+        """Return whether a bridge is healthy and has copied all.
+
+        Its last verification must have found both sides equal, too.
+        """
         equal = self.total("verification_equal")
         is_done = self.health.strip() == "ok" and self.total("lag_messages") == 0
         return self.problem is None and is_done and equal == 1

@@ -122,7 +122,7 @@ class PageFrame:
         return self.watch.view
 
     def topic_row(self, request: Request) -> TopicRow:
-        """Return the topic of the path; 404 if there is none, 503 if it may not have been read."""
+        """Return the topic in the path; 404 if there is none, 503 if the sample may lack it."""
         view, name = self.view(), request.path_params["topic"]
         row = view.topics.get(name)
         if row is None:
@@ -213,7 +213,8 @@ class PageFrame:
             status, text = error.status_code, error.detail
         elif isinstance(error, KafkaError):
             status = next(code for kind, code in _STATUS if isinstance(error, kind))
-            # Positions are parsed as by `consume`, so an error about one begins with `--from`.
+            # Positions are parsed as the command `consume` does, so an error about one begins with
+            # `--from`.
             text = error.text.removeprefix("--")
         title = {404: "Not found", 503: "Not now"}.get(status, "Error")
         data = {"error": self.reword(text)}

@@ -56,12 +56,12 @@ from aiokafka08._tools.records.types import BytesRecord
 from aiokafka08.errors import IllegalArgumentError, KafkaError
 
 _MESSAGE_BYTES: Final = 1024 * 1024
-"""How much of a value the page of one message has."""
+"""How many bytes of a value the page of one message shows."""
 _DOWNLOADED: Final = 10_000
-"""How many messages a download has."""
+"""How many messages a download has at most."""
 _DOWNLOADED_BYTES: Final = 16_000_000
 _JSON_BYTES: Final = 8 * 1024 * 1024
-"""How much the keys and values of a page have as JSON; each message has the same share."""
+"""The most bytes of a page's values as JSON, in equal shares by message; keys get half as many."""
 _GRAPHS: Final = 8
 """How many topics and groups the page of graphs has."""
 _ETA_WINDOW_S: Final = 300.0
@@ -143,7 +143,7 @@ class Pages:
             "groups": len({group for group, _ in view.groups}),
             "messages_per_s": view.messages_per_s,
             "rate_lacks": view.rate_lacks,
-            # It isn't known of a cluster that can't be read.
+            # The health of a cluster that can't be read isn't known.
             "healthy": None if self._watch.problem() else is_healthy(view.findings),
             "brokers": view.brokers(self._watch.brokers),
             "findings": [
@@ -319,7 +319,7 @@ class Pages:
         )
 
     async def graphs(self, request: Request) -> Response:
-        """Show the graphs of the last day: of the cluster, and of what moves and lags most."""
+        """Show graphs of the last day: the cluster, its busiest topics, its most lagging groups."""
         view = self._frame.view()
         own = [row for row in view.topics.values() if not row.internal]
         topics = sorted(own, key=lambda row: -(row.messages_per_s or 0))
@@ -328,7 +328,7 @@ class Pages:
         return self._frame.page(request, "watch.html", "Watch", data)
 
     async def neighbour(self, request: Request) -> Response:
-        """Show the gateway or bridge of the URL, or the first one, which is of the page's kind.
+        """Show the gateway or bridge that the URL names, or else the first one of the page's kind.
 
         A gateway's page has its clients, and how their requests are handled. A bridge's page has
         its rate, the messages left to copy, and whether the cut-over can begin.
@@ -359,9 +359,10 @@ class Pages:
     # --- inside -----------------------------------------------------------------------------------
 
     def _searched(self, asked: MessageQuery, page: Callable[[MessagePage], Response]) -> ASGIApp:
-        """Return a response that searches messages, makes a page of them and sends it, in a slot.
+        """Return a response that searches messages, makes a page of them and sends it.
 
-        A viewer who leaves ends the search. A thread renders large pages, since that takes long.
+        It counts as a running search until the page is sent (`watch.search`). A viewer who leaves
+        ends it. A thread renders the page, since a large one takes long.
         """
 
         async def respond(scope: Scope, receive: Receive, send: Send) -> None:
@@ -440,8 +441,8 @@ def _json_line(record: BytesRecord) -> bytes:
 def _json_message(record: BytesRecord, limit: int) -> dict[str, Any]:
     """Return a message with the fields of `aiokafka08 consume --format jsonl`.
 
-    If a key or value is cut to the limit of their size, another field has the bytes left out; and
-    `notes` says why Avro couldn't be decoded.
+    If a key or value is cut to the limit of its size, `key_cut` or `value_cut` is the number of
+    bytes left out. `notes` says why Avro couldn't be decoded.
     """
     schemas: Collection[str] = record.schemas if isinstance(record, DecodedRecord) else ()
     notes = record.notes if isinstance(record, DecodedRecord) else []

@@ -4,8 +4,9 @@
     table.shown                  # the rows of this page
     table.sort_link("messages")  # the URL that sorts by another column
 
-Invariant: the whole state is in the URL, so that it can be bookmarked. A value without a meaning
-counts as the default. Rows whose value is unknown come last, in either direction.
+Invariant: the whole state is in the URL, so that it can be bookmarked. `page` and `rows` are
+clipped to their limits, or ignored if they aren't numbers; an unknown `sort` is an error. Rows
+whose value is unknown come last, in either direction.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ class QueryTable(Generic[R]):
 
     Args:
         rows: all rows.
-        columns: what to sort by: a name, and the function that returns a row's value or None. The
-            first one is sorted by, unless the query names another.
+        columns: by name, the function that returns a row's value or None. The rows are sorted by
+            the first column, unless the query names another.
         query: the query of the URL: `sort` (a name, with "-" before it for descending), `q` (what
             the first column contains), `page` and `rows`.
         path: the URL without its query.
@@ -78,7 +79,7 @@ class QueryTable(Generic[R]):
         return url_of(self._path, query)
 
     def sort_link(self, column: str, *, largest_first: bool = False) -> str:
-        """Return the URL that sorts by a column, the other way round if the rows are sorted by it.
+        """Return the URL that sorts by a column, in reverse if the rows are already sorted by it.
 
         Args:
             column: its name.

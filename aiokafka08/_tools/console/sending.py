@@ -3,8 +3,9 @@
 `pages` sends all pages by this module. Pages of messages also cost the brokers work, so their
 search ends when the viewer leaves.
 
-Invariant: except for one piece, a response that the viewer doesn't read is in memory for `SEND_S`
-at most. This needs a server whose `send` waits while its buffer is full, such as uvicorn.
+Invariant: a response that the viewer doesn't read is in memory for `SEND_S` at most, except for one
+piece of it in the server's buffer. This needs a server whose `send` waits while its buffer is full,
+such as uvicorn.
 """
 
 from __future__ import annotations
@@ -72,10 +73,10 @@ class PacedJson(PacedResponse):
 
 
 class EventStream(Response):
-    """Server-sent events for as long as the viewer is there, and takes each within `SEND_S`.
+    """Server-sent events, until the viewer leaves or doesn't take one within `SEND_S`.
 
     Args:
-        events: names and texts of several lines.
+        events: the name and the text of each event; a text may have several lines.
     """
 
     media_type = "text/event-stream"

@@ -1,6 +1,6 @@
 """Serve a console with uvicorn, for the command `console`.
 
-`ServeOptions` are the command's; `access_of` refuses options that aren't safe together.
+`ServeOptions` are the command's options; `access_of` refuses unsafe combinations of them.
 
 Invariants: without TLS or an explicit `insecure`, the server listens only on loopback. It logs no
 requests, since their URLs may have the token, and never prints a token from a file. No header of a
@@ -35,7 +35,7 @@ _MIN_TOKEN: Final = 16
 _MAX_CONNECTIONS: Final = 1000
 _MAX_PER_ADDRESS: Final = 400
 _REQUEST_S: Final = 10.0
-"""A connection that brings no whole request for this long is closed."""
+"""A connection without a request for this long is closed, after twice as long at the latest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ async def serve(
         http=_ImpatientProtocol,
         access_log=False,
         log_config=None,
-        # Its lines are about wrong requests and slow viewers; the pages log what is an error.
+        # uvicorn would log malformed requests and slow clients; the pages log the errors.
         log_level="critical",
         proxy_headers=False,
         server_header=False,
@@ -127,14 +127,14 @@ async def serve(
         scheme = "http" if options.tls_cert is None else "https"
         shown = address_text((options.host, listener.getsockname()[1]))
         is_new = access.token is not None and options.token_file is None
-        # A token from a file stays valid, and the output of a service goes to its journal.
+        # Leave out a token from a file, since it stays valid, and a service's output is logged.
         query = f"?{urlencode({'token': access.token})}" if is_new else ""
         config.load()  # reads the certificate
         on_url(f"{scheme}://{shown}/{query}")
         server = _SignalFreeServer(config)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            # With many topics, full collections would take much of the longest pages' time.
+            # With many topics, full garbage collections would slow the longest pages down a lot.
             with rare_full_collections(time.monotonic):
                 await asyncio.shield(serving)
         except asyncio.CancelledError:
@@ -148,19 +148,19 @@ class _SignalFreeServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Change no handler."""
+        """Leave all signal handlers as they are."""
         yield
 
 
 class _ImpatientProtocol(H11Protocol):
-    """HTTP/1.1 that ends idle connections, also closing ones whose client doesn't read on."""
+    """HTTP/1.1 that aborts idle connections, and closing ones whose client has stopped reading."""
 
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(  # type: ignore[override]
         self, transport: asyncio.Transport
     ) -> None:
-        """Expect a request; end the connection at once if its address has too many."""
+        """Expect a request; abort at once if the client's address has too many connections."""
         super().connection_made(transport)
         address = self.client and self.client[0]
         peers = [getattr(one, "client", None) for one in self.connections]
@@ -171,7 +171,7 @@ class _ImpatientProtocol(H11Protocol):
             self._expect_request()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing any more."""
+        """Expect no request any more."""
         if self._timer is not None:
             self._timer.cancel()
         super().connection_lost(exc)

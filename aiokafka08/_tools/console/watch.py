@@ -40,12 +40,12 @@ _ZOOKEEPER_OPTIONS: Final = frozenset(
 _DEFAULTS: Final = {
     "bootstrap_servers": "localhost",
     "client_id": "aiokafka08-console",
-    "request_timeout_ms": 10_000,  # a broker that hangs shows soon
+    "request_timeout_ms": 10_000,  # so that a broker that hangs is noticed soon
 }
 
 _WATCHED_S: Final = 60.0
-"""The least time between the two samples that the doctor's rules compare, once there are any. A
-sample is large: only a few of this time are kept."""
+"""The least time between the two samples that the doctor's rules compare, once the console has run
+for so long. Only a few samples of this time are kept, because they are large."""
 
 _TAILS: Final = 50
 """How many live views are open at once."""
@@ -54,7 +54,7 @@ _AT_ONCE: Final = 4
 
 
 class NotRunningError(Exception):
-    """The console wasn't started, or it was stopped: nothing would close what a search opens."""
+    """The console isn't running, so nothing would close the connections that a search opens."""
 
 
 class ClusterWatch:
@@ -192,9 +192,10 @@ class ClusterWatch:
 
     @asynccontextmanager
     async def search(self, limit_s: float) -> AsyncIterator[Router]:
-        """Yield a router to read messages with, as soon as not too many searches run.
+        """Yield a router to read messages with, as soon as fewer than `_AT_ONCE` searches run.
 
-        The slot is free again when the block ends: hold it for as long as the messages are held.
+        The search counts as running until the `async with` block ends, so the block must last as
+        long as the messages are in memory.
 
         Args:
             limit_s: how long to wait for the brokers and for other searches, in all.
@@ -207,7 +208,8 @@ class ClusterWatch:
         router: Router | None = None
         try:
             async with asyncio.timeout(limit_s):
-                # Before the slot: otherwise viewers of a dead cluster would wait for it one by one.
+                # Open the router before waiting for other searches. Otherwise viewers of a dead
+                # cluster would wait for it one after another.
                 router = await self._opened_router()
                 await self._searches.acquire()
         except TimeoutError:
@@ -228,7 +230,7 @@ class ClusterWatch:
             if self._router is None:
                 router = await self._exits.enter_async_context(open_range_router(self.network))
                 try:
-                    self.check_running()  # it may have been stopped meanwhile
+                    self.check_running()  # the console may have been stopped meanwhile
                 except NotRunningError:
                     await self._exits.aclose()
                     raise
@@ -275,4 +277,4 @@ class ClusterWatch:
 
 
 Reword = Callable[[str], str]
-"""Turns an error's text into words of the place where the options were given."""
+"""Rewords an error's text for the viewer, such as with names of command-line options."""

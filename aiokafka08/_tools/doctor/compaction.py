@@ -70,8 +70,8 @@ def dead_cleaner(
         # as soon as it has a second segment. So a first segment that keeps repeated keys while the
         # topic grows shows a dead cleaner. Whether later segments are due depends on sizes that no
         # request returns. A cleaner is off by default below 0.9, and may end by an error: on 0.8.2
-        # because of a large compressed set (docs/brokers.md 5.15). Before a broker serves the
-        # groups, it reads all of `__consumer_offsets`.
+        # because of a large compressed set (docs/brokers.md 5.15). A dead cleaner also delays
+        # groups: before a broker serves them, it reads all of `__consumer_offsets`.
         if scan.repeated and scan == scans[0].get(tp) and later.end > earlier.end:
             partitions.append((tp, ()))
     for where, _ in grouped(partitions):

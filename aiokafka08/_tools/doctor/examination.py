@@ -60,8 +60,8 @@ class Examination:
     """All data for the rules.
 
     Attributes:
-        first, last: The cluster at the beginning and at the end of the watch; the same object
-            without one.
+        first, last: The cluster at the beginning and at the end of the watch. Without a watch they
+            are the same object.
         elapsed_s: The seconds in between.
         asks_zookeeper: Whether ZooKeeper's address was given.
         releases: The brokers' releases by node id; unknown ones are left out.

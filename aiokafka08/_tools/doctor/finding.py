@@ -236,7 +236,7 @@ def find_code(option: str, text: str) -> FindingCode:
     """Return a code by its text.
 
     Raises:
-        IllegalArgumentError: there is no such code; names `option`.
+        IllegalArgumentError: there is no such code; the error names `option`.
     """
     codes = {str(code.value): code for code in FindingCode}
     if text not in codes:

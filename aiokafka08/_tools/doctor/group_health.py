@@ -87,7 +87,7 @@ def idle_lag(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
 def unknown_members(
     first: ClusterSample, last: ClusterSample, *, asks_zookeeper: bool
 ) -> Iterator[Finding]:
-    """Find groups with lag of which no store knows whether they have members."""
+    """Find groups with lag for which no store shows whether they have members."""
     used = _in_use(first, last)
     lags = {
         group.name: sum(max(end - offset, 0) for _, offset, _, end in _positions(last, group))
@@ -115,11 +115,11 @@ def unknown_members(
 
 
 def _losses(cluster: ClusterSample, topics: Collection[str]) -> str:
-    """Return the fate of unread messages of topics, by the topics' own settings."""
+    """Return a text on what happens to unread messages, by the topics' own settings."""
     policies = {name: own_policy(cluster, name) for name in topics}
     deleted = {name for name, policy in policies.items() if policy != "compact"}
     compacted = {name for name, policy in policies.items() if "compact" in policy}
-    # Without an own policy a topic has the brokers' default, which no request returns.
+    # Without a policy of its own a topic has the brokers' default, which no request returns.
     unknown = any(not policies[name] for name in deleted)
     texts = []
     if deleted:
@@ -201,8 +201,8 @@ def seconds_left(
     if first.start is None or last.start is None or first.end is None or last.end is None:
         return None
     headroom = committed[1] - last.start
-    # Retention hasn't deleted anything yet, has overtaken the group already, or the group is in the
-    # newer half of the log.
+    # Retention hasn't deleted anything yet, or it has overtaken the group already, or the group is
+    # in the newer half of the log.
     if not last.start or headroom < 0 or headroom > last.end - committed[1]:
         return None
     # The next deletion may be as large as the one between the samples.
@@ -217,8 +217,8 @@ def beyond_end(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """Find groups whose committed offset is after the end of the log, in both samples."""
     before = {(group.name, tp) for group, tp, _, _ in _beyond(first)}
     for group, tp, offset, end in _beyond(last):
-        # A sample's parts are from different moments, so one alone may show an offset after the
-        # end.
+        # A sample's parts are from different moments, so one sample alone may show an offset after
+        # the end.
         if (group.name, tp) in before:
             yield Finding(
                 FindingCode.OFFSET_BEYOND_END,

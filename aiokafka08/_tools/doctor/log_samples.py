@@ -1,4 +1,4 @@
-"""Read samples of the logs for the doctor's rules: formats, lines of 0.8, searches, keys, damage.
+"""Sample the partition logs for the doctor's rules: formats, 0.8 releases, searches, keys, damage.
 
 Invariant: the sampler reads little: heads of messages, whole fetches only where searches are slow,
 and one fetch from each of a few partitions of a compacted topic. Partitions that can't be read are
@@ -40,7 +40,7 @@ _FETCH_BYTES: Final = 1 << 20
 _WAIT_MS: Final = 300
 # The places in a log, from 0 to 1, where searches are measured.
 _PLACES: Final = (0.1, 0.3, 0.5, 0.7, 0.9)
-# At how many of these places a whole MiB must follow.
+# A log is measured only if a whole MiB follows at least this many of these places.
 _MIN_PLACES: Final = 3
 # In a log of fewer messages no search takes long.
 _MIN_MESSAGES: Final = 500
@@ -103,7 +103,7 @@ class LogSampler:
                     formats.setdefault(tp.topic, set()).add(partition.message_set[_MAGIC_AT])
         return formats
 
-    # --- lines of 0.8 -----------------------------------------------------------------------------
+    # --- releases of 0.8 --------------------------------------------------------------------------
 
     async def tell_0_8_apart(
         self, cluster: ClusterSample, releases: Mapping[int, str]
@@ -173,7 +173,7 @@ class LogSampler:
         """Return the cost of fetches at these offsets; None unless the search is long and takes
         most of a fetch of 1 MiB.
         """
-        # Count the shortest time of each fetch: without waits for the disk or other processes.
+        # Use the shortest time of each fetch, which has no waits for the disk or other processes.
         empty_s = min([await self._time(leader, {}) for _ in range(_EMPTY_REPEATS)])
         search_s = dict.fromkeys(offsets, _FAILED_S)
         for _ in range(_REPEATS):

@@ -1,11 +1,12 @@
 """Rules about the messages in the logs: their formats, and the size of their sets. Pure.
 
-Invariant: the search of a broker is measured, not guessed: nothing in a response shows where sets
-begin, but a fetch of a few bytes costs the search alone.
-"""
+To find an offset, a broker searches the log message by message from the last index entry. Index
+entries exist only where a produced set begins, so large uncompressed sets make the search slow
+(docs/brokers.md 7.15).
 
-# A broker searches the log message by message from the last index entry, and has entries only where
-# a produced set begins (docs/brokers.md 7.15).
+Invariant: the duration of the search is measured, not guessed. Nothing in a response shows where
+sets begin, but a fetch of a few bytes takes little more than the search and a round trip.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +23,16 @@ from aiokafka08.structs import TopicPartition
 # A search that takes less doesn't matter.
 LONG_SEARCH_S: Final = 0.002
 
-# Producers' default sets cause searches that take a smaller part of a fetch, also on a slow broker
-# (docs/performance.md), and readers don't suffer from these.
+# With the sets that producers send by default, the search takes a smaller share of a fetch, even on
+# a slow broker (docs/performance.md), and readers don't suffer from it.
 LARGE_SHARE: Final = 2 / 3
 
 
 @dataclass(frozen=True, slots=True)
 class SearchCost:
-    """Measured times of fetches from one partition, each the shortest of several.
+    """Measured times of fetches from one partition.
+
+    Each is the shortest of several; `search_s` and `fetch_s` are the medians over some offsets.
 
     Attributes:
         empty_s: A fetch without partitions: the network and the client.

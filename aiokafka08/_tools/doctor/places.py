@@ -12,7 +12,7 @@ K = TypeVar("K")
 
 
 def grouped(details: Iterable[tuple[TopicPartition, K]]) -> Iterator[tuple[str, K]]:
-    """Yield (place, detail) for the partitions of a topic with an equal (hashable) detail."""
+    """Group each topic's partitions by their (hashable) detail; yield (place, detail) per group."""
     # So a dead broker with a thousand partitions makes one finding per topic.
     places: dict[tuple[str, K], list[int]] = {}
     for tp, detail in details:

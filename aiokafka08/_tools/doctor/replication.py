@@ -104,7 +104,7 @@ def under_replicated(cluster: ClusterSample) -> Iterator[Finding]:
 
 
 def unknown_isr(cluster: ClusterSample, *, asks_zookeeper: bool) -> Iterator[Finding]:
-    """Note live replicas that only a perhaps stale ISR of 0.8 lacks (docs/brokers.md 4.8)."""
+    """Report live replicas missing from an ISR of 0.8, which may be stale (docs/brokers.md 4.8)."""
     perhaps = (
         (tp, partition.perhaps_in_sync)
         for tp, partition in cluster.partitions()
@@ -124,7 +124,7 @@ def unknown_isr(cluster: ClusterSample, *, asks_zookeeper: bool) -> Iterator[Fin
 
 
 def missing_brokers(cluster: ClusterSample, node_ids: Collection[int]) -> frozenset[int]:
-    """Return the brokers if each of them doesn't respond, or isn't named any more; else none."""
+    """Return the brokers if each is dead (not listed any more, or silent); else none."""
     are_missing = all(
         node_id not in cluster.brokers or cluster.brokers[node_id].error is not None
         for node_id in node_ids
@@ -138,7 +138,7 @@ def not_leading(first: ClusterSample, last: ClusterSample) -> Iterator[Finding]:
     """
     before = _refused(first)
     for node_id, refused in _refused(last).items():
-        # In both samples, since a change of leaders takes a moment.
+        # Only those that are refused in both samples, since a change of leaders takes a moment.
         names = [tp for tp in refused if tp in before.get(node_id, ())]
         if not names:
             continue
@@ -180,7 +180,7 @@ def _refused(cluster: ClusterSample) -> dict[int, set[TopicPartition]]:
 
 
 def _idle(cluster: ClusterSample) -> dict[int, int]:
-    """Return, by live broker that leads nothing and is in no ISR, how many replicas it has."""
+    """Return the replica count of each live broker that leads nothing and is in no ISR."""
     replicas: dict[int, int] = {}
     busy: set[int | None] = set()
     for _, partition in cluster.partitions():
@@ -242,7 +242,7 @@ def _missing(partition: PartitionSample) -> tuple[int, ...]:
 
 
 def _in_order(node_ids: Collection[int] | None) -> tuple[int, ...]:
-    """Return a detail for `grouped`, the same for any order of the replicas; () if unknown."""
+    """Return the ids sorted, so that `grouped` ignores the order of replicas; () if unknown."""
     return tuple(sorted(node_ids or ()))
 
 

@@ -59,7 +59,7 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
             for number, partition in sorted(topic.partitions.items())
             if partition.all_replicas
         }
-        # A partition that is being moved has its old replicas and the new ones.
+        # Skip partitions that are being moved, since they have both old and new replicas.
         factors = {
             tp: len(partition.all_replicas)
             for tp, partition in known.items()
@@ -74,7 +74,7 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
         )
         for where, (code, why, action) in grouped(unfit):
             yield Finding(code, where if is_mixed else f"topic {name!r}", why, action)
-        # A partition with fewer replicas is below it, whatever its ISR.
+        # Skip partitions with fewer replicas than `least`, which `_unfit` reports.
         below = (
             (
                 tp,
@@ -101,7 +101,7 @@ def min_isr(cluster: ClusterSample) -> Iterator[Finding]:
 
 
 def retention_deletes_all(cluster: ClusterSample, releases: Mapping[int, str]) -> Iterator[Finding]:
-    """Find topics that are to be kept for ever, on brokers that delete them (brokers.md 8.18)."""
+    """Find topics to be kept for ever whose messages the brokers delete (brokers.md 8.18)."""
     deleting = {node_id for node_id, release in releases.items() if _deletes_at_negative(release)}
     for name, topic in sorted(cluster.topics.items()):
         text = _setting(topic, RETENTION)

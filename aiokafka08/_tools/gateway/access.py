@@ -1,14 +1,14 @@
 """`Access`: which requests, topics and groups clients may use, and what they get instead.
 
-A request that names something that isn't allowed goes on without it, and the client's response gets
-the error that a broker gives for it. A request that is refused as a whole is answered here.
+What isn't allowed is removed from a request before the target gets it, and the client's response
+gets the errors that a broker returns for it. A request that is refused as a whole is answered here.
 `Access` is shared by all connections; `ConnectionAccess` remembers what one of them was refused in
 its fetch session.
 
 Invariants:
 
-- The name of a topic or group that isn't allowed never reaches the target, but in the data that a
-  group's members send each other.
+- The name of a topic or group that isn't allowed never reaches the target, except in the data that
+  a group's members send each other.
 - While topics are limited, a request is passed on only if the gateway can find all names of topics
   in it: an API that isn't in `_BY_TOPIC` or `_WITHOUT_TOPICS` is refused, and so are versions that
   name topics by their ids.
@@ -51,13 +51,13 @@ _WITHOUT_TOPICS: Final = frozenset({
     "DescribeCluster", "SaslHandshake", "SaslAuthenticate", "GetTelemetrySubscriptions",
     "PushTelemetry",
 })  # fmt: skip
-"""APIs that name no topics but in the data of a group's members."""
+"""APIs that name no topics, except in the data of a group's members."""
 
 _MAX_SESSION_BYTES: Final = 256 << 10
-"""Memory for the names that a connection's fetch session may not read."""
+"""How much memory the refused partitions of a connection's fetch session may take."""
 
 _PARTITION_BYTES: Final = 64
-"""About the memory that the number of a partition takes."""
+"""The approximate memory that the number of a partition takes."""
 
 _LISTS: Final = frozenset({"Metadata", "OffsetFetch", "ListGroups"})
 """The APIs whose response has all topics, or groups, if the request names none."""
@@ -107,7 +107,7 @@ class Access:
     Attributes:
         topics: the topics; None: all.
         groups: the groups; None: all.
-        is_read_only: whether nothing is written but the offsets of groups.
+        is_read_only: whether nothing may be written except the offsets of groups.
     """
 
     topics: NamePatterns | None = None
@@ -140,14 +140,15 @@ ALL: Final = Access()
 
 @functools.cache
 def _versions_by_name(api: Api) -> range:
-    """Return the versions whose requests name no topics by their ids, which are the first ones."""
+    """Return the versions, always the first ones, whose requests don't name topics by id."""
     requests = {one: messages.message_of(api, "request", one) for one in api.versions}
     found = [version for version, one in requests.items() if not one.struct.has("topic id")]
     return range(found[0], found[-1] + 1)
 
 
 def _answers(api: Api) -> bool:
-    # The topics of its request are inside folders, those of its response aren't.
+    # In AlterReplicaLogDirs the topics of the request are nested in folders, and those of the
+    # response aren't.
     return api.name != "AlterReplicaLogDirs" and answers.has_answer(api, api.versions[-1])
 
 
@@ -156,9 +157,9 @@ class Limited:
     """How to handle a request that can't pass as it is.
 
     Attributes:
-        request: the frame of a request for the target in its place; None: the target isn't asked.
-        respond: makes the frame of the client's response from that of the target's, or from an
-            empty one if the target isn't asked.
+        request: the frame that the target gets instead; None: the target isn't asked.
+        respond: makes the frame of the client's response from the frame of the target's response,
+            or from an empty one if the target isn't asked.
         expects_response: False if the client gets no response: then its connection ends.
         refused: the refused names, for the log; "" if only the response may have to be changed.
     """
@@ -195,7 +196,7 @@ class ConnectionAccess:
         This may take long.
 
         Raises:
-            KafkaProtocolError: the request hasn't its layout.
+            KafkaProtocolError: the request doesn't have the layout of its version.
         """
         limits, refusal = self._access, self._refusal(api, head, frame)
         is_list = api.name in _LISTS and bool(limits.roles)
@@ -247,7 +248,7 @@ class ConnectionAccess:
         return not all(self._access.accepts(role, name) for role, name in found)
 
     def _split(self, layout: Struct, values: Values, request: Values) -> tuple[Values, Values]:
-        """Return a struct without the items that aren't allowed, and one with nothing else."""
+        """Return a struct without the items that aren't allowed, and one with only these items."""
         kept, refused = dict(values), {}
         for field in layout.fields:
             if not field.is_array:
@@ -316,7 +317,7 @@ class ConnectionAccess:
         """Ask the target for what is allowed, and add the errors to its response."""
         version = head.version
         lists_all = api.name in _LISTS and "Topics" in kept and not kept["Topics"]
-        hides_all = lists_all and bool(refused)  # none was left of those that were named
+        hides_all = lists_all and bool(refused)  # all named topics are refused
         if self._access.is_read_only and api.key == ApiKey.METADATA:
             if version == 0 and lists_all:
                 kept = {**kept, "Topics": [] if refused else None}
@@ -346,7 +347,7 @@ class ConnectionAccess:
         return Limited(request, respond, not (is_silent and reason), reason)
 
     def _hide(self, layout: Struct, values: Values, *, everything: bool) -> None:
-        """Take what isn't allowed out of a response that tells of all."""
+        """Remove what isn't allowed from a response that lists everything."""
         for field in layout.fields:
             if field.struct is None or not field.is_array or values.get(field.name) is None:
                 continue
@@ -389,7 +390,7 @@ def _lists_all(request: Values) -> bool:
 
 
 def _keys(layout: Struct, item: Values) -> Values:
-    """Return the names of a struct."""
+    """Return the fields that name a struct (`ITEM_ROLES`)."""
     return {one.name: item[one.name] for one in layout.single_fields if one.role in ITEM_ROLES}
 
 

@@ -1,6 +1,7 @@
-"""Replace the addresses of brokers in a response, in any version, and add brokers to lists of all.
+"""Replace brokers' addresses in a response of any version; add brokers to a list of all brokers.
 
-Invariant: only hosts, ports, the sizes of tagged fields around them, and a list that grows change.
+Invariant: nothing changes but hosts, ports, the sizes of tagged fields around them, and the list to
+which brokers are added.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ LISTS: Final = frozenset({"Metadata", "DescribeCluster"})
 _ROLES: Final = frozenset({"node", "host", "port"})
 
 MAX_ADDRESSES: Final = 10_000
-"""Replacing more would hold up the event loop."""
+"""The most addresses in one response: replacing more would hold up the event loop."""
 
 AddressOf = Callable[[int, str, int], tuple[str, int]]
-"""`(node id, host, port) -> (host, port)`: what clients use instead."""
+"""`(node id, host, port) -> (host, port)`: the address that clients use instead."""
 
 
 @functools.cache
@@ -40,7 +41,8 @@ def read_addresses(
 
     Raises:
         KafkaProtocolError: the frame isn't such a response, or has more than `MAX_ADDRESSES`.
-        TakesLongError: with `is_quick`: it has more topics, partitions and others than a few.
+        TakesLongError: with `is_quick`, if the frame has more than a few topics, partitions and
+            other items.
     """
     message = message_of(api, "response", version, _ROLES)
     values = message.read(frame, max_items=MAX_ADDRESSES, is_quick=is_quick)
@@ -58,7 +60,7 @@ def replace_addresses(
 ) -> list[Buffer]:
     """Return the frame of a response with the addresses that clients use, as buffers.
 
-    The address of a node below 0, which stands for no node, remains.
+    The address of a node id below 0, which stands for no node, remains.
 
     Args:
         api: its API.

@@ -1,8 +1,8 @@
-"""The answer that a broker gives to a request, or to a part of it, that isn't authorized. Pure.
+"""Make a broker's answer to a request, or a part of a request, that isn't authorized. Pure.
 
-An answer mirrors the request: each topic, partition, group or resource of it is there with an error
-code. So one description (`layouts`) is enough for all APIs and versions. Other fields repeat the
-request's field of the same name; without one they are zero, empty or null.
+An answer mirrors the request: it names each topic, partition, group or resource of the request with
+an error code. So one description (`layouts`) is enough for all APIs and versions. Other fields
+repeat the request's field of the same name. If there is none, they are zero, empty or null.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ITEM_ROLES: Final = ("topic", "group", "coordinator key", "transactional id", "p
 
 _TOPIC_APIS: Final = frozenset({"DeleteTopics", "DeleteRecords", "CreatePartitions"})
 _FIRST_BY_TOPIC: Final = 3
-"""Before this version of CreateTopics (Kafka 2.0) brokers answer that the cluster isn't authorized.
-Only after this error Kafka Connect goes on without creating topics."""
+"""Before this version of CreateTopics (Kafka 2.0) brokers answer ClusterAuthorizationFailed, the
+only error after which Kafka Connect goes on without creating topics."""
 
 _TOPIC_RESOURCE: Final = 2
 
 
 def refusal_code(api: Api, version: int) -> int:
-    """Return the code for a request that changes the cluster."""
+    """Return the code that refuses a request that would change the cluster."""
     if api.name in _TOPIC_APIS or (api.name == "CreateTopics" and version >= _FIRST_BY_TOPIC):
         return TopicAuthorizationFailedError.errno
     return ClusterAuthorizationFailedError.errno
@@ -76,8 +76,8 @@ class _Mirror:
     def struct(self, made: Struct, given: Struct | None, values: Any, code: int) -> Values:
         """Return a struct of the response with the error.
 
-        `made` is its layout, `given` that of the request's struct or item that it answers, and
-        `values` are the values of the latter.
+        `made` is the layout of this struct. It answers a struct or item of the request, which has
+        the layout `given` and these `values`.
         """
         made_values: Values = {}
         for field in made.fields:

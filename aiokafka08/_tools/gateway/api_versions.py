@@ -8,7 +8,7 @@ Clients that negotiate read the versions in the response to ApiVersions. The tar
 changed in one place only, the array of ranges, so that features and throttle times come from the
 target.
 
-Invariant: a version is offered only if `handler` translates, passes or answers a request of it.
+Invariant: a version is offered only if `handler` translates, passes or answers its requests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def is_translated(key: int, version: int) -> bool:
 def unsupported_version(head: RequestHead) -> list[Buffer]:
     """Return the answer to a version of ApiVersions that the gateway doesn't know.
 
-    As that of brokers it is of version 0, with the versions of ApiVersions alone.
+    Like the answer of a broker it has version 0, and lists only the versions of ApiVersions.
     """
     api = apis()[API_VERSIONS]
     known = {"ApiKey": api.key, "MinVersion": api.versions[0], "MaxVersion": api.versions[-1]}
@@ -63,7 +63,7 @@ def unsupported_version(head: RequestHead) -> list[Buffer]:
 
 
 Versions = Callable[[Api], range]
-"""From an API to the versions of it that clients may send, apart from those that are translated."""
+"""Returns the versions of an API that clients may send, apart from those that are translated."""
 
 
 def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]:
@@ -87,7 +87,7 @@ def offered(version: int, frame: memoryview, versions: Versions) -> list[Buffer]
 
 
 def _offered(ranges: Sequence[Values], versions: Versions) -> Iterator[Values]:
-    """Yield the ranges of versions that are offered, for those of the target."""
+    """Yield the ranges of versions that the gateway offers, given those of the target."""
     for one in ranges:
         api = apis().get(one["ApiKey"])
         known = range(0) if api is None else versions(api)

@@ -25,7 +25,7 @@ _NAME: Final = "max.message.bytes"
 _SURE_BYTES: Final = 16 << 10
 """A batch up to this size is expected to be small enough for any topic."""
 _KNOWN_S: Final = 300.0
-"""How long a limit is believed; after this time it is asked for again."""
+"""How long a limit counts as known; after this time it is requested again."""
 _RECORD_BYTES: Final = 32
 """Upper bound of a record's size without key and value."""
 
@@ -46,13 +46,13 @@ _UNKNOWN: Final = BatchLimit()
 
 
 class BatchLimits(Remembered[str, BatchLimit]):
-    """What is known of the topics; shared by all connections of a gateway."""
+    """The known limits of topics; shared by all connections of a gateway."""
 
     def __init__(self) -> None:
         super().__init__(_KNOWN_S)
 
     def of(self, topic: str) -> BatchLimit:
-        """Return what is known of a topic."""
+        """Return the known limits of a topic."""
         return self.get(topic) or _UNKNOWN
 
     def note_accepted(self, topic: str, size_bytes: int) -> None:
@@ -73,7 +73,7 @@ class BatchLimits(Remembered[str, BatchLimit]):
         """
         for topic, value in read_config(answer, _NAME).items():
             if value.isdecimal():
-                # A topic may have any number; sizes in frames have 32 bits.
+                # The setting may be any number, but a size in a frame has 32 bits.
                 limit = min(int(value[:10]), (1 << 31) - 2)
                 self.note(topic, BatchLimit(limit, limit + 1))
 
@@ -95,8 +95,8 @@ def split_batch(batch: bytes, limit_bytes: int) -> list[bytes]:
     """
     (header,) = record_batch.parts_of(batch)
     assert isinstance(header, BatchHeader)
-    # No batch reaches `most`: its messages came uncompressed in a request, whose size is limited,
-    # or were decompressed within the `Budget`.
+    # No batch reaches `most`, because its messages came uncompressed in a request of limited size,
+    # or were decompressed within the limit of `translation.Budget`.
     most = 2 * DEFAULT_MAX_DECOMPRESSED_BYTES
     plain = record_batch.plain_records(batch, header, max_decompressed_bytes=most)
     # Expect the parts to compress as well as the batch; if one doesn't, split again, smaller.

@@ -70,14 +70,15 @@ _RELEASES: Final = {
 _NEEDED: Final = (ApiKey.PRODUCE, ApiKey.FETCH)
 """The APIs without whose translation a gateway is of no use."""
 _RIGHTS: Final = {"Read": 3, "Write": 4}
-"""By right: its bit in the operations of a topic."""
+"""By right: the number of its bit in a topic's authorized operations."""
 _TIMESTAMP_LIMITS: Final = {"before": "old", "after": "far in the future"}
 _OLD_FETCH_BYTES: Final = 1 << 20
 """What consumers of 0.8 to 0.10 fetch of a partition by default."""
 _NEVER: Final = 2**63 - 1
 _NAMED: Final = 3
 _NO_NAME: Final = "\0"
-"""A pattern that matches this, such as ".*", means whatever there is."""
+"""No topic has this name. A pattern that matches even this, such as ".*", stands for all topics,
+however many there are. So there is no finding if it matches none."""
 
 Findings = Iterator[CodedFinding]
 Topics = Mapping[str, TargetTopic]
@@ -103,7 +104,7 @@ def state_unusable(why: str, names: OptionNames) -> CodedFinding:
 
 
 def about_ports(ports: Mapping[Address, str | None], names: OptionNames) -> Findings:
-    """Yield findings for ports; why one isn't available, by address, None if it is."""
+    """Yield findings for ports; `ports` has why each one isn't available, None if it is."""
     action = f"Choose a free port at an address of this machine by {names.name('listen')} or "
     action += f"{names.name('metrics')}, unless this gateway itself has it"
     for address, problem in ports.items():
@@ -166,7 +167,7 @@ def _about_versions(sample: TargetSample, options: GatewayOptions, names: Option
             needed = CheckCode.UNSUPPORTED if key in _NEEDED else code
             yield CodedFinding(needed, where, why, action)
     first, last = sample.ranges.get(ApiKey.JOIN_GROUP, (0, -1))
-    if first > 0:  # 4.0.0 has left out what 4.0.1 has put back
+    if first > 0:  # 4.0.0 removed the first versions, and 4.0.1 restored them
         why = f"the target takes {first} to {last}, so clients for 0.9 to 0.10.2 can't join groups"
         yield CodedFinding(code, "JoinGroup 0", why, "Use a target of Kafka 4.0.1 or later")
     first, last = sample.ranges.get(ApiKey.FETCH, (0, -1))

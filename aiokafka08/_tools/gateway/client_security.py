@@ -1,6 +1,6 @@
-"""Who the clients are: the TLS of the gateway's listeners, the users of SASL, and a client's login.
+"""Authenticate the gateway's clients: the TLS of its listeners, the SASL users, and their logins.
 
-`config` reads the files, `handler` has a `ClientLogin` for each connection. A client logs in by
+`config` reads the files; `handler` has a `ClientLogin` for each connection. A client logs in by
 SaslHandshake 0 and plain tokens, as clients of 0.10 do, or by SaslHandshake 1 and SaslAuthenticate.
 
 Invariant: no password is in an error, a log line, `/clients` or a `repr()`. Until a login is
@@ -43,16 +43,16 @@ _TOKENS_IN_REQUESTS: Final = 1
 
 
 def server_context(cert: Path, key: Path | None, client_ca: Path | None) -> ssl.SSLContext:
-    """Return the TLS of listeners.
+    """Return the TLS context of the listeners.
 
     Args:
-        cert: PEM file of the certificate, and of those between it and the authority.
+        cert: PEM file of the certificate, and of the intermediate ones up to its authority.
         key: PEM file of its private key, which has no password; None: it is in `cert`.
         client_ca: PEM file of the authorities whose certificates clients need; None: they need
             none.
 
     Raises:
-        OSError: a file can't be read, or isn't one.
+        OSError: a file can't be read, or isn't such a PEM file.
     """
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(cert, key, password="")  # None prompts on the terminal
@@ -66,7 +66,8 @@ def read_users(path: Path) -> SaslUsers:
     """Return the users of a TOML file that has their names and passwords.
 
     Raises:
-        IllegalArgumentError: it can't be read, others can read it, or it has something else.
+        IllegalArgumentError: the file can't be read, other users can read it, or it has something
+            other than users and passwords.
         KafkaConfigurationError: an extra isn't installed.
     """
     text = read_file(path, "the TOML file of users and their passwords")

@@ -1,13 +1,13 @@
 """`ClientTable`: which clients use the gateway, and which of them need it.
 
 A client is an id, an address, a principal and a listener. Its requests are counted by API, version
-and how they were handled (`Fate`). A client with a translated request needs the gateway. A worker
-counts in a table of its own, which the gateway adds to the table of all workers.
+and how they were handled (`Fate`). A client with a translated or stranded request needs the
+gateway. A worker counts in a table of its own, which the gateway adds to the table of all workers.
 
 Invariants:
 
 - Whatever clients send, the table keeps at most `MAX_CLIENTS` of them, those that were seen last or
-  need the gateway, and at most `MAX_COUNTED` counts of each.
+  need the gateway. A client has at most `MAX_COUNTED` counts, and one per `Fate` for the others.
 - Its methods may be called in any thread. The event loop takes the lock for each request, so no
   long work is done while it is held.
 """
@@ -33,9 +33,9 @@ MAX_COUNTED: Final = 100
 
 _NAME_CHARACTERS: Final = 255
 _CHOSEN: Final = frozenset({"principal", "software"})
-"""The fields of a client, besides its id, whose length it chooses itself."""
+"""The fields of a client, besides its id, whose length the client chooses."""
 _NAMES: Final = ("client_id", "address", "principal", "listener", "software", "needs_gateway")
-"""The fields of a client that its row has as they are, and first."""
+"""The fields of a client that come first in its row, with unchanged values."""
 
 
 class Fate(enum.Enum):
@@ -57,7 +57,7 @@ Key = tuple[str, str, str, str]
 
 @dataclass(slots=True, eq=False)
 class SeenClient:
-    """A client, or what is counted of it.
+    """A client with its counts, or counts to add to those of a client.
 
     Attributes:
         client_id: its id; "" if it has none.
@@ -67,10 +67,10 @@ class SeenClient:
         principal: its user of SASL, or the subject of its certificate; "" without them.
         listener: the name of the listener that it uses; "" for the unnamed one.
         software: the name and version of its library, if it has sent them.
-        needs_gateway: whether a request was translated.
+        needs_gateway: whether a request was translated or stranded.
         requests: how many there were.
         messages: how many its translated requests have stored and fetched.
-        errors: how many partitions and groups of these have failed.
+        errors: how many partitions and groups have failed in its translated requests.
     """
 
     client_id: str
@@ -120,7 +120,7 @@ class ClientTable:
     def count(
         self, client_id: str | None, address: str, counted: Counted | None, **more: Any
     ) -> None:
-        """Count a request, or its messages and errors, by `more`: other fields of `SeenClient`."""
+        """Count a request if `counted` is given; add `more`, other fields of `SeenClient`."""
         now_s = self._clock()
         requests = {} if counted is None else {counted: 1}
         for field_name in more.keys() & _CHOSEN:
@@ -150,9 +150,10 @@ class ClientTable:
                 self._totals[counted] += count
 
     def _drop_one(self) -> None:
-        """Drop the oldest client; one that doesn't need the gateway, if one is among the oldest."""
+        """Drop the first of the oldest clients that doesn't need the gateway; else the oldest."""
         # So a program that runs once a month stays in the list if it needs the gateway. Only
-        # `_LOOKED_AT` are looked at, because any client can fill the table with names.
+        # `_LOOKED_AT` are looked at: a client that fills the table with names must not make this
+        # slow.
         oldest = list(islice(self._clients.values(), _LOOKED_AT))
         dropped = next((one for one in oldest if not one.needs_gateway), oldest[0])
         del self._clients[dropped.key]

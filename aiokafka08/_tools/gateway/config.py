@@ -35,7 +35,7 @@ class GivenOptions:
     Attributes:
         names: the file, and which options were given by flags.
         values: all options by their keys.
-        listeners: the own options of listeners with a name, by the name.
+        listeners: the options in the section of each named listener, by its name.
     """
 
     names: OptionNames
@@ -74,7 +74,7 @@ def read_settings(path: Path | None, given: Mapping[str, Any]) -> GatewaySetting
 
     Args:
         path: the file; None: there is none.
-        given: the options by their keys; None, False and () aren't given.
+        given: the options by their keys; None, False and () stand for options not given.
 
     Raises:
         IllegalArgumentError: the file can't be read, or an option is wrong.
@@ -127,8 +127,9 @@ def check_given(given: GivenOptions) -> GatewaySettings:
         section = f"listeners.{name}."
         if "listen" not in own:
             raise IllegalArgumentError(f"{names.path}: {section}listen: missing; expected a port")
-        # Peers and ZooKeeper aren't inherited: its peers would be other listeners. Some of its own
-        # options also replace related ones.
+        # A named listener inherits neither `zookeeper` nor `peers`; its peers are other listeners
+        # than those of the unnamed one. Some of its own options also replace related ones that it
+        # would inherit.
         inherited = {**values, "peers": (), "zookeeper": None}
         if own.keys() & {"allow", "open"}:
             inherited |= {"allow": (), "open": False}

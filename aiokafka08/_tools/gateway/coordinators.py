@@ -1,8 +1,8 @@
 """OffsetCommit 0 and OffsetFetch 0 at any broker: send them to the coordinator of the group.
 
-Brokers of 0.8 keep the offsets of version 0 in ZooKeeper, and each of them takes such requests. So
-clients don't look for the coordinator. Their own broker is asked first; when it says that it isn't
-the coordinator, it is asked which broker is, and that is remembered for all clients.
+Brokers of 0.8 keep these offsets in ZooKeeper, and each takes such requests, so clients don't look
+for the coordinator. The gateway asks the coordinator if it knows it, else the client's own broker.
+If that isn't the coordinator, it asks the client's broker which one is, and remembers the answer.
 
 Invariants:
 

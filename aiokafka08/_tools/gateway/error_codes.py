@@ -1,7 +1,7 @@
 """The error codes that a client of an old line knows, in place of newer ones.
 
 A client that gets a code from after its time treats it as an unknown error, or fails. So a code
-that is newer than the line becomes the one that the line gave in the same situation, and -1
+that is newer than the line becomes the one that the line gave in the same situation, or -1
 (unknown) if there was none. `errors` has the codes that this package's clients get; the others,
 which only the target gives, are here.
 """
@@ -52,8 +52,8 @@ _HIGHEST: Final[Mapping[int, tuple[int, ...]]] = {
 }
 """By API and version: the highest code of the oldest line that sends this version.
 
-GroupCoordinator 0 and OffsetFetch 1 have no row: the gateway changes no code of the target's there,
-its own are 29 and 30, and 0.8.2 treats these as any other error.
+GroupCoordinator 0 and OffsetFetch 1 have no row. Their codes from the target stay as they are. The
+gateway's own codes for them are 29 and 30, which 0.8.2 treats as any other error.
 """
 
 

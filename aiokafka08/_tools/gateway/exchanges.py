@@ -15,7 +15,7 @@ from aiokafka08.protocol.types import Buffer
 T = TypeVar("T")
 
 Change = Callable[[memoryview], list[Buffer]]
-"""From the frame of a response to another one, both without sizes."""
+"""Makes a new frame from the frame of a response; neither has the size field."""
 
 WALKED_BYTES: Final = 8 << 10
 """A larger frame is read and written in the worker thread, since it may have many fields."""
@@ -31,8 +31,8 @@ class GatewayExchange(Exchange):
 
     Attributes:
         answered: called when the client gets a response (default: does nothing).
-        change: makes another frame from that of the response, both without sizes; None: the
-            response isn't changed.
+        change: makes the frame to send from the frame of the response; None: the response isn't
+            changed.
         failed: called if `change` can't read the response.
     """
 

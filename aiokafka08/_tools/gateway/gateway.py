@@ -1,16 +1,16 @@
 """`Gateway`: a listener for each broker of the target, and what they share.
 
-It finds the brokers, opens a listener for each, and follows the cluster: responses that pass name
-new brokers and addresses. The command `gateway` runs it.
+It finds the brokers, opens a listener for each, and learns new brokers and addresses from the
+responses that pass through it. The command `gateway` runs it.
 
 Invariants:
 
 - When a client reads the address of a broker, that broker's listener is open, unless the broker
   can't be reached now. A broker that can have no listener gets an address that refuses clients, so
   a fault of one broker, port or file harms no client of the others.
-- A listener whose broker can't be reached is closed until it can be: at the latest `WATCH_S` and
-  the timeout of a connection after that. A client that is refused tries another broker, but one
-  that is accepted and then closed tries the same one again at once.
+- A listener is closed while its broker can't be reached, after `WATCH_S` plus the timeout of a
+  connection at the latest. A client that is refused tries another broker, but one whose connection
+  is accepted and then closed tries the same broker again at once.
 - After `stop()` no socket and no task is left.
 """
 
@@ -52,10 +52,11 @@ STOP_S: Final = 5.0
 """How long requests in flight may take when the gateway ends."""
 
 ENTRY: Final = "entry"
-"""Stands for the entry (`peers`) where other listeners have a broker's id."""
+"""The entry's name, where other listeners have a broker's id. The entry is the listener for clients
+that come from other gateways (`peers`)."""
 
 WATCH_S: Final = 10.0
-"""How often to look whether the brokers of open listeners can be reached."""
+"""How often to check whether the brokers of open listeners can be reached."""
 
 _RETRY_S: Final = 1.0
 _LOOK_S: Final = 0.1
@@ -63,7 +64,7 @@ _MAX_IN_FLIGHT: Final = 64
 
 
 class ListenerState(NamedTuple):
-    """The state of the port of a broker, or of the entry (`peers`), at one configured listener.
+    """The state of a port of a configured listener: that of a broker, or of the entry (`peers`).
 
     Attributes:
         listener: the name of the listener.
@@ -98,7 +99,7 @@ class Gateway:
 
     Args:
         options: the options.
-        table: the listeners' indices.
+        table: the index of each broker, from which its port follows.
         measurements: called to measure the work (default: nothing is measured).
         clients: where clients are counted (default: in a table of its own).
         shares_ports: whether other processes may listen on the same ports (default: no).
@@ -172,7 +173,9 @@ class Gateway:
             raise
 
     async def stop(self, within_s: float = STOP_S) -> None:
-        """Accept no connections, answer what is in flight, send what was taken, and close all.
+        """Accept no connections, answer requests in flight, and close all connections.
+
+        Data that the gateway has accepted for the brokers is sent first.
 
         Args:
             within_s: after this time, in seconds, connections are closed as they are: requests in
@@ -200,13 +203,15 @@ class Gateway:
         shared.log.close()
 
     async def _watch_brokers(self) -> None:
-        # A client notices earlier that a broker can't be reached, but there may be none.
+        # A client's connection shows earlier that a broker can't be reached, but there may be no
+        # client.
         while True:
             await asyncio.sleep(WATCH_S)
             await run_together(*(one.leave_if_away() for one in self._brokers.values()))
 
     async def _leave_gone_clients(self) -> None:
-        # One that only doesn't send any more can't be told from these; brokers don't answer it.
+        # A client that has only ended its sending side looks like one that is gone. Brokers don't
+        # answer it either.
         while True:
             for connection in [one for each in self._listeners() for one in each.connections]:
                 connection.leave_if_gone()
@@ -237,7 +242,7 @@ class Gateway:
         return self._options.advertise, 0 if broker is None else broker.client_port
 
     def known_address_of(self, node_id: int, host: str, port: int) -> Address:
-        """Return the address that clients use for a node; none for one that is no known broker."""
+        """Return the address that clients use for a node; ("", 0) if it is no known broker."""
         broker = self._brokers.get(node_id)
         return ("", 0) if broker is None else (self._options.advertise, broker.client_port)
 
@@ -276,9 +281,9 @@ class Gateway:
 
 
 class _GatewayListener(Listener):
-    """A listener that is closed while its broker can't be reached (for the entry: no broker can).
+    """A listener that is closed while its broker (for the entry: every broker) can't be reached.
 
-    This one is the entry for clients that come from other gateways: it leads to any broker.
+    An instance of this class itself is the entry, which leads to any broker; see `ENTRY`.
 
     Attributes:
         label: its name in metrics.
@@ -323,7 +328,8 @@ class _GatewayListener(Listener):
         """Accept no connections until the broker can be reached; open connections stay.
 
         Args:
-            why: the end of the line that is logged (default: nothing; a client's is logged too).
+            why: the end of the line that is logged (default: nothing, because the failed connection
+                for a client is logged already).
         """
         if self.is_away or self._is_ending:
             return
@@ -334,7 +340,7 @@ class _GatewayListener(Listener):
         self._gateway.listener_left()
 
     def _new_gateway_handler(self, connection: ServerConnection) -> ConnectionHandler:
-        """Return the handler of a connection, which is closed if it leads nowhere."""
+        """Return the handler of a connection; reset it if it leads nowhere or isn't allowed."""
         gateway, route, is_entry = self._gateway, self._route(), self.label == ENTRY
         # With TLS, `ServerTls` has called `is_allowed` before the handshake.
         if route and (gateway.shared.options.tls or gateway.is_allowed(connection.host)):

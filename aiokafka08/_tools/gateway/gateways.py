@@ -1,7 +1,8 @@
 """`Gateways`: the gateways of one process, one for each listener of the options.
 
-They share indices, clients and measurements. Each has its own limits, and its own connections to
-the target with their principal. `workers` runs them in several processes.
+They share the brokers' indices (`port_table`), clients and measurements. Each has its own limits,
+and its own connections to the target, made as its own principal. `workers` runs them in several
+processes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from aiokafka08._tools.gateway.options import GatewayOptions
 from aiokafka08._tools.gateway.port_table import PortTable
 
 Ports = Mapping[str, Mapping[int, int]]
-"""By the names of listeners: the ports by the ids of their brokers."""
+"""Maps the name of each listener to its ports by broker id."""
 
 
 class Gateways:
@@ -25,7 +26,7 @@ class Gateways:
 
     Args:
         options: the options of each listener.
-        table: the listeners' indices.
+        table: the brokers' indices, which determine the listeners' ports.
         measurements: called to measure the gateways' work (default: nothing is measured).
         shares_ports: whether other processes listen on the same ports (default: no).
 
@@ -76,5 +77,5 @@ class Gateways:
         return self._gateways[""].address_of(node_id, host, port)
 
     def peers(self) -> dict[int, Address]:
-        """Return the brokers that stand for other gateways, for these clients."""
+        """Return the addresses of peers (see `Gateway.peers`) for clients of the first listener."""
         return self._gateways[""].peers()

@@ -7,13 +7,13 @@ broker.
 Invariants:
 
 - Frames go to the broker in the order in which the client sent them.
-- A refused request without an answer ends the connection once the requests before it are answered.
-  In front of a broker of 0.9 the connection stays open. Brokers handle requests that they don't
-  know in the same way.
+- A request that is refused without a response ends the connection once the requests before it are
+  answered; in front of a broker of 0.9 the connection stays open. Brokers do the same with requests
+  that they don't know.
 - A broker of 0.8 or 0.9 never gets a request of an API that came later: 0.9 then loses responses of
   other connections (docs/brokers.md 2.2).
-- At the entry for clients of other gateways (`peers`) no group, log or transaction is listed: it
-  isn't a broker of its own, and a client that asks all brokers would count these twice.
+- At the entry for clients of other gateways (`peers`) no group, log or transaction is listed. The
+  entry isn't a broker of its own, so a client that asks all brokers would count these twice.
 - Requests of replicas, those that only brokers send, those that change the cluster, and what
   `access` doesn't allow never reach the target.
 """
@@ -107,7 +107,8 @@ class GatewayHandler(ConnectionHandler):
         connection: the client's connection.
         shared: the state that all connections share.
         route: the broker to which the client has connected.
-        is_entry: whether the client has connected to the entry (`peers`), and not to that broker.
+        is_entry: whether the client has connected to the entry (`peers`), and not to the listener
+            of that broker.
 
     Attributes: see `ClientHandler`.
     """
@@ -127,7 +128,7 @@ class GatewayHandler(ConnectionHandler):
         self._options = options = shared.options
         self._route = route
         self._is_entry = is_entry
-        self._line = BrokerLine.V0_10  # the broker's, where it matters: if the gateway observes
+        self._line = BrokerLine.V0_10  # the broker's line, if the gateway observes
         self._access = ConnectionAccess(options.access, is_observing=options.is_observing)
         self._holding: set[str] = set()  # why no requests are begun
         self.upstream = self.new_upstream(f"node {route.node_id}", self._upstream_lost)
@@ -215,8 +216,9 @@ class GatewayHandler(ConnectionHandler):
                 raise RefusedError("the client hasn't authenticated")
         except (RefusedError, KafkaProtocolError, AuthenticationFailed) as error:
             if not self._login.is_complete and not (head and _is_known(head)):
-                head = None  # it may be a token, and its client id a password
-            text, closes = str(error), self._line is not BrokerLine.V0_9  # which is silent then
+                head = None  # the frame may be a token, and its client id a password
+            # A broker of 0.9 neither responds to such a request nor closes the connection.
+            text, closes = str(error), self._line is not BrokerLine.V0_9
             self.refuse(head, error.text if isinstance(error, KafkaError) else text, closes=closes)
             exchange.end()
 
@@ -268,7 +270,7 @@ class GatewayHandler(ConnectionHandler):
             self._begin_connecting()
 
     def _login_failed(self, failure: str, answer: list[Buffer], exchange: Exchange) -> None:
-        """Answer and close the connection late; no further frame of it is handled."""
+        """Respond and close the connection after a delay; no further frame of it is handled."""
 
         def close() -> None:
             exchange.respond(answer)
@@ -345,7 +347,7 @@ class GatewayHandler(ConnectionHandler):
             respond(exchange, made)
         else:
             exchange.end()
-        # Without a response the client learns it by the end.
+        # If there is no response, the end of the connection shows the client the refusal.
         self.refuse(head, limited.refused, closes=not limited.expects_response)
 
     def _unreadable(self, error: KafkaProtocolError) -> None:
@@ -391,12 +393,14 @@ class GatewayHandler(ConnectionHandler):
     def count(self, head: RequestHead, fate: Fate | None, **more: Any) -> None:
         """Count a request; `more` is as in `ClientTable.count`.
 
-        With `fate=None` only its messages and errors: the request was counted when it came.
+        With `fate=None` count only its messages and errors, since the request itself was counted
+        when it came.
         """
         counted = None
         if fate is not None:
             api = apis().get(head.key)
-            # What is no API or version is one entry, or a client could make the table large.
+            # All unknown APIs share an entry, and so do all unknown versions of an API. Otherwise a
+            # client could make the table large.
             is_known = api is not None and self._is_known(api, head.version)
             counted = api.name if api else "unknown", head.version if is_known else -1, fate
         self.shared.count(
@@ -422,7 +426,7 @@ class GatewayHandler(ConnectionHandler):
     def _pass_creating(
         self, api: Api, head: RequestHead, frame: memoryview, exchange: Exchange
     ) -> None:
-        """Pass a request that may create topics; the broker may be asked whether it does so."""
+        """Pass a request that may create topics; if unknown, ask the broker whether it does so."""
         creates = self.shared.creation.get(self._route.node_id)
         kept = frame if creates is None else memoryview(b"")
         # Nested functions that refer to each other would keep the frame until the garbage collector

@@ -1,8 +1,8 @@
-"""Which requests and responses there are, in any version that Kafka 4.1 knows.
+"""The layouts of all requests and responses, in any version that Kafka 4.1 knows.
 
 `layouts.json` describes their fields, some with a role: addresses of nodes, names of topics and
 groups. `tests.tools.message_layouts` makes it from Kafka's own definitions, and `messages` reads
-and writes by it.
+and writes frames by it.
 """
 
 from __future__ import annotations

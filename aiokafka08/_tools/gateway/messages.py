@@ -1,11 +1,11 @@
 """Read and write requests and responses, in any version that `layouts` describes.
 
-A struct is a dict by Kafka's names of its fields, an array a list. A message can be read in part:
-fields that aren't wanted stay bytes.
+A struct becomes a dict with Kafka's field names as keys, and an array becomes a list. A message can
+be read in part: fields that aren't wanted stay bytes.
 
-Invariant: what is read is written as the same bytes, tagged fields that aren't known included. Each
-length is checked against the end of the frame before it is used, so reading takes time in
-proportion to the frame; how many items of arrays become values is limited.
+Invariant: writing the values that were read gives the same bytes, including unknown tagged fields.
+Each length is checked against the end of the frame before it is used, so reading takes time in
+proportion to the frame. The number of array items that become values is limited.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Field:
         name: its name.
         kind: its type, or that of its items.
         is_nullable: whether it may be null.
-        item: if it is an array, its items, each as a struct.
+        item: the layout of an item as a struct; None if the field isn't an array.
         role: as in `layouts`.
         struct: the type, if that is a struct.
-        zero: the value for "nothing": -1, no text, no items, null for texts of errors and racks.
+        zero: the value that means "nothing", such as -1 or an empty text; see `_zero`.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Field:
         return self.item is not None
 
     def items(self, values: Values) -> Sequence[Any]:
-        """Return the items of the field in the values of its struct; one if it is no array."""
+        """Return the field's items in its struct's values; a single value is one item."""
         value = values.get(self.name)
         return value or () if self.is_array else () if value is None else (value,)
 
@@ -81,14 +81,14 @@ class _Part(NamedTuple):
     """Neighbouring fields that are read at once.
 
     Attributes:
-        name: the name of `field`, or of the first number.
-        names: the names of the numbers, which come first.
+        name: the name of `field`, or the first of `names`.
+        names: the names of the fields of fixed size, which come first.
         zeros: see `Field`.
-        head: the numbers, and the length of `field` if that isn't a varint.
-        field: the last field, if it is no number.
-        has_length: whether `head` ends with its length: below 0 is null.
-        has_varint: whether its length is a varint behind `head`.
-        is_wanted: whether they become values.
+        head: the fields of fixed size, and the length of `field` if that isn't a varint.
+        field: the last field, if it isn't of fixed size.
+        has_length: whether `head` ends with the length of `field`, which is below 0 for null.
+        has_varint: whether the length of `field` is a varint after `head`.
+        is_wanted: whether the fields become values.
     """
 
     name: str
@@ -107,7 +107,7 @@ class Struct:
 
     Attributes:
         fields: the wanted fields without a tag.
-        parts: all fields without a tag, in parts.
+        parts: the fields without a tag, in parts; with `has_rest`, only up to the last wanted one.
         tagged: the wanted fields with a tag, by tag, each as a struct of its own.
         has_tags: whether tagged fields are at the end.
         is_skipped: whether none is wanted.
@@ -141,7 +141,7 @@ class Struct:
         return any(one.role == role or (one.struct and one.struct.has(role)) for one in fields)
 
     def find(self, values: Values, roles: Collection[str]) -> Found:
-        """Yield the roles and values of all fields with one of these roles, but null."""
+        """Yield the roles and values of all fields with one of these roles, except null values."""
         for field in self.all_fields:
             for item in field.items(values):
                 if item is not None and field.struct is not None:
@@ -183,7 +183,7 @@ class MessageLayout:
         """Return the values in a frame.
 
         Raises:
-            KafkaProtocolError: the bytes haven't its layout, or its arrays too many items.
+            KafkaProtocolError: the bytes don't have this layout, or the arrays have too many items.
             TakesLongError: with `is_quick`: there are more than a few items, wanted or not.
         """
         body_at = self.body_at(frame, header_end)
@@ -226,13 +226,13 @@ def read_request(api: Api, head: RequestHead, frame: Buffer, *, wanted: Wanted =
 
 
 def find_in_request(api: Api, head: RequestHead, frame: Buffer, roles: Wanted) -> Found:
-    """Return the roles and values of the fields with these roles, but null."""
+    """Return the roles and values of the fields with these roles, except null values."""
     values = read_request(api, head, frame, wanted=roles)
     return message_of(api, "request", head.version, roles).struct.find(values, roles)
 
 
 def response_frame(api: Api, head: RequestHead, values: Values) -> list[Buffer]:
-    """Return the frame of a response that the gateway gives itself."""
+    """Return the frame of a response that the gateway itself makes."""
     message = message_of(api, "response", head.version)
     header = head.correlation_id.to_bytes(CORRELATION_BYTES, "big", signed=True)
     return [header + b"\0" * message.has_tags, *message.write(values)]
@@ -252,7 +252,7 @@ class _Reader:
         """Return the values of a struct.
 
         Raises:
-            struct.error: the frame is too short; so do the other methods.
+            struct.error: the frame is too short. Other methods raise it too.
         """
         values: Values = {}
         for part in struct_.parts:
@@ -479,7 +479,7 @@ class _Builder:
         return Struct((field,), tuple(parts), {})
 
     def _add_part(self, parts: list[_Part], field: Field, is_wanted: bool) -> None:
-        """Add a field, to the last part if that ends with a number."""
+        """Add a field: to the last part, if that has no `field` and the same `is_wanted`."""
         before = _Part(field.name, (), (), struct.Struct(">"), None, False, False, is_wanted)
         if parts and parts[-1].field is None and parts[-1].is_wanted == is_wanted:
             before = parts.pop()

@@ -9,7 +9,7 @@ reads committed ones only. An old client that gets no messages at an offset fetc
 again. So `FetchPositions` remembers the next offset with messages, and the gateway asks the target
 from that offset on.
 
-Invariant: a set is never null, and it is empty only if the target has no message for it now.
+Invariant: no set is null. A set is empty only if the target has no message or a limit is reached.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class _Converter:
         left_bytes: the limit of all sets together.
         positions: the client's positions.
         budget: limits the decompressed bytes of all sets.
-        must_have_message: whether the next set has a message, whatever its size.
+        must_have_message: whether the next set must have a message, whatever its size.
     """
 
     head: RequestHead
@@ -245,7 +245,7 @@ class _Converter:
 
 @dataclass(slots=True)
 class _SetBuilder:
-    """Makes a set of messages of the parts that were fetched.
+    """Makes a set of messages from the parts that were fetched.
 
     Attributes:
         partition: the partition.

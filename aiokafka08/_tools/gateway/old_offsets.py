@@ -1,12 +1,12 @@
 """Translate ListOffsets 0, OffsetCommit 0 and 1, and OffsetFetch 0 to later versions.
 
-- ListOffsets 0 passes if the target takes it, as Kafka up to 3.9 does. It compares times of segment
-  files and lists their offsets; version 1 compares timestamps of messages. The beginning and the
-  end of a log are the same in both. For any other time the client gets the offset of the first
-  message of this time or later, and an empty list if there is none. Of several offsets that a
-  client may request there is only the first.
-- Offsets of versions 0, which old brokers keep in ZooKeeper, are in the group like all others; they
-  can be committed and fetched at any broker (`coordinators`).
+- ListOffsets 0 is passed on if the target takes it, as Kafka up to 3.9 does. It compares times of
+  segment files and lists their offsets; version 1 compares timestamps of messages. The beginning
+  and the end of a log are the same in both. For any other time, a client whose request is
+  translated gets only the offset of the first message at this time or later, even if it requests
+  several offsets; or an empty list if there is no such message.
+- Offsets of version 0, which old brokers keep in ZooKeeper, become offsets of the group like all
+  others. They can be committed and fetched at any broker (`coordinators`).
 - OffsetFetch 0 says with an error that nothing is committed, version 1 with the offset -1.
 """
 

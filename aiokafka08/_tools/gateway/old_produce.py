@@ -1,13 +1,9 @@
 """Translate Produce 0 to 2, with message sets, to version 3, with a record batch per partition.
 
 A set becomes one batch, as in brokers up to 3.9: it keeps its codec, keys, values and timestamps,
-and is stored as a whole or not at all. Only a batch that is larger than the target takes is split
+and is stored as a whole or not at all. Only a batch that is too large for the target is split
 (`batch_limits`). Its parts are sent one after the other, until the first error. Meanwhile the
 client's later requests wait, and the target gets acks=1 in place of acks=0.
-
-Brokers up to 3.9 refuse a set with several wrappers, with wrappers beside plain messages, or with
-both formats. Here such a set becomes one batch too. A cut-off message at the end is left out, as in
-those brokers.
 
 A damaged set never reaches the target. The gateway itself answers for its partition, and merges
 that with the target's response for the others. With acks=0 it closes the connection, as brokers do.
@@ -84,11 +80,12 @@ class _Produce:
         # True if a partition has several batches, or one that may have to be split: then the
         # client's later requests wait, so that they aren't stored in between
         self._is_exclusive = False
-        self._knows_limits = False  # the target was asked for them
-        # The batches that aren't stored, in order; without `_is_exclusive`, none once it was sent
+        self._knows_limits = False  # the target was asked for its limits
+        # The batches that aren't stored, in order. Without `_is_exclusive`, the lists become empty
+        # when the batches are sent.
         self._waiting: dict[_Key, list[bytes]] = {}
         self._sent: dict[_Key, tuple[int, int]] = {}  # bytes and records of the batch that was sent
-        # The result of a partition's first batch, and how many records are stored of all
+        # The result of a partition's first batch, and the records stored from all its batches
         self._stored: dict[_Key, tuple[ProducedPartition, int]] = {}
         self._results: dict[_Key, ProducedPartition] = {}  # of the partitions that are done
         self._throttle_ms = 0
@@ -96,7 +93,7 @@ class _Produce:
     def add(self, key: _Key, message_set: Buffer, budget: Budget) -> None:
         """Add the set of a partition.
 
-        A partition may come twice: its batches are then one after the other.
+        A request may name a partition twice. Its batches are then sent one after the other.
         """
         self._in_order.append(key)
         try:
@@ -138,7 +135,7 @@ class _Produce:
         return step
 
     def _failure(self) -> str | None:
-        """Return why the connection ends at the first step; None: it goes on."""
+        """Return why the connection ends at the first step; None if it goes on."""
         damaged = [key for key, one in self._results.items() if one.error_code]
         if self._acks or not damaged:
             return None
@@ -194,7 +191,7 @@ class _Produce:
         """Apply the target's results for a batch of each partition; return the next step."""
         for key, batches in list(self._waiting.items()):
             result = stored.get(key)
-            if result is None:  # left out by the target, and so in the client's response
+            if result is None:  # the target left it out, so the client's response does too
                 self._waiting.pop(key)
             elif not batches:
                 size, count = self._sent[key]
@@ -221,7 +218,7 @@ class _Produce:
         topic, batch = key[0], batches[0]
         if record_count(batch) == 1:
             return False
-        if len(batch) < self._limits.of(topic).refused:  # else the target has said so already
+        if len(batch) < self._limits.of(topic).refused:  # else the refused size is known
             self._limits.note_refused(topic, len(batch))
         parts = self._parts(topic, batch)
         batches[:1] = parts or [batch]
@@ -232,7 +229,7 @@ class _Produce:
         limit = self._limits.of(topic)
         if len(batch) < limit.refused:
             return [batch]
-        # To this size a batch is split that the target doesn't take.
+        # The target doesn't take the batch, so split it into parts of about this size.
         parts = batch_limits.split_batch(batch, max(limit.accepted, limit.refused // 2))
         too_large = any(len(one) >= limit.refused for one in parts)
         return [] if too_large or len(parts) > _MAX_PARTS else parts
@@ -273,7 +270,7 @@ class _Produce:
         return self._own_answer(f"acks=0, and errors {failed}" if failed else None)
 
     def _own_answer(self, failure: str | None) -> Translation:
-        """Return the step that asks no broker."""
+        """Return a step that answers the client without another request to the target."""
         expects = self._acks != 0
         return Translation(None, lambda _, budget: self._response(budget), expects, failure=failure)
 
@@ -281,8 +278,12 @@ class _Produce:
 def batch_of(message_set: Buffer, budget: Budget) -> bytes:
     """Return the record batch of a set; b"" if it has no whole message.
 
+    Brokers up to 3.9 refuse a set with several wrappers, with wrappers beside plain messages, or
+    with both formats. Here such a set becomes one batch too. A cut-off message at the end is left
+    out, as in those brokers.
+
     Raises:
-        CorruptRecordException: a message is damaged, or its wrappers hold more than the limit.
+        CorruptRecordException: a message is damaged, or wrappers hold more than `budget` allows.
         InvalidTimestampError: a message says that its timestamp is the broker's.
         TakesLongError: see `Budget`.
     """
@@ -300,7 +301,7 @@ def batch_of(message_set: Buffer, budget: Budget) -> bytes:
         corrupt = f"corrupt wrapper, offset {wrapper.offset}"
         if wrapper.magic:
             attributes |= wrapper.attributes
-        if not builder.codec:  # the first wrapper: all that is before it is compressed like it
+        if not builder.codec:  # the first wrapper: its codec also compresses what came before
             builder = RecordBatchBuilder(BatchCodec(wrapper.codec))
             builder.extend_from_messages(data)
         before = len(builder)

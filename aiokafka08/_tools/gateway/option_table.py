@@ -1,7 +1,7 @@
-"""`OPTIONS`: each option of a gateway once.
+"""`OPTIONS`: the table of all options of a gateway.
 
-It has the option's key in the file, its check and default, and what the command line says about it.
-`config` reads the file, and the command `gateway` makes flags of it.
+A row has the option's key in the file, its check and default, and its help on the command line.
+`config` reads the file by this table, and the command `gateway` makes its flags from it.
 
 Invariant: this module imports little, since `aiokafka08 gateway --help` needs it.
 """
@@ -43,7 +43,7 @@ class Option:
 
     @property
     def name(self) -> str:
-        """The name of its variable."""
+        """The key as a Python name, for an argument of the command."""
         return self.key.replace(".", "_")
 
     @property
@@ -118,7 +118,7 @@ OPTIONS: Final = (
 
 
 def flag(key: str) -> str:
-    """Return the flag of an option, whose key in a file is given."""
+    """Return the command-line flag of the option that has this key in a file."""
     section, dot, name = key.partition(".")
     words = key if not dot else section if name == "include" else f"{name}-{section}"
     return f"--{words.replace('_', '-')}"

@@ -1,7 +1,7 @@
 """`GatewayOptions`: where the gateway listens, for whom, and to which cluster it leads; checked.
 
-Invariant: a gateway that other machines can reach serves only clients that are allowed: its options
-need allowed networks, or TLS and a way to authenticate, or say that it is open.
+Invariant: a gateway that other machines can reach serves only allowed clients. Its options have to
+name networks, or have TLS and a way to authenticate, or say `open`, which allows all.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ class OptionNames:
         return IllegalArgumentError(text)
 
     def name_in_error(self, key: str) -> str:
-        """Return an option without its value, at the beginning of an error."""
+        """Return the name that an error begins with: the flag, or the file and the key."""
         return flag(key) if self._is_flag(key) else f"{self.path}: {self.section}{key}"
 
     def name(self, key: str) -> str:
-        """Return what to change, in the rest of an error."""
+        """Return the option's name for the rest of an error: the key with a file, else the flag."""
         return flag(key) if self.path is None else key
 
     def file(self, key: str, values: Mapping[str, Any]) -> Path | None:
@@ -109,7 +109,8 @@ class GatewayOptions:
         tls: the TLS of the listeners; None: none.
         users: the users of SASL; None: clients needn't authenticate.
         peers: the addresses of all gateways to the same cluster, as clients reach them.
-        zookeeper: "host:port,host:port/chroot" of the ZooKeeper that is kept current; None: none.
+        zookeeper: "host:port,host:port/chroot" of the ZooKeeper in which the gateway keeps brokers
+            and topics current; None: none.
         max_request_bytes: a larger request ends its connection.
         max_response_bytes: a larger response of the target ends its connection.
         max_held_bytes: the most that all connections together may hold in memory.
@@ -220,7 +221,7 @@ def gateway_options(
 
 
 def _is_host(text: str) -> bool:
-    """Whether clients may connect to it."""
+    """Return whether a text can be the host that clients connect to."""
     try:
         return not ipaddress.ip_address(text).is_unspecified
     except ValueError:
@@ -277,7 +278,9 @@ def _patterns(section: str, values: Mapping[str, Any], names: OptionNames) -> Na
 
 
 def listener_port(options: GatewayOptions, index: int) -> int:
-    """Return the port of the listener with this index. With peers, the first port is the entry's.
+    """Return the port of the listener with this index.
+
+    With peers, the first port is that of the entry for clients that come from other gateways.
 
     Raises:
         IllegalArgumentError: there is no such port.

@@ -82,7 +82,8 @@ class PortTable:
     def lock(self) -> AbstractContextManager[object]:
         """Keep other gateways from the file until the end of the context.
 
-        The lock is on a file beside it, which stays: the table itself is replaced when it changes.
+        The lock is on a file beside the table, since the table itself is replaced when it changes.
+        That file is never removed.
 
         Raises:
             KafkaConfigurationError: another gateway has the file, or the lock can't be written.
@@ -101,7 +102,7 @@ class PortTable:
     def why_unusable(self) -> str | None:
         """Return why a gateway couldn't lock and write the file; None if it could.
 
-        Nothing stays of this, not even the file of the lock.
+        The check leaves no file behind, not even that of the lock.
         """
         if self._path is None:
             return None
@@ -118,7 +119,8 @@ class PortTable:
     def learn(self, node_ids: Iterable[int]) -> Future[None] | None:
         """Find the indices of new brokers for `add`, if that needs another process.
 
-        The future is done when they are found, or after `ANSWER_S`; None: nothing is to wait for.
+        The future is done when they are found, or after `ANSWER_S`. None means that the caller
+        needn't wait.
         """
         return None
 
@@ -126,7 +128,7 @@ class PortTable:
         """Give each new broker the next index, in the order of their ids.
 
         Raises:
-            IllegalStateError: these are more brokers than a table has.
+            IllegalStateError: these are more brokers than a table, or its range of ports, can have.
             KafkaConfigurationError: the file can't be written.
         """
         indices = self.with_new(node_ids)

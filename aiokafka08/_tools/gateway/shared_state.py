@@ -33,9 +33,9 @@ class SharedState:
         measurements: called to measure the work.
         log: takes the warnings that clients cause.
         resources: the work and the memory of all connections.
-        address_of: the addresses that clients use for brokers, which may be new.
-        known_address_of: the same for any node, but none for one that is no known broker.
-        peers: the brokers that stand for other gateways.
+        address_of: returns the address that clients use for a broker, also for a new one.
+        known_address_of: the same, but ("", 0) for a node that isn't a known broker.
+        peers: returns the brokers that stand for other gateways.
         learn: prepares `address_of` for brokers, as `PortTable.learn` does.
         count: counts a request, as `ClientTable.count` does.
         tasks: tasks that run until the gateway stops.

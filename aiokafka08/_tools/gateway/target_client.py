@@ -1,6 +1,6 @@
 """`TargetClient`: a connection of the gateway itself to a broker of the target.
 
-One request at a time, in the versions that both know.
+It sends one request at a time, in versions that both the gateway and the broker know.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def ask_first(
         addresses: the addresses of brokers.
         network: how to connect to them.
         failure: the beginning of the error's text, before the reason of each broker.
-        ask: asks a broker; after a `KafkaError` the next broker is asked.
+        ask: asks a broker; after a `KafkaError` or a timeout the next broker is asked.
 
     Raises:
         KafkaConnectionError: no broker can be asked; the text has the reason of each. If all

@@ -1,6 +1,6 @@
 """`open_target`: connect to a broker of the target, with the TLS and SASL of the options.
 
-All connections of the gateway to the target are made here: those behind clients, and its own.
+All connections of the gateway to the target are made here: those that serve clients, and its own.
 
 Invariant: a connection that is returned is authenticated. A failure is a `KafkaError` that says
 what is wrong, without secrets.
@@ -22,8 +22,8 @@ CLIENT_ID: Final = "aiokafka08-gateway"
 CONNECT_TIMEOUT_S: Final = 10.0
 
 _VERSION: Final = BrokerVersion(BrokerLine.V0_10, {ApiKey.SASL_AUTHENTICATE: range(1)})
-"""The version to assume before a broker was asked for its versions: SASL begins by SaslHandshake,
-not with a bare token."""
+"""The version to assume before a broker was asked for its versions. With it, SASL begins with the
+request SaslHandshake, not with a bare token."""
 
 
 def target_network(targets: BootstrapServers, **options: Any) -> NetConfig:
@@ -52,7 +52,7 @@ async def open_target(address: Address, network: NetConfig) -> AuthenticatedStre
 async def why_unreachable(address: Address, network: NetConfig, *, own: bool = True) -> str | None:
     """Return why a broker can't be reached, or refuses the gateway; None if neither is so.
 
-    With `own=False` it is None, too, if this machine lacks descriptors, ports or memory.
+    With `own=False`, also return None if this machine lacks descriptors, ports or memory.
     """
     try:
         session = await open_target(address, network)

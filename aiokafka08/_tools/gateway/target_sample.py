@@ -1,4 +1,4 @@
-"""Ask the target and this machine (`sample_target`), and other gateways (`ask_peers`), for `check`.
+"""Ask the target (`sample_target`) and other gateways (`ask_peers`) what the module `check` judges.
 
 Invariant: a question that isn't answered leaves a problem or a gap in the sample. Only a target
 that can't be reached at all is an error.
@@ -60,7 +60,7 @@ class PeerAnswer(NamedTuple):
 
 @dataclass(slots=True)
 class TargetSample:
-    """The answers of a target, of this machine and of peers.
+    """The answers of a target and of peers, and what the caller has found on this machine.
 
     Attributes:
         address: the address of the broker that was asked.
@@ -73,7 +73,7 @@ class TargetSample:
         problems: why a question wasn't answered, and what to do.
         cluster_id: the id of the target's cluster.
         peers: the answers of the other gateways, or why they can't be reached; None: the gateway
-            wasn't asked, because its clients authenticate.
+            can be reached, but wasn't asked, because clients need TLS or SASL.
         zookeeper: why the gateway can't write there; None: it can, or needn't.
         keeps_ports: whether brokers keep their ports when the gateway starts again.
     """
@@ -93,11 +93,11 @@ class TargetSample:
 
 
 async def sample_target(network: NetConfig, *, is_quick: bool) -> TargetSample:
-    """Return the answers of the first broker that can be asked, and which others can be reached.
+    """Return the answers of the first broker that responds, and why brokers can't be reached.
 
     Args:
         network: addresses of brokers, and how to connect to them.
-        is_quick: whether topics and settings aren't asked for.
+        is_quick: True doesn't ask for topics and settings.
 
     Raises:
         KafkaConnectionError: see `ask_first`.

@@ -26,7 +26,7 @@ _OLD_VERSIONS: Final = range(3)
 _BROKER: Final = 4
 _SETTING: Final = "auto.create.topics.enable"
 KNOWN_S: Final = 300.0
-"""How long the setting is believed; the broker may be restarted with another one."""
+"""How long the setting counts as known; the broker may be restarted with another value."""
 _CODES: Final = frozenset({"ErrorCode"})
 
 

@@ -8,7 +8,7 @@ Invariants:
 
 - While a request with exclusive steps is carried out, none of the client's later ones is begun.
 - A translation that takes long runs in the worker thread, whatever the sizes in its frame say
-  (`Budget`). It doesn't run for a client that has gone.
+  (`Budget`). If the client has gone, it runs only for a request without a response.
 - The connections to other brokers end with the client's connection. If one is lost during
   a request, the client's connection ends too.
 """

@@ -1,7 +1,7 @@
-"""Common parts of the translations of old versions: `Translation`, `Budget`, and their frames.
+"""Common parts of the translations of old versions: `Translation`, `Budget`, codecs of frames.
 
-`old_offsets` and others translate one API each. They are pure: from bytes to bytes, in any thread.
-`translated_requests` carries out what they return.
+`old_produce`, `old_fetch` and `old_offsets` have the translations. These are pure: from bytes to
+bytes, in any thread. `translated_requests` carries out what they return.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from aiokafka08.protocol.types import Buffer, compiled, read_limited
 T = TypeVar("T")
 
 MAX_ITEMS: Final = 100_000
-"""How many topics and partitions a translated request may have: in memory an item takes much more
-than in the frame."""
+"""How many topics and partitions a translated request may have, since an item takes many more bytes
+in memory than in the frame."""
 
 _QUICK_BYTES: Final = 256 << 10
 
@@ -74,7 +74,7 @@ class Budget:
         return is_too_large
 
     def require_thread(self) -> None:
-        """Raise `TakesLongError` in the event loop."""
+        """Raise `TakesLongError` if the translation has to be quick (`is_quick`)."""
         if self.is_quick:
             raise TakesLongError
 
@@ -86,8 +86,8 @@ class Translation:
     Attributes:
         request: the frame for a broker, without its size; None: no broker is asked.
         respond: makes the client's response, without its size, from the broker's, or returns the
-            next step. Both are frames with a correlation id. It gets an empty frame if no broker is
-            asked. If it raises `TakesLongError`, it has to be called again in a thread.
+            next step. Both responses are frames with a correlation id. It gets an empty frame if no
+            broker is asked. If it raises `TakesLongError`, it has to be called again in a thread.
         expects_response: whether the client waits for a response.
         is_answered: whether the broker responds to the request.
         failure: why the connection ends once the request is sent; None: it stays open.
@@ -176,18 +176,18 @@ def write_response(head: RequestHead, response: Any) -> list[Buffer]:
 
 
 def config_resource(kind: int, name: str, settings: Sequence[str]) -> Values:
-    """Return an item of the request for settings."""
+    """Return a resource for a DescribeConfigs request."""
     return {"ResourceType": kind, "ResourceName": name, "ConfigurationKeys": list(settings)}
 
 
 def ask_config(header_end: bytes, kind: int, names: Sequence[str], setting: str) -> list[Buffer]:
-    """Return the frame of a request for one setting of resources of a kind."""
+    """Return the frame of a DescribeConfigs request for one setting of resources of one type."""
     resources = [config_resource(kind, name, [setting]) for name in names]
     return write_request(_DESCRIBE_CONFIGS, _CONFIGS_VERSION, header_end, {"Resources": resources})
 
 
 def read_config(answer: Buffer, setting: str) -> dict[str, str]:
-    """Return the values in the response to `ask_config`, by resource, as far as they are known.
+    """Return the values in the response to `ask_config`'s request, by resource; omit null values.
 
     Raises:
         KafkaProtocolError: see `read_old_request`.

@@ -1,21 +1,21 @@
 """`Upstream`: the connection to a broker that belongs to one connection of a client.
 
-It sends requests and gives each response to the exchange whose turn it is. `handler` makes one for
-each client, and decides what is sent.
+It sends requests and gives each response to the exchange whose turn it is. `handler` makes an
+`Upstream` for each client, and decides what is sent.
 
 Invariants:
 
-- The broker answers in the order of the requests: a response with another correlation id ends both
-  connections.
-- While a response is worked on, or the client doesn't read, no further one is read.
+- The broker answers in the order of the requests. A response with another correlation id ends the
+  connections to the broker and to the client.
+- While a response is worked on, or the client doesn't read, no further response is read.
 - After `close()` the requests that were sent still reach the broker, because no response shows
-  whether one with acks=0 was lost. Only those that it doesn't read within `CLOSE_S` are lost.
-  Responses are dropped. After a request with acks=0 the due responses are still read before the
-  socket is closed: a response to a closed socket resets it, and loses the requests in it.
-- Until the connection is open, and while its SASL session is prolonged, other frames wait, in their
-  order. Those that wait for a session are still sent after `close()`.
+  whether one with acks=0 was lost. Only requests that the broker doesn't read within `CLOSE_S` are
+  lost. Responses are dropped. If a request with acks=0 was sent, the due responses are read before
+  the socket is closed: a response to a closed socket would reset it, and drop the requests.
+- Until the connection is open, and while its SASL session is prolonged, the client's frames wait,
+  in their order. Those that wait for the session are still sent after `close()`.
 - Waiting frames, the received part of a response, and the responses that are worked on count in the
-  memory of all connections. All connections also share the reading of large responses.
+  memory of all connections. `read_budget` limits how fast all connections read large responses.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ CLOSE_S: Final = 30.0
 """How long a broker may take to read the requests of a client that has gone."""
 
 _PROLONG_AT: Final = 0.5
-"""The share of a session's lifetime after which it is prolonged: a broker reads the request for it
-only when it has answered those before, and one of them may be a long poll."""
+"""The share of a session's lifetime after which it is prolonged. A broker reads the request that
+prolongs it only when it has answered those before, and one of them may be a long poll."""
 _SHORTEST_SESSION_S: Final = 1.0
 """Brokers accept no further authentication within a second."""
 _CORRELATION_ID_AT: Final = 8  # behind the size, the API and the version
@@ -73,7 +73,7 @@ class _Pending(NamedTuple):
 
 
 class Upstreams:
-    """The upstreams of a gateway whose connections aren't lost."""
+    """The upstreams of a gateway that have a connection."""
 
     def __init__(self) -> None:
         self._open: dict[Upstream, asyncio.Future[None]] = {}
@@ -132,7 +132,7 @@ class Upstream(FrameProtocol):
         self._transport: asyncio.Transport | None = None
         self._pending: deque[_Pending] = deque()
         self._working = 0  # how many responses are worked on
-        # The work on responses; also ended work, until `_working` is 0
+        # Jobs that work on responses; those that have ended stay until `_working` is 0
         self._jobs: list[tuple[Exchange, Job]] = []
         self._client_paused = False
         self._closed = False
@@ -142,7 +142,7 @@ class Upstream(FrameProtocol):
         self._prolonging: asyncio.Task[None] | None = None
         self._prolonged_at: asyncio.TimerHandle | None = None
         self._waiting: list[tuple[list[Buffer], _Pending, bool]] = []  # couldn't be sent yet
-        self._own: asyncio.Future[bytes | None] | None = None  # the response to an own request
+        self._own: asyncio.Future[bytes | None] | None = None  # the response to the last `write()`
 
     # --- what the handler calls -------------------------------------------------------------------
 
@@ -324,7 +324,7 @@ class Upstream(FrameProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         transport, self._transport = self._transport, None
-        self.close()  # the client's connection ends too, so the responses in work are of no use
+        self.close()  # the client's connection ends too, so nothing needs the responses
         if transport is None:
             return  # `connection_made` has aborted it, or wasn't called
         self._end_session()

@@ -6,8 +6,8 @@ and writes to ZooKeeper. A pipe connects it to each worker. The worker sends a `
 second, and the ids of new brokers, for which it gets indices of the table.
 
 Invariants: a worker that has listened and then ends is started again, after a pause that grows. A
-worker that stops reporting is killed. A worker that its keeper stops, or that has lost it,
-answers the requests in flight, reports its counts, and ends.
+worker that stops reporting is killed. A worker that its keeper stops, or that has lost its
+keeper, answers the requests in flight, reports its counts, and ends.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Workers:
             self._running[number] = process, pipe
             if self._stopping.is_set():
                 process.kill()
-            has_reported = False  # the start may take long
+            has_reported = False  # until then silence is no reason to kill: the start may take long
             end = "ended"
             with contextlib.suppress(EOFError, OSError):
                 while True:
@@ -214,7 +214,7 @@ class Workers:
         return f"worker {number} (process {process.pid}) has {end} with code {process.exitcode}"
 
     def _answer(self, node_ids: list[int]) -> Mapping[int, int] | KafkaError:
-        """Return the answer to `learn` of a worker's `WorkerTable`."""
+        """Return the answer to a question that a worker's `WorkerTable.learn` has sent."""
         try:
             return self._add(node_ids)
         except KafkaError as error:
@@ -240,13 +240,13 @@ class WorkerTable(PortTable):
         super().__init__()
         self.stopped = asyncio.Event()
         self._pipe = pipe
-        # Not the default executor: DNS lookups may occupy all its threads for over `SILENT_S`.
+        # Don't use the default executor, since DNS lookups may occupy it for over `SILENT_S`.
         self._sender = DaemonThread()
         self._tasks = TaskSet()
         # The questions to the keeper that it hasn't answered yet, the oldest first
         self._asked: dict[frozenset[int], asyncio.Future[None]] = {}
         self._problem: KafkaError = KafkaConnectionError(_NO_ANSWER)
-        # A thread, not `loop.add_reader()`, because uvloop would make the pipe non-blocking.
+        # Read in a thread: with `loop.add_reader()`, uvloop would make the pipe non-blocking.
         loop = asyncio.get_running_loop()
         threading.Thread(target=self._receive, args=(loop,), daemon=True).start()
 

@@ -1,11 +1,11 @@
 """`ZookeeperMirror`: keep a ZooKeeper current for the clients that find brokers and topics there.
 
-It asks the target for all topics every few seconds, and has `cluster_writer` write what clients of
-the gateway would see: the addresses of its listeners, and the topics that are allowed.
+It asks the target cluster for all topics every few seconds, and has `cluster_writer` write what
+clients of the gateway would see: the addresses of its listeners, and the topics that are allowed.
 
-Invariants: a topic is removed only if it was missing for `interval_s`. Not more topics are removed
-at a time than stay, because topics that the gateway may not describe are missing too. An error is
-logged once, and the work is tried again: clients that don't use ZooKeeper don't notice it.
+Invariants: a topic is removed only if it was missing for `interval_s`. At most half of the topics
+are removed at a time, because topics that the gateway may not describe are missing too. An error is
+logged once, and the work is tried again; clients that don't use ZooKeeper aren't affected.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ZookeeperMirror:
         options: the options of the gateway.
         address_of: the addresses that clients use.
         peers: returns the brokers that stand for other gateways.
-        interval_s: how often the target is asked.
+        interval_s: the seconds between two requests to the target.
 
     Raises:
         KafkaConfigurationError: kazoo isn't installed.
@@ -125,7 +125,7 @@ class ZookeeperMirror:
         try:
             plan = await asyncio.shield(writing)
         except asyncio.CancelledError:
-            await asyncio.wait([writing])  # an error of it mustn't replace this one
+            await asyncio.wait([writing])  # its error mustn't replace this CancelledError
             if (error := writing.exception()) and not isinstance(error, KafkaError):
                 _log.error("ZooKeeper: internal error: %r", error, exc_info=error)
             raise
@@ -198,7 +198,7 @@ def written_cluster(
 ) -> WrittenCluster:
     """Return the contents of ZooKeeper's nodes: the cluster as clients of the gateway see it.
 
-    Internal topics are left out: consumers of 0.8.0 and 0.8.1 would read them with a pattern.
+    Internal topics are left out. Consumers of 0.8.0 and 0.8.1 with a pattern would read them.
     """
     found = {node: address_of(node, *where) for node, where in brokers_of(metadata).items()}
     brokers = {node: address for node, address in found.items() if address[1]}

@@ -33,7 +33,7 @@ class PartitionHistory:
     def __init__(self) -> None:
         self._ends = OffsetHistory()
         self._start: int | None = None
-        # None until there is one: an empty deque is larger than all the rest.
+        # None until the first deletion, since an empty deque takes more memory than all the rest.
         self._deletions: deque[tuple[float, int]] | None = None
 
     @property
@@ -58,7 +58,7 @@ class PartitionHistory:
         """Return for how many seconds the next message of a group has been waiting; 0 without one.
 
         If the message is older than the first sample, the result is the time since that sample, as
-        a lower bound. None if that is the only sample.
+        a lower bound. None without samples, or if that is the only one.
         """
         if self._ends.last is None:
             return None
@@ -71,8 +71,9 @@ class PartitionHistory:
         """Return after how many seconds retention deletes the next message of a group that stands
         still.
 
-        0 if the message is deleted already. None if retention hasn't deleted anything yet, if its
-        speed is unknown, or if the log is empty and the group has read all of it.
+        0 if the message is deleted already, or is the log's first. None if retention hasn't deleted
+        anything yet, if its speed is unknown, or if the log is empty and the group has read all of
+        it.
         """
         if not self._start or committed >= self._start == self._ends.last:
             return None

@@ -48,8 +48,8 @@ class PartitionSample(NamedTuple):
         start: The offset of the oldest message; None if the leader didn't return it.
         end: The offset after the newest message that consumers may read; None likewise.
         is_refused: The broker that Metadata names as the leader has responded that it isn't.
-        perhaps_in_sync: Replicas that respond, and that only the ISR of 0.8 brokers lacks: it may
-            be stale (4.8). Empty if ZooKeeper was read.
+        perhaps_in_sync: Replicas that respond, but are missing from the ISR that 0.8 brokers
+            report, which may be stale (4.8). Empty if ZooKeeper was read.
     """
 
     # A tuple, because a large cluster has many partitions, and frozen data classes take longer.
@@ -77,7 +77,7 @@ class PartitionSample(NamedTuple):
 
     @property
     def is_under_replicated(self) -> bool | None:
-        """Whether a replica is dead or out of sync; None if only `perhaps_in_sync` may be so."""
+        """Whether a replica is dead or out of sync; None if only `perhaps_in_sync` is in doubt."""
         present = len(self.in_sync) + len(self.perhaps_in_sync)
         if self.lacks_replica or present < len(self.all_replicas):
             return True
@@ -180,7 +180,7 @@ class ClusterSample:
                 yield TopicPartition(name, number), partition
 
     def sharing(self, before: ClusterSample) -> ClusterSample:
-        """Return an equal sample that has the objects of an earlier one, as far as they are equal.
+        """Return an equal sample that reuses the objects of an earlier one where they are equal.
 
         Several samples of a cluster in which little changes then take the memory of one.
         """

@@ -3,7 +3,7 @@
 Pure: the caller passes the time, in seconds of any monotonic clock.
 
 Invariant: times and offsets never decrease from one kept sample to the next. Thinning makes gaps
-of at most `PRECISION` of the samples' age, so it adds at most that part of the lag as an error.
+of at most `PRECISION` of the samples' age, so a computed lag is wrong by at most that part of it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class OffsetHistory:
     def rate(self, now: float, window_s: float) -> float | None:
         """Return by how many offsets a second it grew in about the last `window_s` seconds.
 
-        The time begins at the last sample before the window, if there is one. None if it has no
+        The measured time begins at the last sample before the window, if there is one. None without
         samples of at least two moments.
         """
         begin = max(bisect_right(self._times, now - window_s) - 1, 0)

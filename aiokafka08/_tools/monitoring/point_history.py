@@ -1,8 +1,8 @@
 """`PointHistory`: a value over time, for graphs. Pure.
 
-Invariant: times never decrease, and memory is bounded: the `recent` newest points, and one point
-per minute, at most `minutes` of them. A value that stays takes two points, for its first time and
-its last.
+Invariant: times never decrease, and memory is bounded: the `recent` newest points, and about one
+older point per minute, at most `minutes` of them. A constant value takes two points, for its first
+time and its last.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class PointHistory:
     """The values of one thing, such as a group's lag, at the times of samples.
 
     Args:
-        recent: how many of the newest points are kept, all of them.
-        minutes: how many points are kept for longer, one per minute (default 0).
+        recent: how many of the newest points are kept, however close in time.
+        minutes: how many older points are kept, about one per minute (default 0).
     """
 
-    # A large cluster has many: so each is one array or two, of a time, its value, the next time...
+    # A large cluster has many histories, so each is one or two arrays: time, value, time, value...
 
     __slots__ = ("_minutes", "_old", "_recent", "_size")
 
@@ -47,7 +47,7 @@ class PointHistory:
             return
         if self._old is None:
             self._old = oldest
-        # A point before a long pause is the end of a value that stayed, or the begin of one.
+        # Points a minute or more apart may be the two points of a constant value: keep both.
         elif max(oldest[0] - self._old[-2], points[0] - oldest[0]) >= _MINUTE_S:
             self._old.extend(oldest)
             if len(self._old) > 2 * self._minutes:
@@ -66,7 +66,7 @@ class PointHistory:
     def points(self, window_s: float = _SHOWN_S) -> list[tuple[float, float]]:
         """Return the points of the `window_s` seconds before the newest one, in order of time.
 
-        A value that stayed since before then has its first point at the beginning of that time.
+        If the value was constant across the window's start, the first point is at that start.
         """
         return self._since((self.last_at or 0.0) - window_s)
 

@@ -65,7 +65,7 @@ class RefreshStatus:
 
     @property
     def kept_s(self) -> float:
-        """How long a sample's metrics are served; also the longest time that a refresh may take."""
+        """How long a sample's metrics are served; also the timeout for taking a sample."""
         return max(self.interval_s * KEPT_INTERVALS, self.min_kept_s)
 
     def served(self, now: float) -> ReadyMetrics | None:

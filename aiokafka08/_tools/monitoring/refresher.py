@@ -1,8 +1,8 @@
 """`Refresher`: take samples of a cluster in the background, and keep metrics of them ready.
 
 Invariant: `status` is replaced as a whole, and its values never change, so any thread may read it
-and a scrape never waits for a broker. A failed refresh keeps the metrics of the last sample. Each
-refresh ends: one that takes longer than `RefreshStatus.kept_s` has failed.
+and a scrape never waits for a broker. A failed refresh keeps the metrics of the last sample. A
+refresh fails if its sample takes longer than `RefreshStatus.kept_s`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MIN_PAUSE_S: Final = 0.1
 # Errors that no later refresh can cure.
 _FINAL: Final = (UnsupportedVersionError, KafkaConfigurationError, IllegalArgumentError)
 
-# Makes `RefreshStatus.ready` from a sample, the history, which has the sample already, and the time
+# Makes `RefreshStatus.ready` from a sample, the history (which has the sample already) and the time
 # of the sample.
 Prepare = Callable[[ClusterSample, ClusterHistory, float], Awaitable[ReadyMetrics | None]]
 

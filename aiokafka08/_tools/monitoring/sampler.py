@@ -1,8 +1,8 @@
 """`ClusterSampler`: read a `ClusterSample` of a cluster.
 
-Invariant: only a cluster without any broker that responds, and a mistake in the options, raise an
-error. Any other failure leaves a gap in the sample, and a text in its `errors`. Nothing is changed,
-and no topic is requested by name. Loops over all topics or partitions yield to the event loop.
+Invariant: an error is raised only if no broker responds, or if an option is wrong. Any other
+failure leaves a gap in the sample, and a text in its `errors`. Nothing is changed, and no topic is
+requested by name. Loops over all topics or partitions yield to the event loop.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _REFUSED: Final = "the brokers that are named as leaders of {} respond that they
 _UNREACHABLE: Final = "the leaders of {} don't respond"
 _SILENT: Final = "no leader returns the offsets of {}"
 
-# How many groups in ZooKeeper one call reads. Few, because its thread can't be cancelled.
+# How many groups in ZooKeeper one call reads. Few, because a call's thread can't be cancelled.
 _AT_ONCE: Final = 8
 
 
@@ -90,7 +90,7 @@ class _Gaps:
         self.remedies: dict[str, str] = {}
         self.rights: dict[str, str] = {}
         self.hints: list[str] = []
-        # The subjects that one connection or chroot error of ZooKeeper is about, by its text.
+        # By the text of a connection or chroot error of ZooKeeper: the subjects that it affects.
         self._unread: dict[str, list[str]] = {}
 
     def add_unread(self, error: KafkaError, subject: str) -> None:
@@ -111,7 +111,7 @@ class _Gaps:
         self.remedies[text] = _CHECK_CHROOT if is_chroot else _CHECK_ZOOKEEPER
 
     def add(self, error: KafkaError, subject: str = "", group: str | None = None) -> None:
-        """Add an error about a subject, such as "groups", and about a group if it is named."""
+        """Add an error about `subject`, such as "groups", and about `group` if that is given."""
         text = f"{subject}: {error.text}" if subject else error.text
         self.texts.append(text)
         if (remedy := remedy_of(error)) is not None:
@@ -203,7 +203,7 @@ class ClusterSampler:
                     silent[_REFUSED if partition.is_refused else why].append(f"{name}/{number}")
         for why, names in silent.items():
             if names:
-                # A dead or refusing broker is explained by its own sample; a silent log isn't.
+                # The samples show a dead broker and a refusal too, but not why a log is silent.
                 text = why.format(some_of(names))
                 (gaps.texts if why == _SILENT else explained).append(text)
         return ClusterSample(
@@ -264,7 +264,8 @@ class ClusterSampler:
             for group in described
             if group.description is not None
         }
-        # Brokers of 0.8 describe no group: one without a node in ZooKeeper has no members.
+        # Brokers of 0.8 describe no group. So a group in Kafka that is neither described nor in
+        # ZooKeeper has no members.
         without: set[str] = set()
         if is_zookeeper_read and found is not None:
             without = {group.group for group in in_kafka}
@@ -290,7 +291,7 @@ class ClusterSampler:
         """Return whether an authorizer hides the offsets topic of groups; if so, add a gap."""
         known = [version for version in versions.values() if not isinstance(version, KafkaError)]
         groups: list[tuple[str, str]] = []
-        # Only if no broker is of 0.8: such a broker would log an error.
+        # Ask only if no broker is of 0.8: such a broker would log an error.
         if known and all(version.line >= BrokerLine.V0_9 for version in known):
             groups = await _or_gap(gaps, "groups in Kafka", [], self._admin.list_consumer_groups)
         if groups:
@@ -338,7 +339,7 @@ async def _or_gap(
     **kwargs: P.kwargs,
 ) -> T:
     """Await a call; if it fails, return `default` and add the reason to the gaps."""
-    # The coroutine is made here, so that a cancelled sample leaves none that was never awaited.
+    # Create the coroutine only here. If callers passed it, a cancelled sample might not await it.
     try:
         return await call(*args, **kwargs)
     except KafkaConfigurationError:
@@ -368,7 +369,7 @@ def _broker(
 
 
 def _live_with_stale_isrs(versions: _Versions) -> set[int]:
-    """Return the brokers that respond, if some are of 0.8: their ISRs may be stale; else none."""
+    """Return the responding brokers if one is of 0.8, where ISRs may be stale; else none."""
     known = {
         node_id: version
         for node_id, version in versions.items()

@@ -23,10 +23,11 @@ def endpoint_url(url: str, expected: str) -> str:
 
     Args:
         url: "HOST:PORT", or a URL of one of its pages.
-        expected: the server and its option, for errors, such as "a gateway serves by --metrics".
+        expected: the end of the error text "expected http://HOST:PORT that …", such as "a gateway
+            serves by --metrics".
 
     Raises:
-        IllegalArgumentError: it isn't one.
+        IllegalArgumentError: `url` is neither.
     """
     full = url if "://" in url else f"http://{url}"
     if not full.startswith(("http://", "https://")):
@@ -37,7 +38,7 @@ def endpoint_url(url: str, expected: str) -> str:
 
 
 def fetch(url: str, expected: str, timeout_s: float) -> bytes:
-    """Return a page, also that of a 503 response; blocks.
+    """Return the body of a page, even if the status is 503. The call blocks its thread.
 
     Raises:
         KafkaConnectionError: nothing serves it.

@@ -216,7 +216,8 @@ def resolve(
     """
     number = position.number
     match position.kind:
-        # `STORED`: where a group without a stored position begins. With one the group decides.
+        # `STORED`: where a group begins that has no stored position. If it has one, the group
+        # begins there.
         case PositionKind.BEGINNING | PositionKind.STORED:
             return log.first
         case PositionKind.END:

@@ -122,7 +122,7 @@ async def plan_ranges(
         tps: the partitions.
         start: where to begin; by default at the beginning.
         end: where to stop; by default `stop_at_end` decides.
-        stop_at_end: stop at the end that the log has now, in any case.
+        stop_at_end: stop no later than at the present end of the log.
         note: called with a line for each start time that brokers without an index by time resolve
             only to the start of a segment.
 

@@ -30,8 +30,8 @@ from aiokafka08.protocol.message_set import (
 from aiokafka08.structs import TopicPartition
 
 BUDGET_BYTES: Final = 24 * 1024 * 1024
-# Fetches are large, because a broker searches a set once per fetch, and to search a set of 1 MB
-# costs it more than to send it (docs/brokers.md 7.15).
+# Fetches are large, because a broker searches a set once per fetch, and searching a set of 1 MB
+# costs it more than sending the set (docs/brokers.md 7.15).
 _MAX_FETCH_BYTES: Final = 4 * 1024 * 1024
 _MIN_FETCH_BYTES: Final = 32 * 1024
 _SLICE_RECORDS: Final = 8192
@@ -42,7 +42,7 @@ _POLL_MS: Final = 200
 # just started may not know all topics.
 _MISSING_S: Final = 5.0
 
-# Records of one partition at a time; an empty sequence: the partition has reached its end.
+# Records of one partition at a time; an empty sequence means that its range has been read.
 RecordBatchSource = AsyncGenerator[tuple[TopicPartition, Sequence[BytesRecord] | Columns], None]
 
 
@@ -65,8 +65,8 @@ async def read_bounded(
         fetch_bytes: the usual size of a fetch; by default 4 MiB, or less for more than two ranges.
         limit_bytes: the size of the largest message that can be read (default 52428800).
         max_decompressed_bytes: a compressed message with more is an error (default 128 MiB).
-        unpacking: held while a large compressed message is open; share it with other reads, so that
-            they open one at a time. By default each read has its own.
+        unpacking: the lock that is held while a large compressed message is open. Reads that share
+            it open one at a time. By default each read has its own.
 
     Raises:
         KafkaError: as `read_range`.
@@ -179,7 +179,7 @@ async def follow(
 
 
 class MissingTopics:
-    """Detects that a topic which is read was deleted; the consumer itself would wait for ever."""
+    """Detects that a topic was deleted during the read; the consumer itself would wait for ever."""
 
     def __init__(self, topics: Iterable[str]) -> None:
         self._since: dict[str, float | None] = dict.fromkeys(topics)

@@ -1,11 +1,11 @@
-"""Avro in Confluent's wire format, with schemas of a registry: `-s avro`, and the console's pages.
+"""Decode Avro in Confluent's wire format with a registry's schemas, for `-s avro` and the console.
 
 `avro_json` turns the values into JSON. `avro_deserializer` is for programs that may wait for the
 registry, `AvroReader` for an event loop.
 
-Invariants: a schema is requested once. Size and time of a response are bounded, and errors have
-neither the registry's password nor text of its response. The packages of the extra `avro` are
-imported only here.
+Invariants: a schema isn't requested again while it is kept. Size and time of a response are
+bounded. Errors of a request don't contain the registry's password, but may quote the response. The
+packages of the extra `avro` are imported only here.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Final
 
+from aiokafka08._core.limited_log import one_line
 from aiokafka08._tools.records.avro_json import AvroSchema, TooLongError
 from aiokafka08._tools.records.types import TextDecoder
 from aiokafka08._wording import shorten
@@ -32,17 +33,17 @@ _SCHEMA_DEPTH: Final = 400
 _WAIT_S: Final = 3.0
 """How long a reader waits for a schema."""
 _RETRY_S: Final = 10.0
-"""After which time a schema that couldn't be had is requested again."""
+"""How long to wait before a schema that couldn't be fetched is requested again."""
 _KEPT: Final = 200
 _KEPT_BYTES: Final = 4 * 1024 * 1024
 """How many schemas a reader keeps, and their size as JSON in all."""
 _AT_ONCE: Final = 2
 _INLINE: Final = 16 * 1024
-"""How long a value and its JSON are at most if it isn't decoded in a thread."""
+"""The largest size of a value, and of its JSON, that is decoded without a thread."""
 _TURN_S: Final = 0.005
-"""How long values are decoded until other tasks get their turn."""
+"""How long values are decoded before the event loop can run other tasks."""
 _REQUESTS: Final = 100
-"""How many schemas a reader requests within `_RETRY_S`: messages may name any number of them."""
+"""The most schemas that a reader requests within `_RETRY_S`. Messages may name any number."""
 
 
 def avro_deserializer(url: str) -> TextDecoder:
@@ -101,8 +102,9 @@ class SchemaRegistry:
         except httpx.InvalidURL:
             parsed = httpx.URL()
         if parsed.scheme not in ("http", "https") or not parsed.host:
+            shown = url.rpartition("@")[2]  # without user and password
             raise KafkaConfigurationError(
-                f"schema registry {url!r}: expected a URL such as http://registry:8081"
+                f"schema registry {shown!r}: expected a URL such as http://registry:8081"
             )
         self._url, self._httpx, self._fastavro = url.rstrip("/"), httpx, fastavro
         self._client = httpx.Client(
@@ -111,7 +113,7 @@ class SchemaRegistry:
                 "Accept-Encoding": "identity",  # so that size is bounded
             },
             limits=httpx.Limits(max_keepalive_connections=0),  # so nothing has to be closed
-            verify=parsed.scheme == "https",  # reading the certificates takes long
+            verify=parsed.scheme == "https",  # http needs no CA certificates; loading takes long
         )
         self._name = f"schema registry {str(parsed.copy_with(userinfo=b'')).rstrip('/')!r}"
 
@@ -139,7 +141,8 @@ class SchemaRegistry:
             status = error.response.status_code
             raise ValueError(self.unanswered(schema_id, f"HTTP status {status}")) from None
         except (self._httpx.HTTPError, OSError) as error:
-            why = str(error) or type(error).__name__
+            # The text may quote the response.
+            why = one_line(str(error)) or type(error).__name__
             raise KafkaConnectionError(self.unanswered(schema_id, why)) from error
         return self._parsed(schema_id, content), len(content)
 
@@ -165,7 +168,7 @@ class SchemaRegistry:
 
 
 class AvroReader:
-    """Turns keys and values into JSON in an event loop, which doesn't wait meanwhile.
+    """Turns keys and values into JSON without blocking the event loop.
 
     Args:
         url: the schema registry, as for `SchemaRegistry`.
@@ -184,7 +187,7 @@ class AvroReader:
 
         Raises:
             ValueError: the bytes don't fit, or the registry hasn't their schema.
-            KafkaConnectionError: the registry doesn't respond.
+            KafkaConnectionError: the registry doesn't respond, or had `_REQUESTS` requests lately.
         """
         schema_id = schema_id_of(data)
         schema, body = await self._schema(schema_id), data[_HEADER.size :]
@@ -193,7 +196,7 @@ class AvroReader:
             if len(body) <= _INLINE:
                 return schema.to_json(body, min(_INLINE, max_chars)), schema_id
         except TooLongError:
-            pass  # it may fit all the same
+            pass  # it may still fit into `max_chars`
         finally:
             self._busy_s += time.monotonic() - began
             if self._busy_s > _TURN_S:
@@ -207,14 +210,14 @@ class AvroReader:
             self._check_requests(schema_id, now)
             self._requested.append(now)
             task = asyncio.create_task(self._request(schema_id))
-        self._answers[schema_id] = task  # the first ones are those that weren't needed for long
+        self._answers[schema_id] = task  # moved to the end: the first ones are unused the longest
         answer = await asyncio.shield(task)
         if answer.schema is None:
             raise (answer.error or ValueError()).with_traceback(None)
         return answer.schema
 
     def _check_requests(self, schema_id: int, now: float) -> None:
-        """Raise KafkaConnectionError if the registry failed, or was asked often, just now."""
+        """Raise KafkaConnectionError after a recent failure or too many recent requests."""
         if self._failed is not None and now < self._failed.until:
             raise (self._failed.error or ValueError()).with_traceback(None)
         if len(self._requested) == _REQUESTS and now < self._requested[0] + _RETRY_S:
@@ -260,7 +263,7 @@ class AvroReader:
 
 @dataclass(slots=True)
 class _Answer:
-    """What is known of a schema: itself, or why it can't be had, until a time."""
+    """A schema, or the error of the request for it; used until the time `until`."""
 
     schema: AvroSchema | None = None
     size: int = 0

@@ -6,8 +6,8 @@ The JSON is that of the Avro specification, as kcat writes it: a value of a unio
 Schemas and values may be hostile. fastavro's reader, in C, overflows the stack at a value that is
 nested deeply, and its JSON writer fails on recursive schemas, so neither is used.
 
-Invariants: depth and length of the result are bounded, and so are memory and time, whatever schema
-and bytes are. The result is valid JSON. Errors have nothing of the bytes.
+Invariants: depth and length of the result, memory and time are bounded for any schema and bytes.
+The result is valid JSON. The text of an error contains no part of the bytes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Final
 from aiokafka08._tools.records.types import T
 
 MAX_CHARS: Final = 64 * 1024 * 1024
-"""How long the JSON of one value may be; a short value can name long texts of its schema."""
+"""The maximum length of one value's JSON; a few bytes may stand for long names of the schema."""
 
 _MAX_DEPTH: Final = 100
 _VARINT_BYTES: Final = 10
@@ -102,7 +102,7 @@ class _Cursor:
         raise _misfit("they end too early, or an integer is too long")
 
     def write_items(self, brackets: str, write_item: Callable[[_Cursor], None]) -> None:
-        """Write the items of an array or map, which come in blocks; the last one is empty."""
+        """Write the items of an array or map, which come in blocks; the last block is empty."""
         self.open(brackets[0])
         separator = ""
         while count := self.take_integer():
@@ -130,7 +130,7 @@ _Writer = Callable[[_Cursor], None]
 
 
 def _writer(schema: Any, named: dict[str, _Writer]) -> _Writer:
-    """Return the function for the values of a schema; `named` has those of the types so far."""
+    """Return the function for a schema; `named` has the functions of the named types so far."""
     if isinstance(schema, list):
         return _union(schema, named)
     if isinstance(schema, str):

@@ -1,6 +1,6 @@
-"""`decoded`: a record with JSON in place of Avro, for readers who look at records of any kind.
+"""`decoded`: return a record with JSON in place of Avro, where possible.
 
-The console calls it before masks and filters, which so see what is shown.
+The console calls it before it applies masks and filters, so that these see the JSON that is shown.
 
 Invariant: a record that can't be decoded keeps its bytes and gets a note.
 """
@@ -18,7 +18,7 @@ from aiokafka08.errors import KafkaConnectionError
 from aiokafka08.structs import ConsumerRecord
 
 AVRO_FORMS: Final = {"avro": ("key", "value"), "value=avro": ("value",), "key=avro": ("key",)}
-"""The names of `aiokafka08 consume -s`, and what each decodes."""
+"""The values of the option `-s` of `aiokafka08 consume`, and the parts that each decodes."""
 
 _MAX_CHARS: Final = 1_000_000
 _MAX_BYTES: Final = 1_000_000
@@ -29,7 +29,7 @@ class DecodedRecord(ConsumerRecord[bytes, bytes]):
     """A message with JSON in place of Avro; embedded headers aren't in the value any more.
 
     Attributes:
-        schemas: the ids of the schemas of what is JSON now, by "key" and "value".
+        schemas: the schema id of each decoded part, by "key" or "value".
         notes: why something wasn't decoded.
     """
 
@@ -37,7 +37,7 @@ class DecodedRecord(ConsumerRecord[bytes, bytes]):
     notes: list[str] = field(default_factory=list)
 
     def forget_hidden(self, hidden: bytes) -> None:
-        """Forget the schemas of what a mask has replaced by `hidden`, which isn't JSON."""
+        """Forget the schema of each part that a mask has replaced by `hidden`, which isn't JSON."""
         kept = {"key": self.key, "value": self.value}
         self.schemas = {part: one for part, one in self.schemas.items() if kept[part] != hidden}
 
@@ -51,7 +51,8 @@ async def decoded(
         reader: decodes the bytes.
         parts: what to decode: "key", "value", or both.
         record: the message.
-        is_masked: parts of it will be hidden, so headers are left out, and notes tell no bytes.
+        is_masked: True if parts of it will be hidden. Embedded headers are left out then, and notes
+            quote no bytes.
     """
     result = DecodedRecord(*(getattr(record, one.name) for one in fields(ConsumerRecord)))
     if "value" in parts and record.value is not None:

@@ -52,7 +52,7 @@ class DelimitedStream:
 
     Args:
         delimiter: at least one byte.
-        max_bytes: a longer message is an error.
+        max_bytes: the limit of a message that isn't complete when a block ends; more is an error.
     """
 
     def __init__(self, delimiter: bytes, max_bytes: int) -> None:
@@ -91,7 +91,7 @@ class DelimitedStream:
         return messages
 
     def feed_column(self, block: bytes, *, skip_empty: bool) -> BinaryColumn:
-        """Return the messages of `feed`, without an object for each message; raises as `feed`.
+        """Do what `feed` does, but return a column in place of an object for each message.
 
         The delimiter must have one byte. `skip_empty` leaves out messages without any byte.
         """

@@ -43,7 +43,8 @@ def parse_serdes(option: str, specs: Iterable[str], registry: str | None) -> Ser
 
     Args:
         option: the option, for errors.
-        specs: its values: a pack string or "avro", after "key=" or "value=" for one of them.
+        specs: its values, each a pack string or "avro". One with the prefix "key=" or "value="
+            applies only to keys or to values.
         registry: the URL of the schema registry, for "avro"; None: there is none.
 
     Raises:
@@ -91,7 +92,7 @@ class OutputOptions:
     key_delimiter: bytes | None = None
     # Write "NULL" for null.
     null: bool = False
-    # Where `files` go.
+    # The directory of the format "files".
     directory: str | None = None
     serdes: Serdes = Serdes()
     # Records may have headers.
@@ -221,7 +222,7 @@ def kcat_encoder(
     serdes: Iterable[str],
     registry: str | None,
 ) -> Callable[[BrokerOf], RecordEncoder]:
-    """Return the maker of the encoder for kcat's flags -J, -f, -D, -K, -Z, -s and -r.
+    """Return a function that makes the encoder for kcat's flags -J, -f, -D, -K, -Z, -s and -r.
 
     Raises:
         IllegalArgumentError: a template or a pack string is wrong, or -s avro has no -r.

@@ -1,10 +1,10 @@
 """Headers on the command line: `-H NAME=VALUE`, and their forms in the output. Pure.
 
-Message formats 0 and 1 have no headers; with `-X headers=embedded` they are in the value
-(`aiokafka08.embedded_headers`).
+Message formats 0 and 1 have no headers; with `-X headers=embedded` they are in an envelope in the
+value (`aiokafka08.embedded_headers`).
 
 Invariant: a damaged envelope is an error that names the record; the records before it are returned.
-Only `opened`, for readers who look at messages of any kind, returns the envelope as the value.
+Only `opened`, for code that reads values of any kind, returns a damaged envelope as the value.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ FIELDS: Final = (
 
 # A control character takes six characters in JSON.
 _JSON_BYTES_FACTOR: Final = 6
-# The length of a line beside its key and value.
+# The most bytes of a line besides its key and value.
 _LINE_BYTES: Final = 4096
 
 # Turns a key or value into JSON.

@@ -55,8 +55,9 @@ class Masks:
 
         Args:
             topic: the topic's name.
-            has_unions: the values are Avro as JSON, where a value of a union is in an object with
-                the type's name; a path may have that name, or not (default False).
+            has_unions: the values are in Avro's JSON encoding, which puts a value of a union into
+                an object whose only key is the type's name. A path may contain this name or omit it
+                (default False).
         """
         names = {
             name for pattern, names in self._masks if fnmatchcase(topic, pattern) for name in names
@@ -91,6 +92,10 @@ def _without(value: bytes, paths: _Paths, has_unions: bool) -> bytes:
 
 
 def _hidden(data: Any, paths: _Paths, has_unions: bool) -> Any:
+    """Return parsed JSON in which what `paths` name is hidden.
+
+    A value is hidden as a whole if a path ends there, or goes on although the value has no parts.
+    """
     if not paths:
         return data
     if isinstance(data, list) and () not in paths:

@@ -2,7 +2,7 @@
 
 Invariant: encoder and decoder of the same options are inverse to each other for messages that
 have no null and contain no delimiter (`hex` and `base64` contain none). Null is written as
-`null_text`, which no decoder reads as null; without `null_text` it is written like empty.
+`null_text`, which no decoder reads as null; without `null_text` it is written like an empty value.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class RawDecoder:
         factor = {"raw": 1, "hex": 2, "base64": 2}[layout.coding.name]
         self._stream = DelimitedStream(layout.delimiter, options.max_bytes * factor)
         self._count = 0
-        # Bytes that stay as they are need no object for each message.
+        # If the bytes stay as they are, `decode` needs no object for each message.
         self._is_plain = (
             layout.coding is RAW
             and layout.key_delimiter is None

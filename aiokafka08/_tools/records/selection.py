@@ -1,8 +1,9 @@
 """`RecordFilter`: the records that `consume` writes, or a page of the console shows. Pure.
 
-Invariants: keys, and values for `grep`, are compared as bytes, as they are read. Null has no bytes,
-so nothing matches it. Fields and headers are looked for in the value and in its envelope, wherever
-the reader has left them, and are compared as text, numbers with the digits that were sent.
+Invariants: keys, and values for `grep`, are compared as bytes, as they are read. Nothing matches a
+null key or value. Fields are searched in the value without its envelope of embedded headers.
+Headers are searched in the envelope and in `record.headers`, where a reader may have put them.
+Fields and headers are compared as text, and numbers with the digits that were sent.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class RecordFilter:
     ) -> tuple[int, list[BytesRecord]]:
         """Return how many records were checked, and the accepted ones of them.
 
-        Stop after `most` accepted ones, at least 1; None checks all.
+        Stop after `most` (at least 1) accepted ones; None checks all.
         """
         accepted: list[BytesRecord] = []
         for index, record in enumerate(records):
@@ -168,7 +169,7 @@ def linear_pattern(pattern: bytes) -> re.Pattern[bytes]:
     """Return a pattern that takes linear time, in place of `re.compile`.
 
     Raises:
-        re.error: the regular expression is wrong, or not of this kind.
+        re.error: the regular expression is wrong, or can't be matched in linear time.
         KafkaConfigurationError: google-re2 isn't installed.
     """
     # The patterns of `re` may take for ever, and hold the interpreter's lock meanwhile.

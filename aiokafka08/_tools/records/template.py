@@ -14,13 +14,13 @@ Invariant: a wrong template is an error before anything is read.
 # | `%R` | bytes of the value as a big-endian 32-bit integer, -1 for null |
 # | `%o`, `%p` | offset, partition; modifiers of numbers |
 # | `%T` | timestamp in milliseconds, -1 without one; modifiers of numbers |
-# | `%d` | timestamp in milliseconds, or with `strftime[…]` in UTC |
+# | `%d` | timestamp in milliseconds, or with `strftime[…]` in UTC; modifiers of numbers |
 # | `%t` | topic |
 # | `%h` | headers, as `name=value,name=value`; only with embedded headers |
 # | `%%`, `%{`, `%}` | the character itself |
 #
-# Modifiers of numbers: `ascii`, `hex64`, `hex32`, `hex16`, `hex8`, `hex4`, `big64` … `big8`,
-# `little64` … `little8`, `byte`, `bool`.
+# Modifiers of numbers: `ascii` or `number`, `hex64`, `hex32`, `hex16`, `hex8`, `hex4`, `big64` …
+# `big8`, `little64` … `little8`, `byte`, `bool`.
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ class TemplateEncoder:
         null_text: written for null keys and values (default b"").
         like_kcat: write `null_text` for empty ones too, and 0 for a missing timestamp
             (default False).
-        headers: whether records may have headers; else %h is an error, or nothing with
-            `like_kcat` (default False).
+        headers: whether records may have headers; else %h is an error, or with `like_kcat` writes
+            nothing (default False).
 
     Raises:
-        IllegalArgumentError: an unknown token or modifier; names it.
+        IllegalArgumentError: a token or modifier is unknown; the text names it.
     """
 
     def __init__(

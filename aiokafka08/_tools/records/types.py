@@ -1,4 +1,4 @@
-"""The protocols of record formats in both directions, and messages to produce.
+"""The interfaces of record encoders and decoders, and the messages to produce (`InputMessages`).
 
 Invariant: a wrong message of the input doesn't hide the messages before it.
 """
@@ -55,7 +55,7 @@ class RecordDecoder(Protocol):
         """Return the messages that a block completes, up to the first wrong one.
 
         Raises:
-            RecordFormatError: a message that earlier blocks began is too long.
+            RecordFormatError: a message that began in an earlier block is too long.
         """
 
     def finish(self) -> InputMessages:

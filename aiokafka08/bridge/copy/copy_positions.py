@@ -1,4 +1,4 @@
-"""Where the copy of each partition continues: read from the target, which is the only state.
+"""Find where the copy of each partition continues. All state is in the target.
 
 The position of a partition is the committed offset of the bridge's group for the *target*
 partition; its value is an offset of the *source*, committed in the transaction that has the
@@ -32,18 +32,19 @@ from aiokafka08.bridge.target.target_cluster import Target, TargetRecord
 from aiokafka08.errors import KafkaProtocolError
 from aiokafka08.structs import TopicPartition
 
-# Where a position was found. The first three places are searched in this order: group offsets
-# expire (`offsets.retention.minutes`); then the last run in the offsets topic gives the position,
-# and without runs the last records of the copy do (`tail`).
+# Where a position was found. The first three places are searched in this order, since the offset of
+# the group may expire (`offsets.retention.minutes`). Then the last run in the offsets topic gives
+# the position; without runs, the last records of the copy do (`tail`). "none": nothing was copied
+# yet. "lost" and "elsewhere": see `choose_position`. "anew": the topic was created again.
 Origin = Literal["group", "offsets topic", "tail", "none", "lost", "elsewhere", "anew"]
 
 
-# With more damaged records than this the topic holds something else, and isn't read on.
+# With more damaged records than this, assume that the topic holds something else; stop reading.
 MOST_DAMAGED: Final = 100
 
 
 class StoredRuns:
-    """The records of the offsets topic, by partition of the source.
+    """The records of the offsets topic, by partition of the source: its runs (see `offset_runs`).
 
     Args:
         ends_only: keep only the last run of each page: enough to continue the copy (default False).
@@ -124,7 +125,7 @@ class StoredRuns:
 async def read_stored_runs(
     config: BridgeConfig, target: Target, *, ends_only: bool = False
 ) -> StoredRuns:
-    """Read the offsets topic; `ends_only` as `StoredRuns`.
+    """Read the offsets topic; `ends_only` is as in `StoredRuns`.
 
     Raises:
         TargetError: the target doesn't respond.
@@ -203,7 +204,8 @@ def choose_position(
     """
     if committed is not None:
         return FoundPosition(committed, "group")
-    # The runs are of another topic, for example by another rule of `topics.rename`.
+    # The runs are of another target topic, for example if `topics.rename` had another rule, or
+    # this topic has lost its end.
     if runs.end_target is not None and runs.end_target > log_end:
         return FoundPosition(None, "elsewhere")
     if runs.end_source is not None:
@@ -246,7 +248,7 @@ async def find_positions(
         config: the file of the bridge.
         target: the connection; the sink has fenced older starts.
         pairs: partition of the source → partition of the target.
-        stored: the offsets topic.
+        stored: the records of the offsets topic.
         judged: the partitions of the source that must not begin behind messages of their copies,
             unless `topics.append` allows it.
 

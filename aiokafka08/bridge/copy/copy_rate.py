@@ -9,7 +9,7 @@ from aiokafka08._wording import counted
 from aiokafka08.bridge.copy.status import CopyStatus
 from aiokafka08.bridge.wording import duration_text, size_text
 
-# The rate is that of the last seconds, so that it follows a slower cluster.
+# The rate covers only these last seconds, so that it soon shows if a cluster becomes slower.
 WINDOW_S: Final = 10.0
 
 
@@ -27,7 +27,7 @@ class CopyRate:
         self._samples = deque([_Sample(now, status.records, status.size)])
 
     def text(self, now: float) -> str:
-        """Return the progress of the copy, its rate, and about how long it takes to the end."""
+        """Return the progress of the copy, its rate, and about how long the rest takes."""
         status, samples = self._status, self._samples
         samples.append(_Sample(now, status.records, status.size))
         # The oldest sample stays until the next one is as old as the window.

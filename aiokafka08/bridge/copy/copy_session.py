@@ -1,13 +1,13 @@
-"""`CopySession`: copy over one connection of both clusters, exactly once.
+"""`CopySession`: copy over one set of connections to both clusters, exactly once.
 
 A session ends with an error when a cluster has failed in a way that new connections may cure;
 `daemon` then begins another one. So a restart after a crash and one after an outage are the same.
 
 Invariants:
 - One task reads records, applies the sink's events and seeks. So a seek after an abort never falls
-  between the read of records and their way into the sink, which would copy them twice.
-- A partition that can't continue stops with a reason, or skips with `on_loss = "skip"`. The others
-  continue.
+  between reading records and putting them into the sink. Otherwise they would be copied twice.
+- A partition that can't continue stops with a reason; with `on_loss = "skip"` it skips lost
+  offsets instead. The others continue.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ LEADER_S: Final = 10.0
 RELEASE_S: Final = 5.0
 # The last transactions' share of the 5 s after SIGTERM; the rest is for closing.
 STOP_S: Final = 3.0
-# A target that has committed nothing for this long, beside the time of a transaction, is reported,
-# and again after each `_SILENT_LOG_S`.
+# A target that has committed nothing for the time of a transaction plus this is reported, and again
+# after each `_SILENT_LOG_S`.
 _SILENT_S: Final = 10.0
 _SILENT_LOG_S: Final = 30.0
 # How long `prepare` may take to commit the first positions.
@@ -122,7 +122,7 @@ class CopySession:
         on_commit: called after each commit, in the event loop.
         parts: the source, the sink and the other objects of the session; None makes them from the
             file.
-        clock: the time of positions; None is the event loop's clock.
+        clock: returns the time of commits and observations; None is the event loop's clock.
         leader_s: how long to wait at the start for leaders of the source's partitions.
         release_s: how long to wait at the start for the releases of the source's brokers.
 
@@ -156,16 +156,17 @@ class CopySession:
         self._topics: dict[TopicPartition, TopicPartition] = {}
         self._stored = StoredRuns(ends_only=True)
         self._target_topics = TargetTopics(config, self._source, self._target, status, run)
-        # By worker, how often its transactions were aborted: chunks of an older epoch are dropped.
+        # The epoch of each worker that had an abort: each abort raises it, and chunks of an older
+        # epoch are dropped.
         self._epochs: dict[int, int] = {}
         self._batch_bytes = LEAST_MESSAGE_BYTES
-        # The offset after the last record put into the sink; partitions left out have none.
+        # By partition, the offset after the last record put into the sink; none if it is left out.
         self._put: dict[TopicPartition, int] = {}
-        # Partitions that have no position at the target, before their first records.
+        # Partitions that have no position at the target, with no records in the sink yet.
         self._begins: set[TopicPartition] = set()
         # Offsets that the target refuses: records before them are copied.
         self._refused: dict[TopicPartition, int] = {}
-        # When each position was last committed, or tried, for `_recommit`.
+        # When a commit of each position was last done or tried, for `_recommit`.
         self._committed_at: dict[TopicPartition, float] = {}
         self._silence_logged_at = -math.inf
         rate = config.copy.rate
@@ -175,8 +176,8 @@ class CopySession:
         """Copy until all partitions have reached their ends, or for ever.
 
         Args:
-            until_caught_up: True ends as soon as all that the source has at the start is committed,
-                and looks for no new partitions or leaders meanwhile (default False).
+            until_caught_up: if True, end as soon as all that the source has at the start is
+                committed, and look for no new partitions or leaders meanwhile (default False).
 
         Raises:
             BridgeFencedError: a newer start has taken over.
@@ -229,7 +230,7 @@ class CopySession:
         return PreparedCopy(positions, self._batch_bytes)
 
     async def _close(self, timeout_s: float = STOP_S) -> KafkaError | None:
-        """Commit the chunks that were put, and release everything, even if the task was cancelled.
+        """Commit the chunks in the sink, and release everything, even if the task was cancelled.
 
         Returns:
             The first error that kept a position from its commit; None if all are committed.
@@ -265,7 +266,7 @@ class CopySession:
         own = await when_available(lambda: own_batch_limit(self._config, self._target))
         self._batch_bytes = min(self._batch_bytes, own or self._batch_bytes)
         await self._sink.start(self._batch_bytes)
-        # Only now, when the start of the sink has fenced older starts, so the topic doesn't change
+        # Read the runs only now: the sink has fenced older starts, so their topic doesn't change
         # any more.
         self._stored = await read_stored_runs(self._config, self._target, ends_only=True)
         await self._identities.start(self._stored)
@@ -322,7 +323,7 @@ class CopySession:
     # --- the copy ---------------------------------------------------------------------------------
 
     async def step(self, ends: Mapping[TopicPartition, int] | None) -> None:
-        """Apply the sink's events, and pass one read on to the sink."""
+        """Apply the sink's events, and put the records of one read into the sink."""
         await self._apply_events()
         while not self._watch.found.empty():
             pairs = self._watch.found.get_nowait()
@@ -411,7 +412,7 @@ class CopySession:
     async def _recommit(self) -> None:
         """Commit idle positions again, and those of stopped partitions, so that they don't expire.
 
-        Invariant: this never moves a position: a partition with records in the sink is left out.
+        Invariant: this never moves a position. So a partition with records in the sink is left out.
         """
         now = self._clock()
         for tp, at in self._committed_at.items():
@@ -493,7 +494,7 @@ class CopySession:
             if tp in self._put and self._sink.worker_of(tp) == worker:
                 is_dropped = self._put[tp] > status.position
                 self._put[tp] = status.position
-                # A dropped chunk may have been empty, only to commit the position: do that again.
+                # A dropped chunk may have been empty, to commit an idle position. Commit it again.
                 self._committed_at[tp] = -math.inf
                 if status.stopped is None or is_dropped:
                     if tp not in self._refused:
@@ -529,8 +530,8 @@ class CopySession:
             await self._identities.refresh()  # raises if the topic was created again
         status = self._status.partitions[tp]
         status.skipped += lost.missing
-        # A later abort seeks to `position`. From an old one beyond the end of a shorter log it
-        # would skip messages, once the log has grown past it.
+        # A later abort seeks to `position`. If the log is shorter now and `position` stayed beyond
+        # its end, that seek would skip messages once the log has grown past `position`.
         status.position = min(status.position, lost.resume)
         if self._refused.get(tp, lost.resume) < lost.resume:
             del self._refused[tp]
@@ -554,7 +555,7 @@ class CopySession:
         _log.error("%s: %s", self._client_id, reason)
 
     async def _watch_silence(self) -> None:
-        """Report, until cancelled, that the target acknowledges nothing, as if it hangs."""
+        """Until cancelled, report a target that acknowledges nothing and so seems to hang."""
         # librdkafka itself waits for a minute before it reports a timeout.
         while True:
             await asyncio.sleep(1.0)
@@ -564,7 +565,7 @@ class CopySession:
         """Log and note that the target hangs, if it has long acknowledged none of the messages."""
         since, now = self._status.copying_since, self._clock()
         if self._sink.has_new_commit:
-            return  # while a low `copy.rate` delays the read that comes before its turn
+            return  # `step` hasn't applied the commit yet, since a low `copy.rate` delays it
         if since is None or now - since < self._config.copy.transaction_s + _SILENT_S:
             self._silence_logged_at = -math.inf
             return

@@ -1,10 +1,11 @@
 """`CopyStarts`: where a session begins to copy each partition.
 
 A partition without a position at the target begins at the start of its log, or with
-`copy.start = "latest"` at its end. So does a topic that was created again.
+`copy.start = "latest"` at its end. A topic that was created again begins at offset 0.
 
 Invariant: "latest" counts only for partitions that the bridge's first session finds with a leader.
-Later, messages may have come before the partition was found, so it begins at the start of its log.
+A partition that is found later begins at the start of its log, because messages may have come
+before it was found.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class CopyStarts:
         source: the source cluster.
         target: the connection to the target.
         identities: names the recreated topics to copy from the beginning, and those not to copy.
-        run: this start of the process.
+        run: what the sessions of this process share.
         find_by_tail: finds the offset of the source after the last records of a copy.
     """
 
@@ -100,15 +101,16 @@ class CopyStarts:
 
         Args:
             pairs: partition of the source → partition of the target.
-            stored: the offsets topic.
+            stored: the records of the offsets topic.
             has_run: whether the bridge has been started before.
             wait_s: how long to wait for the leaders of partitions without a position.
 
         Raises:
             KafkaError: one of the clusters doesn't respond.
         """
-        # The first session judges no partition, because the start has checked that the copies are
-        # empty. A copy of a topic that is found later wasn't checked, and may have messages.
+        # The partitions that must not begin behind messages of their copies (`find_positions`). The
+        # first session has none, because the start has checked that the copies are empty. A copy of
+        # a topic that is found later wasn't checked, and may have messages.
         judged = pairs.keys() - self._run.begun if has_run or self._run.has_begun else ()
         positions = await find_positions(self._config, self._target, pairs, stored, judged)
         begun_anew = positions.keys() & self._identities.begun_anew
@@ -117,7 +119,7 @@ class CopyStarts:
         for tp in pairs:
             if (reason := self._identities.reason(tp)) is not None:
                 starts.left_out[tp] = LeftOut(positions.pop(tp).offset or 0, reason)
-        # Another process may have ended before it had committed each of its first positions.
+        # The bridge has also begun if another process has committed some of the first positions.
         has_begun = self._run.has_begun or any(
             position.origin != "none" for position in positions.values()
         )
@@ -152,8 +154,8 @@ class CopyStarts:
                 "offset %d, by the %s", self._config.client_id, partition_text(tp), offset,
                 "offsets topic" if position.origin != "tail" else "last records of the target",
             )  # fmt: skip
-        # As in `find`. A position of the group is committed already; one that begins anew replaces
-        # the position of the deleted topic.
+        # For `needs_commit` see `find`. A position of the group is committed already; one that
+        # begins anew replaces the position of the deleted topic.
         needs_commit = offset > 0 or self._config.copy.start == "latest"
         commit = position.origin == "anew" or (position.origin != "group" and needs_commit)
         return CopyStart(offset, commit)

@@ -7,7 +7,7 @@ Invariants:
 - For each source offset up to the bridge's position, `to_target` returns the target offset of the
   first message at or after it: a reader that continues there loses no message and reads none twice.
   `to_source` is its inverse.
-- `RunLog` loses no run: it only joins small records to large ones (pages).
+- `RunLog` loses no run: it only joins small records into large ones (pages).
 """
 
 # A bridge writes the messages of a transaction one after the other, so in each target partition
@@ -48,7 +48,7 @@ class OffsetRun(NamedTuple):
 
 
 class RunRecord(NamedTuple):
-    """A record of the offsets topic: the runs that begin at `source`; None removes the record."""
+    """A record of the offsets topic: runs, the first one at `source`; None removes the record."""
 
     source: int
     runs: tuple[OffsetRun, ...] | None
@@ -191,7 +191,7 @@ class OffsetMap:
         if end is not None and target < end:
             raise ValueError(f"{run}: expected a target offset >= {end}")
         if source + 1 == self.end_source and target == end:
-            # It shares its first offset with the message before it.
+            # The run's first message shares its source offset with the message before it.
             self._append(run)
             return
         # The bridge has copied these source offsets before (a target without transactions, or a
@@ -260,7 +260,7 @@ class OffsetMap:
         return copy
 
     def _run_of(self, offset: int) -> int:
-        """Return the index of the first run with a source offset, or of the one before it."""
+        """Return the index of the first run that has a source offset, else of the run before it."""
         at = bisect.bisect_left(self._sources, offset)
         if at < len(self) and self._sources[at] == offset:
             shares = at and self._sources[at - 1] + self._lengths[at - 1] > offset
@@ -287,8 +287,8 @@ class OffsetMap:
 
         Args:
             offset: the offset of the next message in the target.
-            position: the bridge's position: the result after the last run. By default (None) the
-                end of the last run.
+            position: the bridge's position, which is the result for an offset after the last run.
+                By default (None) the end of the last run.
 
         Returns:
             The source offset, or None without runs.

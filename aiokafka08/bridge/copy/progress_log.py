@@ -1,8 +1,8 @@
-"""`ProgressLog`: log when a copy has caught up, each minute while it is behind, and outages.
+"""`ProgressLog`: log that a copy has caught up, its progress while it is behind, and outages.
 
-Invariant: "caught up" means that all partitions are copied to an end that the source had at one
-moment, and that no message has waited for longer than `CLOSE_S` and two transactions. If partitions
-or topics have stopped, they are logged in place of "caught up".
+Invariant: "caught up" means that all partitions are copied up to the end offsets that the source
+had at one moment, and that no message has waited for longer than `CLOSE_S` plus the time of two
+transactions. If partitions or topics have stopped, they are logged in place of "caught up".
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _log: Final = logging.getLogger("aiokafka08.bridge")
 
 # A copy that follows a busy source is never quite at its end, so a short wait counts as caught up.
 CLOSE_S: Final = 3.0
-# Once a message has waited for this long, the copy is behind again.
+# Once a message has waited for this long, and for twice the limit of "caught up", the copy is
+# behind again.
 BEHIND_S: Final = 60.0
 # The time between two lines while the copy is behind.
 LINE_S: Final = 60.0
@@ -30,7 +31,7 @@ _LOOK_S: Final = 0.5
 
 
 class ProgressLog:
-    """Looks at the status of a run from time to time."""
+    """Looks at the status of a run twice a second, and logs its changes."""
 
     def __init__(self, config: BridgeConfig, status: CopyStatus) -> None:
         self._status = status

@@ -124,7 +124,7 @@ async def positions_elsewhere(
 
 
 def other_copies_text(config: BridgeConfig, topics: Sequence[str], others: Sequence[str]) -> str:
-    """Return that nothing is copied of topics, but that the bridge has other copies. Pure."""
+    """Return a text: nothing is copied of these topics, but the bridge has other copies. Pure."""
     return (
         f"nothing is copied of {some_of(topics)}, but bridge {config.name!r} has positions in "
         f"other topics of the target: {some_of(others)}. Give the same rules of topics.rename and "
@@ -138,12 +138,12 @@ def standstill_text(
     """Return which partitions are behind and stand still, or "" if there are none. Pure.
 
     Args:
-        before: an earlier look.
-        after: the last look.
+        before: an earlier result of `read_progress`.
+        after: the latest result.
         seconds: the time between both.
     """
     at = {(one.topic, one.partition): one.position for one in before}
-    moved = [one for one in after if one.position != at.get((one.topic, one.partition))]
+    moved = {one for one in after if one.position != at.get((one.topic, one.partition))}
     still = [one for one in after if one.lag and one not in moved]
     if not still:
         return ""

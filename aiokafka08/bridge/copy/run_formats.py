@@ -1,4 +1,4 @@
-"""Encode the records that keep translated offsets at the target, and decode this package's own.
+"""Encode the records of translated offsets at the target; decode those in this package's format.
 
 All are big-endian; a string is an int16 length and UTF-8. A record without a value removes its key.
 

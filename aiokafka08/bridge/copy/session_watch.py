@@ -1,7 +1,7 @@
 """`SessionWatch`: look from time to time for changes that the copy itself doesn't notice.
 
-These are new or recreated topics, new partitions, partitions without a leader, refused records that
-the source has deleted, and a newer start of the bridge.
+These are new or recreated topics, new partitions, partitions without a leader, records that the
+target refuses and the source has deleted, and a newer start of the bridge.
 
 Invariant: only the session reads, writes and stops partitions. The watch notes its findings, and
 raises the errors that end the session.
@@ -78,7 +78,7 @@ class SessionWatch:
             await self._look(_LEADERS, self._find_leaderless)
 
     async def _look(self, action: str, look: Callable[[], Awaitable[str | None]]) -> None:
-        """Run a check; note the text that it returns, or its error, until the check succeeds."""
+        """Run a check; note its text or error in the status, or clear the note if it succeeds."""
         try:
             text = await look()
         except (BridgeError, BridgeFencedError, TopicRecreatedError):
@@ -96,7 +96,7 @@ class SessionWatch:
         refused: Mapping[TopicPartition, int],
         new_pairs: Callable[[], Awaitable[dict[TopicPartition, TopicPartition]]],
     ) -> None:
-        # A commit fences an older start, but an idle session commits nothing.
+        # A commit by an older start fails as fenced. An idle session commits nothing, so check.
         if self._status.transactions == self._transactions:
             await self._sink.check_owner()
         self._transactions = self._status.transactions
@@ -117,7 +117,7 @@ class SessionWatch:
             tp for tp, partition in self._status.partitions.items() if partition.stopped is None
         ]
         bounds: Mapping[TopicPartition, tuple[int, int]] = {}
-        # The consumer waits for a leader without an error, so the brokers are asked here.
+        # The consumer waits for a leader and raises no error, so the brokers are asked here.
         away: KafkaError | None = None
         try:
             bounds = await self._source.reachable_bounds(copied) if copied else {}

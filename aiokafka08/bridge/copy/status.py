@@ -1,6 +1,6 @@
 """`CopyStatus`: the progress and errors of a run.
 
-Pure. The event loop writes it, and threads of pages may read it at the same time.
+It does no I/O. The event loop writes it, and threads of pages may read it at the same time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ class PartitionStatus:
     stopped: str | None = None
     # How many offsets were lost.
     skipped: int = 0
-    # The time of each end that isn't copied yet; the more there are, the sparser they get.
+    # Ends of the log that the copy hasn't reached, each with the time when it was seen. If there
+    # are too many, every second one is dropped.
     ends: deque[tuple[float, int]] = field(default_factory=deque)
 
     @property
@@ -59,9 +60,9 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class RepeatedError:
-    """An error that was repeated `count` times without a success in between.
+    """An error that has occurred `count` times without a success in between.
 
-    `text` is the last one; `since` is the time of the first one, in seconds since 1970.
+    `text` is that of the last occurrence; `since` is the time of the first, in seconds since 1970.
     """
 
     # Immutable: it is logged, and a log handler may format it later.
@@ -80,7 +81,7 @@ class RepeatedError:
 
     @property
     def lasted_s(self) -> float:
-        """The time since the first one, in seconds."""
+        """The time since the first occurrence, in seconds."""
         return time.monotonic() - self.began
 
     def __str__(self) -> str:
@@ -113,7 +114,7 @@ class CopyStatus:
     committed_at: float = 0.0
     # How long messages were in flight, in seconds: without the waits for new ones.
     copying_s: float = 0.0
-    # The loop's time since when messages are in flight; None if none are.
+    # The loop's time since which messages have been in flight; None if none are.
     copying_since: float | None = None
     translated_groups: int = 0
     # Seconds since 1970 of the last translation of groups.
@@ -160,7 +161,7 @@ class CopyStatus:
         return error
 
     def note_away(self, cluster: str, text: str | None) -> None:
-        """Note that "source" or "target" can't be reached for a reason; None: it has responded."""
+        """Note why "source" or "target" can't be reached; `text` is None once it has responded."""
         if text is None:
             self.away.pop(cluster, None)
         else:
@@ -171,10 +172,10 @@ class CopyStatus:
         self.errors.pop(action, None)
 
     def lag(self) -> int:
-        """Return the messages between positions and ends, without stopped partitions."""
+        """Return how many offsets are between positions and ends, without stopped partitions."""
         return sum(
             partition.lag or 0
-            # A list first, because a page's thread may read while the loop adds partitions.
+            # Make a list first, because a page's thread may read while the loop adds partitions.
             for partition in list(self.partitions.values())
             if partition.stopped is None
         )

@@ -63,7 +63,7 @@ class Step:
     is_wrong: bool = False
     # All offsets of the groups are at the target already, or the consumers read on there.
     is_carried: bool = False
-    # The copy isn't at the end, but has advanced during the look: 'bridge run' is up.
+    # The copy isn't at the end, but has advanced since the step 'producers', so 'bridge run' is up.
     is_advancing: bool = False
     # A verification has found a difference, which the next one would find again.
     is_different: bool = False
@@ -84,7 +84,7 @@ _NEXT: Final = {
 
 
 def next_action(steps: Iterable[Step]) -> str:
-    """Return what to do next, after a look at all steps."""
+    """Return what to do next, given all steps."""
     by_name = {step.step: step for step in steps}
     left = {name: step for name, step in by_name.items() if not step.is_ready}
     if is_done(by_name.values()):
@@ -116,8 +116,8 @@ def is_done(steps: Iterable[Step]) -> bool:
     by_name = {step.step: step for step in steps}
     ready = {name for name, step in by_name.items() if step.is_ready}
     carried = {name for name, step in by_name.items() if step.is_carried}
-    # A running bridge may have carried the groups before (`continuous`). So they must read on at
-    # the target, or both sides must have been compared.
+    # A running bridge may have carried the groups over (`continuous`), before both sides were
+    # compared. So the groups must read on at the target, or the sides must have been compared.
     return (
         {"topics", "producers", "copy", "consumers", "groups"} <= ready
         and "groups" in carried
@@ -136,7 +136,7 @@ class Readiness:
     def __init__(self, config: BridgeConfig, file_offsets: FileOffsets | None = None) -> None:
         self._config, self._file_offsets = config, file_offsets or {}
         self.transfer = GroupTransfer(config, file_offsets)
-        # The positions of an earlier look: a copy that has passed them is advancing.
+        # The copy's positions when `producers` was called. `copy` compares them with the new ones.
         self._positions: Mapping[TopicPartition, int | None] = {}
 
     async def close(self) -> None:
@@ -225,7 +225,7 @@ class Readiness:
         configs = await when_available(lambda: target.topic_configs(names))
         plan = plan_topics(self._config, topics.counts, target_counts, source_configs, ())
         settings = {**configs, **{spec.name: spec.config for spec in plan.create}}
-        # The step "topics" names those that are neither at the target nor can be created there.
+        # The step "topics" names the topics that the target neither has nor can create.
         limits = {
             topic: TargetLimits.of(settings[name])
             for topic, name in topics.names.items()
@@ -272,7 +272,7 @@ class Readiness:
         return Step("producers", True, f"nothing was written for {quiet_s:g} s")
 
     async def copy(self) -> Step:
-        """Return whether the bridge has copied all.
+        """Return whether the bridge has copied all messages.
 
         Raises:
             KafkaError: a cluster doesn't respond.
@@ -394,7 +394,7 @@ class Readiness:
 
 
 def _wrong_text(moves: Sequence[GroupMove]) -> str:
-    """Return which offsets can't be carried over, and why: once if all have one cause."""
+    """Return which offsets can't be carried over, and why; name a cause common to all once."""
     causes = {
         (move.outcome, move.reason.replace(f"{move.copy[0]}/{move.copy[1]} ", "the partition "))
         for move in moves

@@ -95,7 +95,7 @@ async def cut_over(
         yield (step := await _verify(config, may_skip_verification))
         if not step.is_ready:
             return
-        # Consumers last, since they may read at the source until both sides were compared.
+        # Check consumers last, since they may read at the source until both sides were compared.
         for look in (readiness.consumers, readiness.groups):
             yield (step := await look())
             if not step.is_ready:

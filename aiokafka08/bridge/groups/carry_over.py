@@ -67,7 +67,7 @@ _log: Final = logging.getLogger("aiokafka08.bridge")
 _GROUPS: Final = "groups"
 _UNREADABLE: Final = "unreadable offsets"
 
-# Per group the offsets in a file (Storm, custom stores), with their metadata.
+# The offsets of each group, with their metadata, from a file (for Storm and custom stores).
 FileOffsets = Mapping[str, Mapping[TopicPartition, tuple[int, str]]]
 
 
@@ -212,9 +212,9 @@ class GroupTransfer:
             except KafkaError as error:
                 failed.append(error)  # the other groups don't wait for this one
         alias = self._config.source.alias
-        # MirrorMaker 2's topics get a checkpoint per translated offset, and per partition the sync
-        # of the last message copied. They are written after the commits, without a transaction,
-        # since readers of these topics read uncommitted records too.
+        # MirrorMaker 2's topics get a checkpoint per translated offset, and per partition the
+        # offset sync of the last message copied. They are written after the commits, without a
+        # transaction, since readers of these topics read uncommitted records too.
         checkpoints = [
             encode_checkpoint(
                 Checkpoint(
@@ -255,7 +255,7 @@ class GroupTransfer:
         return moves
 
     async def look(self, *, rewind: bool | None = None) -> tuple[list[GroupMove], CopiedCluster]:
-        """Return as `plan`, with the state of both clusters by which the moves were decided."""
+        """Return what `plan` returns, and the state of both clusters that decided the moves."""
         may_rewind = self._config.groups.rewind if rewind is None else rewind
         async with source_admin(self._config) as admin:
             # Read the groups first, so that a position of the bridge that is read later can only be
@@ -280,7 +280,8 @@ class GroupTransfer:
     ) -> None:
         """Refuse topics that the bridge has copied to other topics than the rules name now.
 
-        The offset runs, which are by the source's topic, would give the offsets of these copies.
+        The offset runs are keyed by the source's topic, so they would translate to offsets in the
+        earlier copies.
         """
         copied = {tp.topic for tp, part in partitions.items() if part.position is not None}
         known = {tp.topic for tp, part in partitions.items() if len(part.known)}
@@ -305,7 +306,7 @@ class GroupTransfer:
 async def _transfer_when_available(
     config: BridgeConfig, file_offsets: FileOffsets, on_away: Callable[[KafkaError], object]
 ) -> GroupTransfer:
-    """Connect to the target, which is asked every `groups.interval_s` seconds until it responds.
+    """Connect to the target; retry every `groups.interval_s` seconds until it responds.
 
     Args:
         config: the file of the bridge.
@@ -358,7 +359,8 @@ async def carry_over_continuously(
 
     transfer = await _transfer_when_available(config, file_offsets, failed)
     left_out = ""
-    # A group may come later, so the patterns are checked until each has matched, and logged once.
+    # A group may come later, so the patterns are checked until each has matched. Those that match
+    # no group are logged once.
     unmatched: str | None = ""
     try:
         while True:
@@ -390,7 +392,9 @@ async def carry_over_continuously(
 async def source_offsets(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> dict[str, dict[TopicPartition, SourceOffset]]:
-    """Return the committed offsets of a bridge's groups at the source, of groups that have any.
+    """Return the offsets that the bridge's groups have committed at the source, or their errors.
+
+    Groups without offsets and errors are left out.
 
     Args:
         config: the file of the bridge.
@@ -437,7 +441,7 @@ async def source_offsets(
 async def unmatched_groups(
     config: BridgeConfig, admin: AIOKafkaAdminClient, file_offsets: FileOffsets
 ) -> str | None:
-    """Return which patterns of `groups.include` match no group, and the names; None if all match.
+    """Return which patterns of `groups.include` match no group, and the known groups, or None.
 
     Raises:
         KafkaError: a store can't be read.
@@ -451,7 +455,7 @@ async def unmatched_groups(
 
 
 def stores_of(config: BridgeConfig) -> list[str]:
-    """Return the stores of the source that may have groups, unless their offsets are in a file."""
+    """Return the source's stores to read groups from; not for `groups.store = "file"`."""
     store = config.groups.store
     return ["kafka", "zookeeper"] if store in ("auto", "both") else [store]
 
@@ -515,7 +519,7 @@ async def without_head_holes(
     partitions: Mapping[TopicPartition, CopiedPartition],
     offsets: Iterable[Mapping[TopicPartition, SourceOffset]],
 ) -> dict[TopicPartition, CopiedPartition]:
-    """Return the partitions; move a log's start to the first copy if no message is before that.
+    """Return the partitions; where groups miss nothing before the first copy, start the log there.
 
     Args:
         config: the file of the bridge.
@@ -526,8 +530,8 @@ async def without_head_holes(
         KafkaError: the source doesn't respond.
     """
     # A compacted log may have no messages between a group's offset and the first copy; then the
-    # group misses none. Only partitions with a group before the first copy are read, each from
-    # the first such group on.
+    # group misses none. Only partitions where a group's offset is before the first copy are read,
+    # each from the smallest such offset on.
     gaps: dict[TopicPartition, tuple[int, int]] = {}
     for tp, at in sorted(
         (tp, offset.offset)

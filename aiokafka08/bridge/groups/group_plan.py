@@ -24,12 +24,12 @@ from aiokafka08.structs import TopicPartition
 # - waiting: the bridge hasn't copied as far as the group has read.
 # - missing: the group would lose messages that the bridge never copied.
 # - refused: the group has members at the target, or has committed there meanwhile.
-# - unreadable: the source has something else in the place of the offset.
+# - unreadable: the offset at the source, or a part of the group there, can't be read.
 GroupOutcome = Literal["move", "same", "behind", "waiting", "missing", "refused", "unreadable"]
 
 
-# Stands among a group's partitions for the parts of the group that can't be read, so that some of
-# its offsets may be missing.
+# A key among a group's partitions. It stands for the parts of the group that can't be read; these
+# may hold further offsets.
 UNREAD: Final = TopicPartition("", -1)
 
 
@@ -61,8 +61,8 @@ class CopiedPartition:
         if len(self.known):
             return self.known.to_target(offset, self.position)
         # Nothing was copied, so the target has only messages of its own producers, and the group
-        # has read none of them. If it has read up to where the copy begins, or all there is, its
-        # next message is the first one in the target's log.
+        # has read none of them. If the source's log is empty, or the group has read up to where the
+        # copy begins, its next message is the first one in the target's log.
         return self.target_start if self.is_empty or offset == self.position else None
 
     @property
@@ -72,16 +72,17 @@ class CopiedPartition:
         return has_none and not len(self.known)
 
     def is_same_message(self, offset: int, other: int) -> bool:
-        """Return whether the next message is the same, apart from transaction markers before it."""
+        """Return whether both offsets lead to the same message, apart from transaction markers."""
         if offset == other:
             return True
         source = self.known.to_source(offset, self.position)
         return source is not None and source == self.known.to_source(other, self.position)
 
     def lacks_copies_from(self, offset: int) -> bool:
-        """Return whether the source's log has offsets from this one on that weren't copied.
+        """Return whether the source's log has offsets from this one to the first copied one.
 
-        It may have no messages there: see `carry_over.without_head_holes`.
+        Without the bounds of the log, assume that it has. It may have no messages there: see
+        `carry_over.without_head_holes`.
         """
         first = self.known.first_source
         if first is None or offset >= first:
@@ -98,7 +99,7 @@ class CopiedPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupMove:
-    """The decision about the offset of a group and partition; offsets are None if there is none."""
+    """The decision about a group's offset of one partition; an offset that isn't there is None."""
 
     group: str
     source: TopicPartition
@@ -110,8 +111,8 @@ class GroupMove:
     target_offset: int | None
     outcome: GroupOutcome
     reason: str = ""
-    # The group has members at the target, and is at the source's offset there or beyond: nothing is
-    # left to commit.
+    # The group has members at the target, and has committed the translated offset there or a later
+    # one, so nothing is left to commit.
     has_gone_on: bool = False
 
     @property

@@ -37,7 +37,7 @@ from aiokafka08.structs import OffsetAndMetadata, TopicPartition
 # - behind: the source is further, and only `rewind` would move it back.
 # - beyond: the group has read messages that only the target has; only `beyond_copy` moves it.
 # - unknown: nothing was copied, so it can't be translated.
-# - refused: the group has members, or the source has something else in the place of its offset.
+# - refused: the group has members, or its offset at the source can't be read.
 RollbackOutcome = Literal["move", "same", "behind", "beyond", "unknown", "refused"]
 
 _NOTHING: Final = SourceOffset(-1, "", "")
@@ -91,7 +91,7 @@ def plan_rollback(
             known = unread
         before = None if known.offset < 0 else known.offset
         source_offset = part.known.to_source(at, part.position)
-        if part.is_empty:  # all that the target has came after the cut-over
+        if part.is_empty:  # every message of the target came after the cut-over
             source_offset = part.source.end
         outcome: RollbackOutcome
         if known.error:
@@ -132,11 +132,11 @@ async def roll_back(
 ) -> Rollback:
     """Translate the groups' offsets at the target, and commit them at the source.
 
-    Each group is committed to the stores of the source in which it has offsets.
+    A group's offsets are committed to each store of the source in which it has offsets.
 
     Args:
         config: the file of the bridge.
-        file_offsets: the offsets of the groups' file, which are only looked at (default None).
+        file_offsets: the offsets of the groups' file, which is never written (default None).
         execute: False changes nothing (default True).
         rewind: True moves offsets back, too (default False).
         beyond_copy: True also moves groups that have read beyond the copy, to its end (default

@@ -1,10 +1,10 @@
-"""Which start of a bridge owns it, and which transactional ids must be fenced first. Pure.
+"""Claims: which of a bridge's starts owns it, and which transactional ids to fence first. Pure.
 
 `TransactionSink.start` does the steps of a claim. The claims are in the state topic (one partition,
 compacted), so the order of its log is the order of the starts.
 
-Invariant: when `TransactionSink.start` of start S has returned, the producers of all starts with
-earlier claims are fenced. Each start with a later claim will initialise all ids of S.
+Invariant: when `TransactionSink.start` returns, the producers of all starts with earlier claims are
+fenced. Each start with a later claim will initialise all ids of this start.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Claim(NamedTuple):
 
 def producer_of(tp: TopicPartition, producers: int) -> int:
     """Return the number of the producer that writes a partition of the source."""
-    # Depends on nothing else, so a later start knows it from the number of producers in the claim.
+    # The result depends only on these, so a later start can compute it from a claim's `producers`.
     return zlib.crc32(f"{tp.topic}/{tp.partition}".encode()) % producers
 
 
@@ -86,9 +86,8 @@ def decode_claims(values: Iterable[tuple[bytes | None, bytes | None]]) -> list[C
 
 
 def next_claim(claims: Iterable[Claim], run: str, producers: int) -> Claim:
-    """Return the claim of the start `run`, which has this number of producers, after the `claims`
-    that were read.
+    """Return the claim that follows `claims`, for the start `run` with this number of producers.
 
-    It has the largest number of ids that were ever in use.
+    Its `ids` is the largest number of ids that was ever in use.
     """
     return Claim(run, producers, max([producers, *(claim.ids for claim in claims)]))

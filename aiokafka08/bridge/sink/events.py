@@ -15,7 +15,7 @@ from aiokafka08.bridge.copy.offset_runs import OffsetRun
 from aiokafka08.errors import KafkaError
 from aiokafka08.structs import ConsumerRecord, TopicPartition
 
-# The bytes that a record takes beside its key and value: its objects, or librdkafka's message.
+# The bytes that a record takes besides its key and value: its objects, or librdkafka's message.
 _RECORD_BYTES: Final = 300
 
 
@@ -48,7 +48,7 @@ class Chunk(NamedTuple):
 
 
 class ChunkTaken(NamedTuple):
-    """A worker has passed a chunk on to librdkafka, or dropped it: its memory is free."""
+    """A worker has passed a chunk on to librdkafka, or dropped it, so its memory is free."""
 
     size: int
 
@@ -65,13 +65,13 @@ class TransactionCommitted(NamedTuple):
 
 
 class TransactionAborted(NamedTuple):
-    """A transaction is aborted: its partitions must be read again from their last positions."""
+    """A transaction is aborted. Its partitions must be read again from their last positions."""
 
     worker: int
     # The worker's epoch from now on.
     epoch: int
     reason: str
-    # Whether the abort only follows from a refusal that an event of this worker has named.
+    # Whether the abort only follows from a refusal that this worker has already reported.
     is_known: bool = False
 
 
@@ -86,7 +86,7 @@ class RecordRefused(NamedTuple):
 
 
 class WorkerFailed(NamedTuple):
-    """A worker has ended by an error that it can't continue after."""
+    """A worker has ended with an error after which it can't continue."""
 
     worker: int
     # Here a `BridgeError` means a bug in the sink, which a new session wouldn't cure.
@@ -97,7 +97,7 @@ SinkEvent = ChunkTaken | TransactionCommitted | TransactionAborted | RecordRefus
 
 
 class HeldRecords:
-    """The last records read of a partition, held until no more can share their offset.
+    """The last records read from a partition, held until no more can share their offset.
 
     Attributes:
         memory: About how many bytes they take in the process.
@@ -135,7 +135,7 @@ def split_between_offsets(
 ) -> Iterator[Sequence[ConsumerRecord[Any, Any]]]:
     """Yield records in parts of `count`, or more if records share the offset at the cut.
 
-    So each part ends at a position, and a transaction may end after it.
+    So a transaction may end after each part, and commit the offset after it as the position.
     """
     start = 0
     while start < len(records):

@@ -48,7 +48,7 @@ def produce_records(
         [record.key for record in records],
         repeat(partition),
         callbacks,
-        repeat(None),  # another name of the callback
+        repeat(None),  # `on_delivery`, another name of `callback`
         timestamps,
     )
     try:

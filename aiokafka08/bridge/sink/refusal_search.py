@@ -41,7 +41,7 @@ class _Suspects(NamedTuple):
 
 
 class RefusalSearch:
-    """The refusals of records of one producer."""
+    """The search for refused records in the transactions of one producer."""
 
     def __init__(self) -> None:
         self._noted: list[RefusedOffset] = []
@@ -50,7 +50,8 @@ class RefusalSearch:
         # The refusal that the last attempt was aborted for; None after another reason, or after a
         # commit.
         self._last: RefusedOffset | None = None
-        # The partition that `explain` has named, until a commit without suspects.
+        # The partition that `explain` named last; None after another reason, or after a commit that
+        # leaves no suspects.
         self._named: TopicPartition | None = None
 
     def note(self, refused: RefusedOffset, *, alone: bool = False) -> None:
@@ -62,7 +63,7 @@ class RefusalSearch:
             self._noted.append(refused)
 
     def pieces(self, tp: TopicPartition, offsets: Sequence[int]) -> list[slice]:
-        """Return the slices of records to send one by one; [] if they can go at once.
+        """Return the slices of records to send one after another; [] to send all records at once.
 
         Args:
             tp: the partition of the source.
@@ -118,7 +119,7 @@ class RefusalSearch:
         return alone
 
     def is_on(self, positions: Mapping[TopicPartition, int]) -> bool:
-        """Note a commit with these positions; return whether suspects are left after them."""
+        """Note a commit up to these positions; return whether suspects are still left."""
         known = self._suspects
         if known is not None and positions.get(known.source, 0) > known.last:
             self._suspects = None  # the target takes them now

@@ -2,8 +2,8 @@
 
 Invariants:
 - `start()` claims the bridge (`claims`). Positions may be read only after it.
-- The chunks that wait for a worker have at most `buffer_bytes` and one chunk more, if the caller
-  waits for room. No call blocks the event loop.
+- The chunks that wait for the workers take at most `buffer_bytes` plus one chunk in all, if the
+  caller waits for room. No call blocks the event loop.
 """
 
 from __future__ import annotations
@@ -46,10 +46,9 @@ BATCH_BYTES: Final = 1_000_000
 _CLOSE_S: Final = 0.5
 # A call counts as hung when it has taken this much longer than librdkafka's timeout for it.
 _HANG_S: Final = 5.0
-# When the broker that librdkafka 2.16 has cached as the coordinator has left, a call that adds
-# positions ignores its timeout, until a connection opens or closes and the cache is older than
-# `metadata.max.age.ms` (librdkafka #5456, #5511). With librdkafka's defaults that takes over a
-# minute.
+# librdkafka 2.16 caches the coordinator. If that broker is gone, a call that adds positions ignores
+# its timeout, and hangs until the cache is older than `metadata.max.age.ms` and a connection opens
+# or closes (librdkafka #5456, #5511). With librdkafka's defaults that takes over a minute.
 _FIND_COORDINATOR: Final = {
     "topic.metadata.refresh.interval.ms": 2000,
     "metadata.max.age.ms": 6000,
@@ -69,10 +68,10 @@ class BridgeRun:
     is_first: bool = True
     # Whether a session has found where its partitions begin, and so may have written records.
     has_begun: bool = False
-    # Partitions of the source that began without a position, of which records were put, and none is
-    # committed yet. Their copies may have records of this process.
+    # Partitions of the source that began without a position and still have none committed, although
+    # records were passed to `put`. Their copies may have records of this process.
     begun: set[TopicPartition] = field(default_factory=set)
-    # Whether the log has named the parts of the source's messages that the copy leaves out.
+    # Whether a warning has named the parts of the source's messages that the copy leaves out.
     has_warned: bool = False
     logged: set[str] = field(default_factory=set)
     # The logged reasons why it isn't known which topics were created again; empty once it is known.
@@ -150,7 +149,8 @@ async def initialise(target: Target, worker: TransactionWorker, action: str) -> 
     `action` is the call in words, for errors.
 
     Raises:
-        TargetUnavailableError: also if the call of librdkafka doesn't return.
+        TargetUnavailableError: the target doesn't respond, or the call of librdkafka doesn't
+            return.
         TargetError: the target refuses.
     """
     await _call_producer(target, action, worker.initialise)
@@ -220,7 +220,7 @@ class TransactionSink:
                 self._check(claims)
             older = [claim.run for claim in claims if claim.run != self._run.id]
             is_new = not self._run.has_claimed
-            # Step 1: write the own claim, with all ids that were ever in use.
+            # Step 1: write this run's claim, with all ids that were ever in use.
             claim = next_claim(claims, self._run.id, self._config.copy.producers)
             await self._target.write(self._config.state_topic, CLAIM_KEY, encode_claim(claim))
             self._run.has_claimed = True
@@ -288,7 +288,7 @@ class TransactionSink:
         pairs: Mapping[TopicPartition, TopicPartition],
         stale: Mapping[TopicPartition, Sequence[bytes]],
     ) -> None:
-        """Set positions to 0 and remove runs, with the claimed producers; before `run_workers()`.
+        """Set positions to 0 and remove stored offset runs; call it before `run_workers()`.
 
         Args:
             pairs: partition of the source → partition of the target.
@@ -307,7 +307,7 @@ class TransactionSink:
                 await self._call_claimed(action, partial(worker.begin_anew, copies, keys))
 
     def run_workers(self, run_logs: Mapping[TopicPartition, RunLog]) -> None:
-        """Start the threads; `run_logs` has the stored runs by partition of the source."""
+        """Start the threads; `run_logs`: the stored offset runs by source partition."""
         for number, worker in enumerate(self._workers):
             worker.start({tp: log for tp, log in run_logs.items() if self.worker_of(tp) == number})
 
@@ -377,7 +377,7 @@ class TransactionSink:
 
     async def _claims(self) -> list[Claim]:
         claims = await read_claims(self._config, self._target)
-        # Compaction removes the claims of older starts as soon as this one has written its own.
+        # Compaction may remove the claims of older starts once this one has written its own.
         self._run.is_first &= all(claim.run == self._run.id for claim in claims)
         return claims
 

@@ -17,7 +17,10 @@ from aiokafka08.bridge.sink.spark_task import SparkPart, write_part
 
 
 def register_sink(spark: SparkSession, part: SparkPart) -> str:
-    """Register the format that writes a part, in place of the producer's last; return its name."""
+    """Register the format that writes a part; return its name.
+
+    It replaces the format of the producer's previous part.
+    """
     # Two bridges may copy in one session at the same time.
     name = f"aiokafka08_bridge_{part.run}_{part.producer}"
     attributes = {"part": part, "name": classmethod(lambda cls: name)}
@@ -26,7 +29,7 @@ def register_sink(spark: SparkSession, part: SparkPart) -> str:
 
 
 def save(spark: SparkSession, rows: DataFrame, sink: str) -> None:
-    """Write rows in one task, and wait for it; in any thread.
+    """Write rows in one task, and wait for it. May be called in any thread.
 
     Args:
         spark: the session.
@@ -38,7 +41,8 @@ def save(spark: SparkSession, rows: DataFrame, sink: str) -> None:
     """
     # Spark 4.3 finds the format only in this thread's active session. This call sets that session.
     spark.createDataFrame([], "none int")
-    # One task for one producer: no shuffle, and the ranges come one after the other.
+    # One task writes for one producer, so nothing is shuffled, and the ranges come one after the
+    # other.
     rows.coalesce(1).write.format(sink).mode("append").save()
 
 

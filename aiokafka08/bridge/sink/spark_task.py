@@ -1,7 +1,7 @@
 """`write_part`: write the rows of a Spark task in the transactions of one producer of a bridge.
 
-Spark may run a task again, or a second time beside the first. Each attempt claims this one producer
-as a start of the bridge does (`sink.claims`).
+Spark may run a task again, or a second time beside the first. Each attempt fences the attempts
+before it, if the driver's claim is still the newest (`sink.claims`).
 
 Invariant: a task succeeds only if the committed positions are at the ends of its part's ranges.
 """
@@ -51,7 +51,7 @@ _CHUNK_RECORDS: Final = 5000
 
 
 class RangeToCopy(NamedTuple):
-    """The offsets of a partition of the source, from `start` to before `end`, and its copy."""
+    """The offsets `start` to `end` - 1 of a source partition, and the target partition, `copy`."""
 
     source: TopicPartition
     copy: TopicPartition
@@ -121,8 +121,8 @@ class PartWriter:
     async def _begin(self, target: Target) -> dict[TopicPartition, RunLog]:
         config = self._part.config
         try:
-            # Checked before, so that this attempt fences no newer start, and after, since one may
-            # have come in between.
+            # Check the claims before `initialise`, so that this attempt fences no newer start, and
+            # again after it, since a newer start may have come in between.
             check_claims(config, await read_claims(config, target), self._part.run)
             await initialise(target, self._worker, "initialise a producer")
             check_claims(config, await read_claims(config, target), self._part.run)

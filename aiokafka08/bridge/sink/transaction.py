@@ -64,7 +64,7 @@ class OpenTransaction:
     began_at: float
     # Whether each record has a callback.
     every: bool = False
-    # Whether the transaction before it was full: this one may be the last of a backlog.
+    # Whether the transaction before it was full, so that this one may be the last of a backlog.
     follows_full: bool = False
     records: int = 0
     size: int = 0
@@ -133,7 +133,7 @@ def callbacks_of(
 
 
 def timestamps_of(records: Sequence[ConsumerRecord[Any, Any]], *, keep: bool) -> list[int]:
-    """Return the timestamps to produce with; 0 is none to librdkafka. `keep` False gives none."""
+    """Return the timestamps to produce with. 0 is none to librdkafka; without `keep`, all are 0."""
     if not keep:
         return [0] * len(records)
     # Records of format 0 have no timestamp, and some have a negative one.

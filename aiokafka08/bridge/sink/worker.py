@@ -5,8 +5,8 @@ the target has all state.
 
 Invariants:
 - The chunks of a partition are written in the order in which they were put.
-- After an abort the worker's epoch (not the producer's) is higher. The worker drops chunks of a
-  lower epoch, and the caller reads again from the last committed positions.
+- An abort raises the worker's epoch (not the producer's). The worker drops chunks of a lower
+  epoch, and the caller reads again from the last committed positions.
 - At most `buffer_bytes` and one chunk more wait for the target's acknowledgement.
 """
 
@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
-# How long one call of librdkafka may block: between two calls the worker checks for a stop.
+# How long one call of librdkafka may block. Between two calls the worker checks for a stop.
 _CALL_S: Final = 1.0
 INITIALISE_S: Final = 30.0
 # How long the callbacks of purged messages may take.
@@ -156,7 +156,7 @@ class TransactionWorker:
                 "enable.auto.commit": False,
             }
         )
-        # The metadata is enough. A consumer that isn't polled would collect log lines for ever.
+        # Only this metadata is needed. An unpolled consumer would collect log lines for ever.
         self._group = consumer.consumer_group_metadata()
         consumer.close()
 
@@ -229,7 +229,7 @@ class TransactionWorker:
 
     @property
     def has_begun(self) -> bool:
-        """Whether the thread was started: it closes the worker at its end."""
+        """Whether the thread was started. If so, it closes the worker when it ends."""
         return self._thread is not None
 
     @property
@@ -238,8 +238,8 @@ class TransactionWorker:
         return self._thread is not None and self._thread.is_alive()
 
     def close(self) -> None:
-        """Release librdkafka's handles; blocks. The thread does it at its end, if it ever began."""
-        # The callback of a message keeps this worker, and so the producer, until it is called.
+        """Release librdkafka's handles; blocks. A started thread calls this at its end."""
+        # The callback of a message keeps the worker and its producer alive until it is called.
         self._producer.purge()
         deadline = time.monotonic() + _PURGE_S
         while len(self._producer) and time.monotonic() < deadline:
@@ -325,7 +325,7 @@ class TransactionWorker:
             self._report(ChunkTaken(chunk.memory))
         self._producer.poll(0)
         stuck = _Stuck()
-        # Poll for acknowledgements until there is room: librdkafka's queue has no limit of its own.
+        # Poll for acknowledgements until there is room, since librdkafka's queue has no limit here.
         while self._open.unacknowledged >= self._settings.copy.buffer_bytes:
             self._producer.poll(_POLL_S)
             self._check_stop()
@@ -341,7 +341,7 @@ class TransactionWorker:
                 if index == last:
                     transaction.unacknowledged -= chunk.memory
                 if error is None:
-                    # Unknown for a batch that was stored before, but whose response was lost.
+                    # The offset is unknown if the batch was stored, but the response was lost.
                     if (offset := message.offset()) is not None:
                         sent.acknowledged[index] = offset
                 # An abort follows; `RefusalSearch` finds the record over several attempts.
@@ -392,7 +392,7 @@ class TransactionWorker:
     # --- the end of a transaction -----------------------------------------------------------------
 
     def _commit(self, transaction: OpenTransaction) -> None:
-        # In this order: acknowledgements give the offsets of the runs, and the commit makes
+        # The order matters: acknowledgements give the offsets of the runs, and the commit makes
         # records, runs and positions visible at once.
         self._flush()
         failed = "another producer writes to a target topic: each record's offset is needed"
@@ -521,11 +521,11 @@ class TransactionWorker:
         handler.
         """
         # Once a record was refused, librdkafka sends no others, and keeps them until they time out.
-        # Only few records have a callback, so its own state is asked: a second `begin_transaction`
-        # always raises an error, which says whether the transaction must be aborted.
-        # confluent-kafka 2.16 never frees such an error, nor the exception that is being handled,
-        # with the objects of its frames. So it is called only if there may be an error, and never
-        # in a handler.
+        # Only few records have a callback, so ask librdkafka for its state: a second
+        # `begin_transaction` always raises an error, which says whether the transaction must be
+        # aborted. confluent-kafka 2.16 never frees such an error, nor an exception that is being
+        # handled meanwhile, with the objects of its frames. So call this method only if there may
+        # be an error, and never in a handler.
         try:
             self._producer.begin_transaction()
         except self._confluent.KafkaException as error:

@@ -41,7 +41,7 @@ def named_addresses(source: SourceConfig) -> Iterator[None]:
     """Make the errors of the block name keys of the file, the key of a wrong address first.
 
     Raises:
-        BridgeError: ZooKeeper hasn't the chroot: another attempt doesn't help.
+        BridgeError: the chroot doesn't exist in ZooKeeper, so another attempt doesn't help.
     """
     try:
         yield

@@ -1,7 +1,7 @@
 """Read a range of a partition of the source as records, slice by slice.
 
-Invariant: the records come in the order of their offsets, each of the range once. The event loop
-runs between two slices, and large compressed messages are opened in a thread.
+Invariant: the records come in the order of their offsets, each record of the range once. The event
+loop runs between two slices, and large compressed messages are opened in a thread.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def source_settings(config: BridgeConfig) -> dict[str, Any]:
 
 def _network(config: BridgeConfig) -> dict[str, Any]:
     return {
-        # In front, so that the file may set another time.
+        # This one comes first, so that the file may override it.
         "start_timeout_ms": START_TIMEOUT_MS,
         **config.source.network,
         "bootstrap_servers": config.source.bootstrap,

@@ -4,8 +4,8 @@ Invariants:
 - The records that `read()` returns of a partition continue where the last call ended, or at the
   offset of `seek` or `add`. If that isn't possible, the partition is suspended, and `read()` raises
   `PartitionLostError` once; the other partitions continue.
-- A read ends after all messages of its last offset: several may share one (docs/brokers.md 6.7),
-  and a position can't be between them.
+- A read never ends between messages that share an offset (docs/brokers.md 6.7), since a position
+  can't be between them.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class PartitionLostError(KafkaError):
     """The log doesn't have the next offset of a partition any more.
 
     Attributes:
-        partition: Of the source.
+        partition: The partition of the source.
         offset: The next offset of the copy.
         first, last: Where the log begins, and the offset after its end.
         resume: Where the copy can continue: `first`, or `last` if the log is shorter than the copy,
             or after a message that can't be read; None if that isn't known.
-        records: Messages before the loss that have the same offset.
+        records: The messages at `offset` that were read before the loss.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class PartitionLostError(KafkaError):
 
 
 class SourceReader:
-    """The source cluster; `start()` connects, `stop()` ends."""
+    """Reads the source cluster; `start()` connects, `stop()` disconnects."""
 
     def __init__(self, config: BridgeConfig) -> None:
         network: dict[str, Any] = {
@@ -125,8 +125,8 @@ class SourceReader:
         )
         self._suspended: set[TopicPartition] = set()
         self._held: dict[TopicPartition, HeldRecords] = {}
-        # Errors that the next reads raise: the read that finds one returns the records of other
-        # partitions.
+        # Errors that the next reads raise, since the read that finds one returns the records of the
+        # other partitions.
         self._lost: dict[TopicPartition, PartitionLostError] = {}
 
     async def start(self) -> None:
@@ -147,7 +147,7 @@ class SourceReader:
     async def left_out(self, wait_s: float) -> str | None:
         """Return which parts of the source the copy leaves out, from the brokers that respond.
 
-        None also if a broker takes longer than `wait_s`.
+        None if it leaves out nothing, or if a broker takes longer than `wait_s`.
 
         Raises:
             KafkaError: no broker responds.
@@ -255,7 +255,7 @@ class SourceReader:
         return await self._consumer.position(tp)
 
     def end_of(self, tp: TopicPartition) -> int | None:
-        """Return the high watermark of the last fetch; None if there was none, or it isn't read."""
+        """Return the last known high watermark; None without one, or if `tp` isn't read."""
         try:
             return self._consumer.highwater(tp)
         except IllegalStateError:
@@ -303,15 +303,15 @@ class SourceReader:
             async with source_router(self._config) as router:
                 readable = await find_readable(router, tp, offset)
             (_, end) = (await self.bounds([tp]))[tp]
-            # Either the broker can read the offset again, or the log doesn't reach it (yet), and a
-            # new leader has failed at it.
+            # Either the broker can read the offset again, or a new leader has failed to read it,
+            # because its log doesn't reach that far (yet).
             if readable == offset or offset >= end:
                 self.seek(tp, offset)
                 return {}
             if readable < end:
                 resume = readable
                 text += f". The next offset that can be read is {readable}"
-            else:  # the broker may fail to read anything, perhaps for a while: nothing is skipped
+            else:  # skip nothing: the broker may fail to read anything, perhaps for a while
                 text += f". Nothing up to the log's end, {end}, can be read"
         held = self._forget(tp)
         raise PartitionLostError(

@@ -1,12 +1,12 @@
 """`TopicIdentities`: notice topics of the source that were deleted and created again.
 
-A log shorter than the position shows a recreated topic (`source_reader`); one that has grown past
-it doesn't. Then the topic's identity decides: the id of the ZooKeeper transaction that created the
-topic, or else the topic id of brokers from 2.8 on. Without either, nothing is noticed.
+If the log is shorter than the position, the topic was recreated (`source_reader`). If the log has
+grown past the position, the topic's identity decides: the id of the ZooKeeper transaction that
+created the topic, or else the topic id of brokers from 2.8 on. Without either, nothing is noticed.
 
-Invariant: the identity of a topic that is copied from its beginning again is written after its
-positions were set to 0, and before a message of it is copied. So if the process is killed in
-between, the next one does the same again.
+Invariant: to copy a topic from its beginning again, the bridge first sets the positions to 0, then
+writes the topic's new identity, then copies messages. So if the process is killed in between, the
+next one does the same again.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ from aiokafka08.structs import TopicPartition
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
 # A record of the state topic has this prefix and the topic's name as its key, and JSON as its
-# value. The new identity of a recreated topic is stored too: so the topic stays stopped in a
-# session that can't read that identity.
+# value. The new identity of a recreated topic is stored too, so that the topic stays stopped in
+# a session that can't read that identity.
 _KEY: Final = b"topic:"
 _TIMEOUT_S: Final = 30.0
 # librdkafka's own timeout is `_TIMEOUT_S`; this is how long it may take to report.
 _RESULT_S: Final = _TIMEOUT_S + 5.0
 _FIRST_WITH_IDS: Final = (2, 8)
-# Separates the creation of the topic from the creation of the node above. In another ZooKeeper (a
-# wrong chroot, or one that was set up again) each topic looks recreated, so positions aren't set to
-# 0 if the node above has changed.
+# Separates the creation of the topic from the creation of its parent node, /brokers/topics. In
+# another ZooKeeper (a wrong chroot, or one that was set up again) each topic looks recreated, so
+# positions aren't set to 0 if the parent node has changed.
 _IN: Final = " below "
 # 16 zero bytes: brokers return this id while `inter.broker.protocol.version` is below 2.8.
 _NO_ID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -102,7 +102,7 @@ class TopicIdentities:
         self._known: dict[str, _Identity] = {}
         self._has_ids: bool | None = None
         # The positions of these partitions aren't read back: a target before 2.5 may return the
-        # former ones, until it has written the markers of the transaction that set them.
+        # former positions until it has written the markers of the transaction that set them to 0.
         self.begun_anew: set[TopicPartition] = set()
 
     async def start(self, stored: StoredRuns) -> None:
@@ -189,7 +189,7 @@ class TopicIdentities:
             )
 
     async def _begin_anew(self, topics: Collection[str], stored: StoredRuns) -> None:
-        """Set the positions of topics to 0, and remove their runs, which are of other messages."""
+        """Set the positions of topics to 0, and remove the offset runs of the deleted topics."""
         counts = await self._target.partition_counts()
         names = {topic: self._config.topics.target_name(topic) for topic in topics}
         tps = [
@@ -215,11 +215,11 @@ class TopicIdentities:
     async def _write(self, identities: Mapping[str, _Identity]) -> None:
         if not identities:
             return
-        # Not in a transaction, since a running worker owns its producer, so the claims are checked
-        # first. A fenced start that hangs between the check and the write puts its identities
-        # after those of the newer start. That matters only if the topic was created again
-        # meanwhile: the next start then finds it recreated once more, and stops it or copies it
-        # once more. No message is lost.
+        # Not in a transaction, because only the workers may use the transactional producers while
+        # they run. So the claims are checked first. A fenced start that hangs between the check and
+        # the write puts its identities after those of the newer start. That matters only if the
+        # topic was created again meanwhile: the next start then finds it recreated once more, and
+        # stops it or copies it once more. No message is lost.
         await self._sink.check_owner()
         records = []
         for topic, identity in sorted(identities.items()):
@@ -237,7 +237,7 @@ class TopicIdentities:
         The process logs each reason once, until the identities were read.
 
         Raises:
-            BridgeError: the source's ZooKeeper hasn't the chroot.
+            BridgeError: the chroot doesn't exist in the source's ZooKeeper.
             KafkaConfigurationError: `source.zookeeper` is the ZooKeeper of other brokers, or kazoo
                 isn't installed.
         """
@@ -356,7 +356,7 @@ def _compared(known: _Identity | None, now: str) -> _Identity:
     # A first identity, or one of another kind: the file names ZooKeeper now, or no longer does.
     if known is None or known.copied.split()[0] != now.split()[0]:
         return _Identity(now)
-    # An older release has written ZooKeeper's identities without the node above.
+    # An older release has written ZooKeeper's identities without the parent node.
     if known.copied == now.partition(_IN)[0]:
         return _Identity(now)
     return _Identity(known.copied, None if known.copied == now else now)

@@ -1,4 +1,4 @@
-"""Find target topics with messages before the first run: a copy would duplicate the messages.
+"""Find target topics with messages before the first run, since a copy may duplicate these.
 
 The same messages may have been copied there by a bridge of another name, or by this bridge before
 its own topics and its group were deleted. The origin of the messages isn't known, so the bridge

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-# The header of a batch, and the most that a record has besides key and value.
+# The header of a batch, and the most that its only record has besides key and value.
 BATCH_BYTES: Final = 61
 RECORD_BYTES: Final = 22
 

@@ -120,8 +120,8 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
                 f"{RECORD_BYTES}"
             )
             continue
-        # Only a policy of the topic itself. If the brokers have a policy, the start gives the topic
-        # its own.
+        # Warn only about a policy of the topic itself. Without one, the start gives it the right
+        # policy, whatever the brokers' default is.
         policy = own.get(_POLICY, OWN_CONFIG[_POLICY])
         if policy != OWN_CONFIG[_POLICY]:
             texts.append(
@@ -134,7 +134,7 @@ async def _wrong_settings(target: Target, names: Iterable[str]) -> list[str]:
 async def own_batch_limit(config: BridgeConfig, target: Target) -> int | None:
     """Return the largest batch that the offsets topic takes. The topic must exist.
 
-    None if the target doesn't allow to read the limit.
+    None if the target doesn't let the bridge read the limit.
 
     Raises:
         BridgeError: it doesn't take a record of exact offsets, so no transaction could end.

@@ -2,7 +2,7 @@
 
 All calls to the target are here, except those of the transactional producers in `sink/`.
 
-Invariant: no call blocks the event loop: librdkafka's calls block, so each runs in a thread.
+Invariant: no call blocks the event loop. librdkafka's calls block, so each runs in a thread.
 confluent-kafka is imported on first use only. Errors are `TargetError`; those that a later attempt
 may cure are `TargetUnavailableError`.
 """
@@ -37,7 +37,7 @@ _UNREACHABLE_NAMES: Final = frozenset({"_TRANSPORT", "_ALL_BROKERS_DOWN", "_UNSU
 _COORDINATOR_NAMES: Final = frozenset(
     {"NOT_COORDINATOR", "COORDINATOR_NOT_AVAILABLE", "COORDINATOR_LOAD_IN_PROGRESS"}
 )
-# librdkafka waits for `_READ_MESSAGES`, or for this time.
+# How long one read waits, unless it gets `_READ_MESSAGES` before.
 _POLL_S: Final = 0.05
 _READ_MESSAGES: Final = 2000
 # How many offsets of a topic are read at a time.
@@ -95,7 +95,7 @@ def import_confluent() -> ModuleType:
 def client_settings(config: BridgeConfig) -> dict[str, Any]:
     """Return the settings that every client of the target has.
 
-    Clients with the same settings share a `TargetWatch`, their `error_cb`.
+    Clients that get one result of this function share its `error_cb`, a `TargetWatch`.
     """
     return {
         "socket.keepalive.enable": True,
@@ -228,8 +228,8 @@ class Target:
         confluent: The module `confluent_kafka`.
         admin: Its `AdminClient`, until `close()`.
         settings: librdkafka's settings for further clients of the same target. They share the
-            `TargetWatch`: if the target refuses the user of such a client, the call of this
-            connection that waits for the client raises the refusal.
+            `TargetWatch`: if the target refuses the user of such a client, the `call()` that
+            is running raises the refusal.
     """
 
     def __init__(self, config: BridgeConfig, timeout_s: float = _TIMEOUT_S) -> None:
@@ -483,7 +483,7 @@ class Target:
         return await self._watermarks(partitions, "read_committed")
 
     async def log_ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Return the offset after the last record of each partition, of open transactions too.
+        """Return the offset after the last record of each partition, open transactions included.
 
         Raises:
             TargetError: the target doesn't respond.
@@ -592,7 +592,7 @@ class Target:
                 if at_end or (most is not None and len(records) >= most):
                     return records
                 # Markers and aborted records before `end` bring no message, so only time shows
-                # no progress.
+                # that the read makes no progress.
                 idle = 0 if messages else idle + 1
                 if idle * _POLL_S > self._timeout_s:
                     raise TargetUnavailableError(
@@ -641,7 +641,7 @@ class Target:
     async def call(
         self, action: str, function: Callable[..., T], *arguments: Any, **options: Any
     ) -> T:
-        """Run a call that blocks in a thread; `action` is the call in words, for errors.
+        """Run a blocking call in a thread; `action` describes the call in errors.
 
         Raises:
             TargetAuthenticationError: the target refuses the user; the thread stays busy until the

@@ -105,7 +105,7 @@ class TargetTopics:
         """Create and grow topics; return each partition of the source with that of the target.
 
         Args:
-            stored: the records of the offsets topic: they show which topics the bridge has copied.
+            stored: the records of the offsets topic; they show which topics the bridge has copied.
 
         Raises:
             KafkaError: one of the clusters doesn't respond, or the target refuses a topic.

@@ -20,7 +20,7 @@ from aiokafka08.errors import InvalidTopicError
 
 _log: Final = logging.getLogger("aiokafka08.bridge")
 
-# The settings of a source topic that a created target topic gets. Of the others
+# The settings that a created target topic takes over from its source topic. Of the others
 # `unclean.leader.election.enable` is false by default today, and `flush.*`, `index.*`,
 # `segment.index.bytes` and `file.delete.delay.ms` only tune a broker.
 CARRIED: Final = (
@@ -38,7 +38,7 @@ CARRIED: Final = (
 # The default of `max.message.bytes` today. The sink's batches have up to a million bytes.
 LEAST_MESSAGE_BYTES: Final = 1_048_588
 
-# Errors about a topic's settings: no later attempt helps.
+# Errors about a topic's settings, which a retry doesn't cure.
 SETTINGS_REFUSED: Final = ("INVALID_CONFIG", "POLICY_VIOLATION")
 
 _ADVICE: Final = {
@@ -107,7 +107,7 @@ async def refused_by_target(
 ) -> dict[str, RefusedTopic]:
     """Return the topics of a plan that the target refuses to create, with advice; change nothing.
 
-    If the plan creates none, the result may have a made-up topic.
+    If the plan creates no topic, the result may have one with a made-up name.
 
     Raises:
         TargetError: the target doesn't respond.
@@ -125,7 +125,9 @@ async def refused_by_target(
 
 
 async def refuses_settings_of_file(config: BridgeConfig, target: Target) -> bool:
-    """Return whether the target refuses a topic for `target.topic_config` alone; change nothing.
+    """Return whether the target refuses a topic only because of `target.topic_config`.
+
+    Nothing is changed.
 
     Raises:
         TargetError: the target doesn't respond.
@@ -155,7 +157,7 @@ def target_config(config: Mapping[str, str], replication_factor: int) -> dict[st
     # 0.8.1 called it "dedupe".
     if "cleanup.policy" in settings:
         settings["cleanup.policy"] = settings["cleanup.policy"].replace("dedupe", "compact")
-    # `max.message.bytes` limits a whole batch today: set at least the target's default.
+    # `max.message.bytes` limits a whole batch today, so set at least the target's default.
     if "max.message.bytes" in settings:
         settings["max.message.bytes"] = str(
             max(int(settings["max.message.bytes"]), LEAST_MESSAGE_BYTES)

@@ -1,4 +1,4 @@
-"""Read the committed messages of a range of a target partition as portions of a `SequenceCheck`.
+"""Read the committed messages in a range of a target partition, for a `SequenceCheck`.
 
 Invariant: each committed message of the range comes once, in the order of the offsets. Markers and
 aborted messages don't come.

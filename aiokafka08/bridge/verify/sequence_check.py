@@ -1,8 +1,8 @@
 """Compare two sequences of messages by their checksums, as they are read, in bounded memory. Pure.
 
-Invariant: two sequences are equal if and only if they have the same checksums in the same order,
-and, if timestamps are compared, the same timestamp wherever the source's is above 0, since a copy
-keeps no other timestamp. After the first difference the messages of the sides are only counted.
+Invariant: two sequences are equal if and only if they have the same checksums in the same order. If
+timestamps are compared, those must be equal too, except where the source's is 0 or below, which a
+copy doesn't keep. After the first difference the messages of the sides are only counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 _LENGTHS: Final = struct.Struct(">ii")
-# How many messages after a difference are needed to name its kind.
+# A side reads on until more than this many of its messages wait to be compared. The messages after
+# a difference tell its kind.
 _AHEAD: Final = 2
 
 
@@ -80,8 +81,8 @@ class CheckProgress:
     # The offsets, at the source and at the target, of the first and the last equal message.
     first_pair: tuple[int, int] | None = None
     last_pair: tuple[int, int] | None = None
-    # How many equal messages have the source offset of `last_pair`: in nested wrappers several
-    # share one (docs/brokers.md 6.7), and more of them may follow.
+    # How many equal messages have the source offset of `last_pair`. Messages in nested wrappers may
+    # share an offset (docs/brokers.md 6.7), so more of them may follow.
     last_shared: int = 0
 
     def source_start(self, first: int) -> tuple[int, int]:

@@ -1,11 +1,12 @@
 """`verify`: read each partition and its copy once, and compare them message by message.
 
-It compares all messages of the source from the start of the log (or of the copy) to the bridge's
-position with all messages of the target, except copies of those that the source no longer has.
+The source's messages are compared from the start of the log (or of the copy, if that is later) to
+the bridge's position. The target's messages are compared from the first to the last, except copies
+of messages that the source no longer has.
 
-Invariant: a call reads each message once, and compares both sides up to the same position, also
-while the bridge copies. So a message that is waiting to be copied isn't a difference, but one of
-another producer at the target is.
+Invariant: a call reads each message once, and compares both sides up to the same position, even
+while the bridge copies. So a message that is waiting to be copied isn't a difference, but a message
+that another producer has written to the target is.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _AT_ONCE: Final = 4
 
 
 class PartitionBounds(NamedTuple):
-    """The compared offsets of a partition, from the first to before the end, on each side."""
+    """The ranges of a partition's offsets that are compared; the ends are exclusive."""
 
     source_first: int
     source_end: int
@@ -55,11 +56,11 @@ class PartitionBounds(NamedTuple):
 
 
 class OffsetPair(NamedTuple):
-    """The offsets of a message equal on both sides, and its target offset by its `OffsetRun`."""
+    """The two offsets of a message that is equal on both sides, and the one that its run gives."""
 
     source_offset: int
     target_offset: int
-    # The target offset by the stored runs; None if they don't cover the message.
+    # The target offset that the stored runs (`OffsetRun`) give; None if no run has the message.
     stored_target: int | None
 
     @property
@@ -79,13 +80,13 @@ class PartitionVerdict:
     # As in `PartitionBounds`.
     waiting: int = 0
     is_complete: bool = False
-    # False if nothing of the partition was copied; then it isn't equal, unless the source is empty.
+    # False if the source has messages, and none was copied yet; then the partition isn't equal.
     has_begun: bool = True
     # The first difference is a message at the target that the bridge hasn't written.
     is_of_another: bool = False
     before: int = 0
     # The first and the last equal message before the first difference; None until both sides were
-    # compared to the end. They check the stored runs, by which groups' offsets are translated.
+    # compared to the end. They serve to check the stored runs, which translate groups' offsets.
     first_map: OffsetPair | None = None
     last_map: OffsetPair | None = None
 
@@ -97,8 +98,9 @@ class PartitionVerdict:
     @property
     def wrong_map(self) -> OffsetPair | None:
         """The message for which the stored runs give another offset; None if there is none."""
-        # With a difference the pairs prove nothing: after the loss of one of several identical
-        # messages the others pair up shifted; of two copies of a message the runs give the later.
+        # If there is a difference, the pairs prove nothing. When one of several identical messages
+        # is lost, the others are paired with the wrong copies; and if a message was copied twice,
+        # the runs give the later copy.
         if self.difference is None:
             for pair in (self.first_map, self.last_map):
                 if pair is not None and pair.is_wrong:
@@ -120,7 +122,7 @@ class PartitionVerdict:
 def bounds(
     source: tuple[int, int], target: tuple[int, int], position: int | None, known: OffsetMap
 ) -> PartitionBounds:
-    """Return the offsets to compare of a partition.
+    """Return the ranges of a partition's offsets to compare.
 
     Args:
         source: the first offset of the source's log, and its end.
@@ -132,12 +134,12 @@ def bounds(
     target_first, target_end = target
     end = source_end if position is None else max(source_first, min(position, source_end))
     waiting = source_end - end
-    # The bridge may have copied more since the target's end was read: the runs, read after the
-    # position, say where the copies before it end.
+    # The bridge may have copied more since the target's end was read. The runs were read after the
+    # position, and say where the copies of the messages before the position end.
     if position is not None:
         target_end = max(target_end, known.to_target(position, position) or 0)
     if known.first_source is not None and source_first > known.first_source:
-        # The source has expired messages that the target still has.
+        # Retention has deleted messages at the source that the target still has.
         at = known.to_target(source_first, position)
         target_first = max(target_first, target_end if at is None else at)
     before = 0
@@ -150,7 +152,7 @@ def bounds(
 
 
 def name_other_producer(verdict: PartitionVerdict, known: OffsetMap) -> PartitionVerdict:
-    """Return the verdict, with "extra" as the difference if another producer has written there.
+    """Return the verdict; its difference is "extra" if another producer wrote the target's message.
 
     `known` has the runs of the transactions that wrote the messages.
     """
@@ -213,14 +215,14 @@ async def verify(
             existing = [
                 copy for copy in copies.values() if copy.partition < counts.get(copy.topic, 0)
             ]
-            # The target's logs first, so that the copies before their ends are of messages before
-            # the position, which is read next.
+            # The target's logs are read first, and then the position. So all copies before the ends
+            # of these logs are of messages before the position.
             target_logs = await when_available(lambda: target.log_bounds(existing))
             positions = await when_available(
                 lambda: target.committed(config.position_group, existing)
             )
-            # The runs last: the bridge may copy more before the position is read, and they say
-            # where the copies before the position end. `bounds` takes the larger end.
+            # The runs are read last. The bridge may have copied more between the first two reads;
+            # the runs say where the copies before the position end. `bounds` takes the larger end.
             await when_available(lambda: target.wait_decided(config.offsets_topic))
             runs = await when_available(lambda: read_stored_runs(config, target))
             source_logs = await admin.list_log_bounds(tps)
@@ -244,7 +246,8 @@ async def verify(
             plan[tp] = bounds((log.start, log.end), target_log, positions.get(copy), known)
         await _keep_within_logs(target, plan, copies, target_logs)
         ends = {copies[tp]: partition_bounds.target_end for tp, partition_bounds in plan.items()}
-        # A commit may reach the partition with the position before those with the records.
+        # A transaction's commit may reach the partition that has the position before it reaches
+        # the partitions that have the records.
         await when_available(lambda: target.wait_stable(ends))
         compared = await _Verification(config, target, timestamps, on_progress).run(
             plan, copies, resume or {}
@@ -270,7 +273,7 @@ async def _keep_within_logs(
 ) -> None:
     """Cut the bounds in `plan` that wrong runs have put beyond the end of the target's log.
 
-    Else the comparison would wait for messages that never come. `logs` are the bounds of the
+    Otherwise the comparison would wait for messages that never come. `logs` are the bounds of the
     target's logs from before the runs were read.
     """
     behind = [
@@ -280,7 +283,7 @@ async def _keep_within_logs(
     ]
     wanted = [copies[tp] for tp in behind]
     if behind:
-        # These ends are after open transactions too, whose markers may not be written yet.
+        # These ends include open transactions, since their commit markers may not be written yet.
         ends = await when_available(lambda: target.log_ends(wanted))
         for tp in behind:
             partition_bounds, end = plan[tp], ends[copies[tp]]

@@ -130,7 +130,7 @@ def last_verification(path: Path) -> LastVerification | None:
 
 
 def state_path(config_path: Path) -> Path:
-    """Return the default path of the state, for the file of a bridge."""
+    """Return the default path of the state, given the path of a bridge's configuration file."""
     return config_path.with_suffix(".verify.json")
 
 

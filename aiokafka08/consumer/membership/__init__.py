@@ -27,7 +27,7 @@ class Assignee(Protocol):
         """Stop reading all partitions.
 
         From the call on, the consumer returns no more records. It commits the positions if auto
-        commit is on, then it calls the listener, also if there are no partitions. A second call
+        commit is on, then it calls the listener, even if there are no partitions. A second call
         before the next `assign` doesn't call the listener again. When `revoke` returns, no commit
         of these partitions is pending any more.
 

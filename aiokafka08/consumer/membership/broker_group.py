@@ -133,9 +133,9 @@ class BrokerGroup:
     async def start(self) -> None:
         """Join, if there is a subscription, and wait for the first assignment.
 
-        The time that other members take for the rebalance isn't limited. So this may end later than
-        `start_timeout_ms`: by up to `session_timeout_ms` + `request_timeout_ms` for JoinGroup, and
-        as much for SyncGroup.
+        `start_timeout_ms` doesn't limit how long JoinGroup and SyncGroup wait for other members.
+        Each of them may take `session_timeout_ms` + `request_timeout_ms`. If the coordinator then
+        asks for a rejoin, the deadline is extended by the time that they took.
 
         Raises:
             BrokerResponseError: the coordinator refuses this member with an error that isn't
@@ -165,7 +165,7 @@ class BrokerGroup:
 
     @property
     def is_joined(self) -> bool:
-        """See `Membership`; False also without an answered heartbeat in the session."""
+        """See `Membership`; False also if the broker may have ended the session."""
         joined = self._generation is not None and not self._needs_rejoin
         return joined and not self._has_failed and self._heartbeat.is_session_alive
 
@@ -238,7 +238,7 @@ class BrokerGroup:
         return self._start_deadline < math.inf
 
     def _end_first_round(self, error: BaseException | None = None) -> bool:
-        """End the wait of `start()`; return whether it waited, and so raises the error."""
+        """End the wait of `start()`, which raises the error; return whether it waited."""
         self._start_deadline, was_starting = math.inf, self._is_starting
         return was_starting and end_wait(self._first_round, error)
 
@@ -273,8 +273,9 @@ class BrokerGroup:
 
     def _topics_to_watch(self) -> Iterable[str]:
         """Return the topics that this member divides; none if it doesn't lead."""
-        # Only the leader has to notice a new topic before `metadata_max_age_ms` is over. Consumers
-        # without a group, and with a group in ZooKeeper, notice it as soon.
+        # In a group that a broker coordinates, only the leader has to notice a new topic before
+        # `metadata_max_age_ms` is over. Consumers without a group, and those with a group in
+        # ZooKeeper, notice it as early as this leader does.
         return self._assigned if self._generation is not None and self._generation.is_leader else ()
 
     async def _rebalance(self) -> None:
@@ -285,7 +286,8 @@ class BrokerGroup:
             if rejoins:  # idleness, or the end of the subscription, began during the revoke
                 await self._assignee.revoke()
             await self._heartbeat.stop()
-            # A commit that begins from now on follows LeaveGroup on the same connection.
+            # A commit that begins from now on is sent after LeaveGroup. Without a subscription it
+            # mustn't name the member that left.
             self._end_identity()
             await self._leave("idle" if self._is_idle else "unsubscribed")
             self._generation, self._needs_rejoin = None, False
@@ -305,8 +307,9 @@ class BrokerGroup:
         assignor = self._assignors[generation.protocol]
         assignor.on_assignment(assignment)
         assignor.on_generation_assignment(generation.number)
-        # Set both together with the partitions: `assign()` replaces the former ones before it
-        # awaits. Another member may own those now, so they aren't committed in this generation.
+        # Don't await between setting generation and member and `assign()`, which replaces the
+        # former partitions. Another member may own those now, so no commit of this generation may
+        # have them.
         self._member_state.generation = generation.number
         self._member_state.member = generation.member
         partitions = [tp for tp in assignment.partitions() if tp.topic in generation.topics]
@@ -351,7 +354,7 @@ class BrokerGroup:
         config, clock = self._router.config, asyncio.get_running_loop().time
         backoff = config.backoff()
         last: KafkaError | None = None
-        was_named = False  # a broker had named the coordinator when `last` was met
+        was_named = False  # a broker had named the coordinator when `last` occurred
         rejoins = False  # the last attempt ended with the order to join again
         while True:
             await self._refresh_topics()
@@ -359,7 +362,7 @@ class BrokerGroup:
             error: KafkaError
             try:
                 node_id = await self._coordinator.node_id(timeout_s=self._attempt_s())
-                # A limit of its own: JoinGroup may take long, since it waits for the other members.
+                # Connecting has its own timeout, since JoinGroup may wait long for other members.
                 await self._router.connection(node_id, Lane.JOIN, timeout_s=self._attempt_s())
                 begin = clock()
                 return await self._join_and_sync(node_id)
@@ -389,7 +392,7 @@ class BrokerGroup:
                 self._coordinator.invalidate(node_id)
             if rejoins and not was_rejoin:
                 backoff.reset()
-                continue  # at once, since other members wait; a pause follows the second in a row
+                continue  # at once after the first of several in a row, since other members wait
             await asyncio.sleep(min(backoff.next(), max(self._start_deadline - clock(), 0.0)))
 
     def _attempt_s(self) -> float:

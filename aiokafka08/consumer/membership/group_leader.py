@@ -27,7 +27,7 @@ from aiokafka08.structs import TopicPartition
 _log: Final = logging.getLogger("aiokafka08.consumer")
 
 DEFAULT_STRATEGIES: Final = (RoundRobinPartitionAssignor, RangePartitionAssignor)
-"""aiokafka's default first, then Java's: so the consumer can join a group of either client."""
+"""aiokafka's default, then Java's, so that the consumer can join a group of either client."""
 
 
 class SubscribedTopics:
@@ -99,7 +99,8 @@ def assign_members(
     """Run the assignor and return the assignments for the leader's SyncGroup.
 
     Raises:
-        KafkaConfigurationError: the assignor assigned a partition twice, or to an unknown member.
+        KafkaConfigurationError: the assignor assigned a partition to two members, or to an unknown
+            one.
         Exception: what the user's own assignor raises.
     """
     assignments = assignor.assign(SubscribedTopics(partitions), members)

@@ -30,7 +30,7 @@ class NoGroup:
         self._is_stale = False  # something has changed since the last assignment
         self._task: asyncio.Task[None] | None = None
         self._highest: dict[str, int] = {}  # topic → highest partition that was assigned
-        self._subscription_number = -1  # the subscription that `_highest` is about
+        self._subscription_number = -1  # the number of the subscription that `_highest` belongs to
 
     @property
     def is_joined(self) -> bool:

@@ -23,7 +23,7 @@ ROUNDROBIN: Final = "roundrobin"
 
 
 def scala_strategy(strategies: Sequence[object]) -> str:
-    """Return the first strategy that is named, or Scala's default; check it."""
+    """Check and return the first of the strategies; Scala's default if there is none."""
     name = getattr(strategies[0], "name", strategies[0]) if strategies else RANGE
     if name not in (RANGE, ROUNDROBIN):
         raise IllegalArgumentError(

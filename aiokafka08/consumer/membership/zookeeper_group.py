@@ -35,12 +35,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 SAFE_PART: Final = 5 / 6
-"""The part of the session timeout, from the sending of an answered request on, in which the session
-is certainly alive: ZooKeeper counts the timeout from the last request that it received. The rest is
-left for requests that are under way when the partitions are dropped."""
+"""How long the session is certainly alive after the sending of a request that ZooKeeper has
+answered, as a part of the session timeout. ZooKeeper counts the timeout from the last request
+received. The rest is left for requests that are in flight when the partitions are dropped."""
 PROBE_PART: Final = 1 / 6
-"""The part of a session timeout between two requests that are only sent to be answered. So the
-event loop may be blocked, or the network away, for at least two thirds of the timeout."""
+"""The part of the session timeout between two probes (requests sent only to get a response).
+So the event loop may be blocked, or the network down, for at least two thirds of the timeout."""
 
 _log: Final = logging.getLogger("aiokafka08.consumer")
 
@@ -159,7 +159,7 @@ class ZookeeperGroup:
             if registry.member:
                 answered: asyncio.Future[bool] = loop.create_future()
                 registry.probe(self._threadsafe(partial(_set_result, answered)))
-                # Send no further request without a response: kazoo takes each request for a
+                # Send no further request without a response: kazoo counts each request as a
                 # heartbeat, so it wouldn't notice that the network is lost.
                 if await answered:
                     self._extend_session_deadline(sent_at)
@@ -173,7 +173,7 @@ class ZookeeperGroup:
         self._member_state.session_deadline = deadline if self._owned else math.inf
 
     def _deadline(self) -> float | None:
-        """Return the loop time from which the session counts as ended; None: it owns nothing."""
+        """Return the loop time from which the session counts as ended; None if nothing is owned."""
         return self._member_state.session_deadline if self._owned else None
 
     def _is_overdue(self) -> bool:
@@ -363,7 +363,7 @@ class ZookeeperGroup:
         return lambda *args: loop.call_soon_threadsafe(callback, *args)
 
     def _end_first_round(self, error: BaseException | None = None) -> bool:
-        """End the wait of `start()`; return whether it waited, and so raises the error."""
+        """End the wait of `start()`; return True if it was waiting, so that it raises the error."""
         was_starting, self._is_starting = self._is_starting, False
         return was_starting and end_wait(self._first_round, error)
 

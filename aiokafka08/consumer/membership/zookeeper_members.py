@@ -18,9 +18,9 @@ from aiokafka08.telemetry import GroupJoinFailed, Telemetry
 
 
 class ZookeeperMembers:
-    """What is known of a group's members in ZooKeeper.
+    """Checks whether a group still has members in ZooKeeper.
 
-    `telemetry` gets an event for each look that finds members, or fails.
+    `telemetry` gets an event for each check that finds members, or fails.
     """
 
     def __init__(

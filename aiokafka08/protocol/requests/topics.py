@@ -1,4 +1,4 @@
-"""CreateTopics (19) and DeleteTopics (20): topics by requests to the controller, from 0.10.1 on."""
+"""CreateTopics (19) and DeleteTopics (20), which go to the controller; from 0.10.1 on."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class CreateTopicsResponse(Response):
 
 @dataclass(slots=True)
 class CreateTopicsRequest(Request[CreateTopicsResponse]):
-    """Create topics, and wait `timeout_ms` for their leaders; with `validate_only` do neither."""
+    """Create topics; wait up to `timeout_ms` for their leaders. With `validate_only` do neither."""
 
     api = ApiKey.CREATE_TOPICS
     versions = range(2)
@@ -72,7 +72,7 @@ class DeleteTopicsResponse(Response):
 
 @dataclass(slots=True)
 class DeleteTopicsRequest(Request[DeleteTopicsResponse]):
-    """Delete topics, and wait `timeout_ms` for it."""
+    """Delete topics, and wait up to `timeout_ms` until they are deleted."""
 
     api = ApiKey.DELETE_TOPICS
     versions = range(1)

@@ -56,7 +56,7 @@ from aiokafka08.testing.handlers.topics import create_topics, delete_topics
 
 __all__ = ["HANDLERS", "handle"]
 
-# A handler whose work grows with the request returns `Work` that ends with its result.
+# A handler whose work grows with the request returns `Work`, a generator that returns the result.
 _Handler = Callable[[RequestContext, Any], HandlerResult | Work[HandlerResult]]
 
 HANDLERS: Final[dict[type[api.Request[Any]], _Handler]] = {

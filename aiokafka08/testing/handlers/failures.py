@@ -141,7 +141,7 @@ def error_response(context: RequestContext, request: api.Request[Any], code: int
 
 
 def failed(context: RequestContext, request: api.Request[Any]) -> Work[HandlerResult]:
-    """Return the decision of a broker whose handler fails: Unknown for everything requested.
+    """Return the result of a broker handler that fails: Unknown for all that was requested.
 
     A Metadata response then lists no brokers.
     """

@@ -97,7 +97,7 @@ def fetch(context: RequestContext, request: FetchRequest) -> Work[HandlerResult]
             if not number % _STEP_PARTITIONS:
                 yield PAUSE
     keys = list(items)
-    seen_bytes = 0  # what had arrived at each partition when it was looked at, together
+    seen_bytes = 0  # the sum of what had arrived at each partition when it was viewed
     nameless = line.data_needs_client_id and context.client_id is None
     if request.replica_id >= 0 and line.unknown_replicas_fail:
         yield from in_steps(partial(_check_replica, context, request.replica_id), keys)

@@ -30,7 +30,7 @@ from aiokafka08.testing.handlers.outcome import (
 from aiokafka08.testing.message_sets import MessageSetRejected
 from aiokafka08.testing.state import Partition
 
-# The replica id with which a follower responds too (docs/brokers.md 7.7)
+# Followers respond, too, to a request with this replica id (docs/brokers.md 7.7)
 DEBUGGING_CONSUMER: Final = -2
 LATEST: Final = -1
 EARLIEST: Final = -2
@@ -42,7 +42,7 @@ def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> Work[H
     Models: the timestamps -1 (latest) and -2 (earliest), real timestamps, `max_num_offsets`
     (brokers.md 8.1, 8.2, 8.14); UnknownTopicOrPartition, NotLeaderForPartition, Unknown and (for a
     debugging consumer) ReplicaNotAvailable, each without offsets. If a partition is named twice,
-    the last one counts (version 0), or the broker responds with InvalidRequest (version 1).
+    its last entry counts (version 0), or the broker responds with InvalidRequest (version 1).
     """
     items = yield from by_partition(request.topics)
     twice: set[TopicPartition] = set()

@@ -45,7 +45,7 @@ class RequestContext:
 
 @dataclass(slots=True)
 class Reply:
-    """Send this response, with the request's correlation id and layout if these are None."""
+    """Send this response; a field that is None has the value of the request."""
 
     response: Response
     # Only a quirk of 0.8.2 sets another correlation id, and one of 0.9 another layout.
@@ -79,8 +79,8 @@ class Wait:
     """Respond later.
 
     When one of `keys` has changed, `check(False)` is called, which returns the reply, or None to
-    wait on. After `timeout_ms` (None: never) `check(True)` is called, which must return the reply.
-    Instead of a reply, `check` may return Disconnect, or `Work` that returns one of these.
+    keep waiting. After `timeout_ms` (None: never) `check(True)` is called, which must return the
+    reply. Instead of a reply, `check` may return Disconnect, or `Work` that returns one of these.
     """
 
     timeout_ms: int | None
@@ -88,7 +88,7 @@ class Wait:
     check: Callable[[bool], Late | Work[Late]]
 
 
-# The outcome of a request that waited; None: it waits on.
+# The outcome of a request that waited; None: it keeps waiting.
 Late = Reply | Disconnect | None
 
 HandlerResult = Reply | NoReply | Disconnect | Wait
@@ -159,7 +159,7 @@ def hash_map_order(keys: Collection[K], hash_of: Callable[[K], int]) -> Work[lis
     """
     if len(keys) < 2:
         return list(keys)
-    # The table doubles when it is three quarters full, and a bucket keeps the order of insertion.
+    # The table doubles when it is over three quarters full; a bucket keeps the order of insertion.
     size = 16
     while len(keys) * 4 > size * 3:
         size *= 2

@@ -131,7 +131,7 @@ def _append(
     response = ProducedPartition(key.partition, 0, validated.first_offset)
     if context.layout >= 2:
         response.timestamp = validated.append_time_ms
-    # After the checks: a real broker halts only when it writes.
+    # Look at the disk after the checks, since a real broker halts only when it writes.
     if context.node.disk_is_full:
         raise DiskFull
     partition.log.append(validated, context.now_ms)

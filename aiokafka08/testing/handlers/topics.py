@@ -41,14 +41,14 @@ from aiokafka08.testing.state import CreationError, valid_topic_name
 from aiokafka08.testing.topic_configs import check_configs
 
 _UNSET: Final = -1
-# The characters of an error text; a string of the protocol has at most 32767 bytes.
+# The most characters of an error text; a string of the protocol has at most 32767 bytes.
 _MAX_TEXT: Final = 8000
 
 
 def create_topics(context: RequestContext, request: CreateTopicsRequest) -> Work[HandlerResult]:
     """Create the topics whose names, numbers and configs are valid; the others get an error each.
 
-    Models: NotController at other brokers; InvalidRequest for a name that is there twice; the
+    Models: NotController at other brokers; InvalidRequest for a name that is listed twice; the
     errors and error texts of real brokers; RequestTimedOut for a topic that is created although the
     request doesn't wait (`timeout_ms` <= 0).
     Doesn't model: topic configs without an effect here (they are checked, then dropped); replicas
@@ -178,7 +178,7 @@ def _check_assignments(context: RequestContext, by_number: dict[int, list[int]])
 
 
 def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> Work[HandlerResult]:
-    """Delete topics. Their commits stay, as on real brokers.
+    """Delete topics. The offsets that groups have committed for them stay, as on real brokers.
 
     Models: NotController at other brokers, UnknownTopicOrPartition, RequestTimedOut for a topic
     that is deleted although the request doesn't wait. The brokers behave as with

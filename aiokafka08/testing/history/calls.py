@@ -1,4 +1,4 @@
-"""Whether calls end in time, memory stays within its limits, and reports are true. Pure."""
+"""Check that calls end in time, memory stays within its limits, and reports are true. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS: Final = {
     "buffered_bytes": "buffered_limit_bytes",
 }
 
-# Gauges of a producer that are 0 while each of its messages is acknowledged or failed.
+# Gauges of a producer that are 0 while no message is pending and no request is in flight.
 _EMPTY_WHEN_IDLE: Final = ("buffer_used_bytes", "batches_unfinished", "senders_waiting")
 
 
@@ -94,7 +94,7 @@ def wrong_ready(history: History) -> Iterator[Anomaly]:
 def _expected_ready(
     operation: Operation, start: Operation | None, stop: Operation | None
 ) -> tuple[Fact | None, tuple[Operation, ...]]:
-    """Return the required result of `ready()`, None if it isn't known, and the witnesses."""
+    """Return the required result of `ready()` (None if unknown) and the calls that imply it."""
     if stop is not None and operation.invoked > stop.order:
         return False, (stop,)
     if start is not None and operation.order < start.invoked:
@@ -128,7 +128,7 @@ class _Counts:
 
 
 def wrong_metrics(history: History) -> Iterator[Anomaly]:
-    """A counter in `metrics()` contradicts the calls before the report, or memory is left.
+    """A counter in `metrics()` contradicts the earlier calls, or buffers still hold memory.
 
     `memory-leaked`: buffers aren't empty while no message is pending and no request is in flight.
     """
@@ -140,7 +140,7 @@ def wrong_metrics(history: History) -> Iterator[Anomaly]:
 
 def _judge_reports(operations: list[Operation], reports: list[Operation]) -> Iterator[Anomaly]:
     sends = [send for send in operations if send.sent]
-    # The messages of a call that raised after it had begun to buffer them may end later.
+    # Leave out calls that raised after buffering some messages, which may still be sent later.
     ended = [
         send
         for send in sends

@@ -1,4 +1,4 @@
-"""Whether messages are lost, stored twice or made up. Pure."""
+"""Check whether messages are lost, stored twice or made up. Pure."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def unwritten_reads(history: History) -> Iterator[Anomaly]:
 
 def lost_writes(history: History) -> Iterator[Anomaly]:
     """An acknowledged message isn't in the log, or readers went past it without getting it."""
-    # If the whole log was read, this decides. Otherwise consumers must have read all messages below
-    # the highest index that one of them reached (Jepsen).
+    # A read of the whole log decides, if there is one. Otherwise consumers must have read all
+    # messages below the highest index that one of them reached (Jepsen).
     whole_logs = _whole_logs(history)
     yield from _missing_in_logs(history, whole_logs)
     for partition, values in list(history.read_values.items()):
@@ -162,8 +162,9 @@ def unseen(history: History) -> Iterator[Anomaly]:
 
 def duplicates(history: History) -> Iterator[Anomaly]:
     """A message is in the log twice, and its producer didn't report that this may happen."""
-    # A report is a `retried` with `may_be_stored`, for its partition, between the message's send
-    # and its end. It explains as many further copies as it has messages.
+    # A report is an operation `retried` with `may_be_stored`. It names the message's producer and
+    # partition, and comes between the start and the end of the message's send. It explains as many
+    # further copies as it has messages.
     told: dict[tuple[str, str], list[Operation]] = defaultdict(list)
     for operation in history.operations:
         if operation.call == "retried" and operation.facts.get("may_be_stored"):

@@ -1,6 +1,6 @@
 """Find the lowest or highest of many values by a key, in logarithmic time. Pure."""
-# The checks ask for each message, for example, for the lowest offset that a truncation after its
-# send lost. Without an index, many truncations would take quadratic time.
+# For each message the checks look up, for example, the lowest offset that was lost by a truncation
+# after the message was sent. Without an index, many truncations would take quadratic time.
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import accumulate
 
 
 class Extremes:
-    """Pairs (key, value): the extremes of the values whose keys are before or after another key."""
+    """Index pairs (key, value) by key, to find the extreme values before or after a key."""
 
     def __init__(self, pairs: Iterable[tuple[float, float]]) -> None:
         ordered = sorted(pairs)
@@ -49,7 +49,7 @@ class Extremes:
 
 
 class RangeMinimum:
-    """Pairs (key, value): the lowest of the values whose keys are within a range."""
+    """Index pairs (key, value) by key, to find the lowest value within a range of keys."""
 
     def __init__(self, pairs: Iterable[tuple[float, float]]) -> None:
         ordered = sorted(pairs)

@@ -1,4 +1,7 @@
-"""Whether the members of a group share the partitions, and commit only delivered messages. Pure."""
+"""Check that the members of a group share partitions and commit only delivered messages. Pure.
+
+The docstring of each check describes the anomaly that it yields.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ def double_owners(history: History) -> Iterator[Anomaly]:
         member = operation.group, operation.process
         # Brokers of 0.9 forget a group that loses all its members, and count generations from 1
         # again. That has happened if the number has fallen, if a member joins the same generation
-        # twice, if no member has partitions any more, or if a member joins so late that members
-        # that haven't joined before can't join any more.
+        # twice, if no member has partitions any more, or if a member is assigned to the same
+        # generation more than a session timeout after the first member was.
         is_last = operation.generation == last.get(operation.group)
         if (
             operation.generation < last.get(operation.group, 0)
@@ -93,8 +96,8 @@ def _double_owners_without_generations(history: History) -> Iterator[Anomaly]:
                     owners[key] = operation
                     owned[first.process].discard(key)
                     if first.generation is not None and operation.generation is None:
-                        # The brokers were downgraded to 0.8. They don't know the group, so none
-                        # has told the first member that it ended.
+                        # The brokers were downgraded to 0.8. They don't know the group, so no
+                        # broker has told the first member that the group ended.
                         continue
                     yield Anomaly(
                         "double-owner",
@@ -199,7 +202,7 @@ def _handed_out(history: History) -> dict[tuple[str, str], _Handed]:
 
 
 def _places(history: History, message: Message) -> Iterable[int]:
-    """Return the offsets that a polled message may have: its copies' offsets if it names none."""
+    """Return the offsets that a polled message may have: its own, or else those of all copies."""
     if message.offset is not None:
         return (message.offset,)
     return history.logs.get(message.partition, _NO_LOG).places.get(message.value, ())
@@ -330,7 +333,7 @@ def commits_behind(history: History) -> Iterator[Anomaly]:
 
     A seek, a commit of offsets that the user chose, and another member's commit may set a position
     back, so nothing is concluded across them, nor across an assignment in a group with auto-commit.
-    Where the store was observed, it isn't expected to return more than it held.
+    Where the store was observed, it isn't expected to return a higher offset than it held.
     """
     automatic = _auto_committing(history)
     held = _Held(history)
@@ -495,7 +498,7 @@ class _Ownership:
                     self._chosen[key] = min(self._chosen.get(key, math.inf), offset)
 
     def is_chosen(self, process: str, partition: str, offset: int) -> bool:
-        """Whether a process may commit an offset since its program has chosen it."""
+        """Whether a process may commit an offset because its program chose it or a lower one."""
         return self._chosen.get((process, partition), math.inf) <= offset
 
     def may_be_late(self, stored: Operation, partition: str, store: Fact) -> bool:
@@ -516,7 +519,7 @@ class _Ownership:
 
 
 def _auto_committing(history: History) -> set[str | None]:
-    """Return the groups with a member that commits automatically, at offsets unknown here."""
+    """Return the groups with auto-commit; the history lacks the offsets of such commits."""
     return {
         operation.group for operation in history.operations if operation.facts.get("auto_commit")
     }
@@ -526,10 +529,10 @@ def commits_ignored(history: History) -> Iterator[Anomaly]:
     """After an assignment, a member began before the offset that its group had committed.
 
     The committed offset is that of the last commit that had ended before the assignment. A commit
-    that may have taken effect after it (it overlapped, came later, or its outcome is unknown) may
-    have set the offset back. Nothing is concluded after a seek or a truncation, nor in a group with
-    auto-commit. Where the store was observed, a member isn't expected to begin after the offset
-    that the store held; `commits_gone_back` judges whether that may be an older commit's.
+    that may have taken effect later (it overlapped that one, came after it, or has an unknown
+    outcome) may have set the offset back. Nothing is concluded after a seek or a truncation, nor in
+    a group with auto-commit. Where the store was observed, a member isn't expected to begin after
+    the offset that the store held; `commits_gone_back` judges whether the store may hold that.
     """
     automatic = _auto_committing(history)
     held = _Held(history)
@@ -622,7 +625,7 @@ class _Commits:
     """The commits of one group to one partition that may have had an effect."""
 
     def __init__(self, partition: str, commits: list[Operation]) -> None:
-        """Index commits, given in order. One without an offset for the partition may set any."""
+        """Index commits, given in order. One without the partition's offset may set any offset."""
         self._partition = partition
         successful = [commit for commit in commits if commit.status == "ok"]
         self._known = [commit for commit in successful if partition in commit.offsets]

@@ -239,7 +239,7 @@ class History:
         return known is not None and known.lowest_before(when) < below
 
     def may_be_unseen(self, message: Message, writer: Operation) -> bool:
-        """Whether it is excused if consumers never get an acknowledged message (`is_excused`)."""
+        """Whether consumers may miss an acknowledged message for ever; see `is_excused`."""
         return self._is_refilled(message.partition, message.offset) or self.in_doubt(
             message.partition, message, writer, math.inf
         )

@@ -80,7 +80,7 @@ the number of the connection that brought them |
 `may_be_stored` |
     | `log` | the whole log of `partitions` was read: `polled` |
     | `truncated` | the cluster lost what stood from `offsets` on; the fact `end`: the end of the \
-log before |
+log before the loss |
     | `deleted` | the cluster removed what stood before `offsets` |
     | `start`, `stop` | |
     | `metrics`, `ready`, `left` | `facts` has what the client reported, or left behind after \
@@ -122,7 +122,7 @@ the observer knows it, and `connections` how many connections a producer has ope
 
     @property
     def order(self) -> float:
-        """The time at which it took its place in the history."""
+        """The time that sorts operations in a history: the end, or the invocation without one."""
         return self.invoked if self.ended is None else self.ended
 
     def to_json(self) -> dict[str, Any]:
@@ -166,7 +166,7 @@ the observer knows it, and `connections` how many connections a producer has ope
 
 
 def _listed(value: Any) -> tuple[Any, ...]:
-    """Return the items of a list. Raise ValueError if it is none, such as a text."""
+    """Return the items of a list or tuple. Raise ValueError for another value, such as a str."""
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"{value!r}: expected a list")
     return tuple(value)
@@ -182,7 +182,7 @@ def validated(operation: Operation) -> Operation:
 
     Raises:
         ValueError: its status is unknown, its call is misspelt, or its times aren't in order.
-        TypeError: a field has a wrong type, or it is no Operation.
+        TypeError: a field has a wrong type, or `operation` is no `Operation`.
     """
     if not isinstance(operation, Operation):
         raise TypeError(f"history: expected an Operation, got {type(operation).__name__}")

@@ -65,7 +65,7 @@ def within_polls(history: History) -> Iterator[Anomaly]:
 
 
 def within_sends(history: History) -> Iterator[Anomaly]:
-    """`int-send-skip`, `int-nonmonotonic-send`: the log parts or reverses a call's messages."""
+    """`int-send-skip`, `int-nonmonotonic-send`: a call's messages are apart, or reversed."""
     for operation in history.operations:
         if len(operation.sent) < 2:
             continue

@@ -87,7 +87,7 @@ class RecordedConsumer:
         consumer = self._consumer
         if self._deadline_s is not None:
             return self._deadline_s
-        # It may wait for its group, if topics are subscribed to, or for ZooKeeper.
+        # `start()` may wait for the group, if topics are subscribed to, or for ZooKeeper.
         if consumer._wanted.by_topic or consumer._config.zookeeper_connect is not None:
             return None
         # One `start_timeout_s` to find a broker, and one to find its exact line.

@@ -75,7 +75,7 @@ class RecordedProducer:
             await self._producer.stop(timeout)
         finally:
             await asyncio.gather(*self._watchers, return_exceptions=True)
-            await asyncio.sleep(0)  # callbacks of futures
+            await asyncio.sleep(0)  # let the callbacks of futures run
             entry.end()
             self.ready()
             metrics = self.metrics()

@@ -26,10 +26,10 @@ class Recorder(Recording):
     Args:
         clock: returns seconds; None: the time of the running event loop (default None).
         identify: returns the identity of a message for (key, value); it must be unique in the
-            message's partition. By default the text of the value; long ones are cut, with a digest.
-            Clients with serializers need another function. It is called with the values as they
-            are sent, as they are returned, and as bytes of the log, and must return the same
-            identity for all three.
+            message's partition. By default it is the value as text; a long text is cut, and ends
+            with a digest. Clients with serializers need another function. It is called with values
+            as they are sent, as a consumer returns them, and as the bytes in the log, and must
+            return the same identity for all three.
     """
 
     # --- clients ----------------------------------------------------------------------------------
@@ -39,8 +39,8 @@ class Recorder(Recording):
     ) -> Producer:
         """Return the producer, wrapped, so that its calls are recorded.
 
-        Give the producer `on_event=recorder.on_event(process)`, or else the checker takes each
-        message that a retry stored twice for an anomaly.
+        Give the producer `on_event=recorder.on_event(process)`, or else the checker reports each
+        message that a retry stored twice as an anomaly.
 
         Args:
             process: its name in the history; unique.
@@ -51,7 +51,7 @@ class Recorder(Recording):
                 `start_timeout_ms` (default None).
 
         Raises:
-            ValueError: it has serializers, and the recorder no `identify`.
+            ValueError: the producer has serializers, but the recorder has no `identify`.
         """
         client = cast(Any, producer)
         self.check_serializers(f"producer {process!r} has serializers", client._serializers)
@@ -76,7 +76,7 @@ class Recorder(Recording):
                 has its own limit; `getone()` and `async for` may wait for ever.
 
         Raises:
-            ValueError: it has deserializers, and the recorder no `identify`.
+            ValueError: the consumer has deserializers, but the recorder has no `identify`.
         """
         self._extracts(f"consumer {process!r}", consumer)
         return cast(Consumer, RecordedConsumer(self, process, consumer, deadline_s))
@@ -107,8 +107,8 @@ class Recorder(Recording):
     def expect_ready(self, process: str, expected: bool | None) -> None:
         """State the result that `ready()` of a running client must have from now on.
 
-        State it only where it is certain: True while all brokers are up and the client has no work
-        but to be connected; False once no broker can be reached, and for longer than its timeouts.
+        State it only where it is certain: True while all brokers are up and the client only has to
+        stay connected; False when it has reached no broker for longer than its timeouts.
 
         Args:
             process: the name of the client in the history.
@@ -126,8 +126,8 @@ class Recorder(Recording):
 
         Args:
             partition: which one.
-            messages: objects with `offset`, `key` and `value`: of `EmbeddedCluster.log()`, or
-                records of a consumer.
+            messages: objects with `offset`, `key` and `value`, such as those of
+                `EmbeddedCluster.log()` or the records of a consumer.
         """
         name = place(*partition)
         polled = tuple(self.message(partition, message) for message in messages)
@@ -137,11 +137,12 @@ class Recorder(Recording):
         """Read the whole logs of partitions and record them.
 
         Args:
-            consumer: a consumer without a group, started, that isn't recorded; it gets assigned.
+            consumer: a started consumer that isn't recorded and has no group; this method assigns
+                the partitions to it.
             partitions: which ones.
 
         Raises:
-            ValueError: it has deserializers, and the recorder no `identify`.
+            ValueError: the consumer has deserializers, but the recorder has no `identify`.
         """
         extracts = self._extracts("consumer of the logs", consumer)
         wanted = list(partitions)
@@ -165,10 +166,10 @@ class Recorder(Recording):
         return extracts
 
     def note_left(self, **more: float) -> None:
-        """Record which tasks of the package are left; call it when all clients have stopped.
+        """Record how many tasks of the package are left; call it when all clients have stopped.
 
         Args:
-            more: other things that must not be left, by name: sockets=…, timers=…
+            more: the numbers of other things that must not be left, by name: sockets=…, timers=…
         """
         tasks = [task for task in asyncio.all_tasks() if task.get_name().startswith("aiokafka08")]
         facts: dict[str, Fact] = {"tasks": len(tasks), **more}

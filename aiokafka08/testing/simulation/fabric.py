@@ -1,9 +1,9 @@
 """`Fabric`: the network of a running simulation, and the faults that a scenario can cause in it.
 
-Parties are named: brokers are "broker 0", "broker 1" and so on, clients are "client" or have the
-name of `World.process`. Where a method takes parties, None stands for all. To name a broker that
-doesn't exist raises ValueError at once. If a party of another name hasn't begun by the end of
-`World.run`, that raises SimulationError.
+Parties have names: brokers are "broker 0", "broker 1" and so on, clients are "client" or have the
+name given to `World.process`. Where a method takes parties, None stands for all. The name of a
+broker that doesn't exist raises ValueError at once. Any other name may be used before its party
+begins; if the party hasn't begun by the end of the run, `World.run` raises SimulationError.
 
 Invariant: a connection's two directions fail, block and end independently of each other.
 """
@@ -126,7 +126,7 @@ class Fabric(Links):
     async def connect(
         self, factory: Callable[[], asyncio.BaseProtocol], host: Any, port: Any
     ) -> tuple[SimulatedTransport, asyncio.BaseProtocol]:
-        """Connect to the first address of a host that accepts."""
+        """Connect to the first of a host's addresses that accepts the connection."""
         error = OSError("no address")
         for *_, (ip, number) in await self.getaddrinfo(host, port):
             try:
@@ -215,7 +215,7 @@ class Fabric(Links):
     ) -> SimulatedListening:
         """Open a port; see `_core.server.listening.listen`."""
         if not port:
-            # Not an earlier port, so that a broker that restarts on any free port really moves.
+            # Don't reuse a port, so that a broker that restarts on any free port really moves.
             port = self._next_port
             while (host, port) in self._listening:
                 port += 1

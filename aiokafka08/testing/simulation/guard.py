@@ -4,8 +4,8 @@ Real sockets, threads, processes, look-ups of hosts, `time.sleep`, other event l
 are refused to all code in the thread of the simulation; real time and randomness only to modules of
 `aiokafka08`, which have `environment` for them.
 
-Only calls by way of a module are refused (`random.choice()`), not those of names that were imported
-before (`from random import choice`), `datetime.now()` or compiled code;
+Only calls through a module are refused, such as `random.choice()`. Calls of names that were
+imported before (`from random import choice`), `datetime.now()` and compiled code aren't refused;
 tests/testing/simulation/test_sources.py finds those in the sources.
 """
 

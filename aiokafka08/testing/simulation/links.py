@@ -54,7 +54,7 @@ class Links:
         Args:
             source: the party that sends.
             target: the party that receives.
-            network: its new behaviour; None: as the whole network again. The window of open
+            network: the new behaviour; None: that of the whole network again. The window of open
                 connections stays as it is.
         """
         self.parties.name("set_link", source, target)

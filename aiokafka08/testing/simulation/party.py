@@ -51,7 +51,7 @@ class Parties:
         self._existing.add(party)
 
     def name(self, call: str, *parties: object) -> None:
-        """Check the parties that a fault names; those that may still begin are checked by `check`.
+        """Check the parties that a fault names. A party that may still begin is left to `check`.
 
         Raises:
             ValueError: a name is invalid, or there is no such broker.

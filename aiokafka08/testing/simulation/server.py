@@ -18,8 +18,8 @@ class SimulatedListening:
         factory: makes the protocol of each connection.
         port: the port.
         party: the party that listens.
-        context: its context.
-        closed: called at the end.
+        context: the `contextvars` context of the party.
+        closed: called once the port is closed.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class SimulatedListening:
     def accept(self, transport: SimulatedTransport) -> None:
         """Give a connection its protocol."""
         # The network accepts connections also while the party is paused, as a kernel does; this
-        # runs when the party runs.
+        # method runs only while the party runs.
         if self.is_closed:
             transport.reset()
         else:
@@ -53,7 +53,7 @@ class SimulatedListening:
             self._closed()
 
     async def wait_closed(self) -> None:
-        """See `Listening.wait_closed`: `accept` makes no protocol after `close`."""
+        """Return at once: after `close` no protocol is made. See `Listening.wait_closed`."""
 
 
 class SimulatedServer(asyncio.AbstractServer):

@@ -1,8 +1,8 @@
 """`SimulatedTransport`: one end of a simulated connection, with the behaviour of asyncio's sockets.
 
-Invariant: as with sockets, a protocol gets the data that has arrived in one read (up to 256 KiB, or
-its buffer's size), `eof_received` after all data, and `connection_lost` in a later iteration of the
-event loop.
+Invariant: as with sockets, one read gives a protocol all data that has arrived (up to 256 KiB, or
+its buffer's size). `eof_received` follows all data, and `connection_lost` is called in a later
+iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SimulatedTransport(InspectableTransport):
         outbound: the wire to the peer.
         context: the context of the party that has this end; the protocol is called in it.
         extra: the results of `get_extra_info`.
-        ended: called when the protocol knows that the connection is lost.
+        ended: called just before the protocol's `connection_lost`.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class SimulatedTransport(InspectableTransport):
         self._protocol: Any = None
         # Data that waits here until the protocol reads counts against the sender's window.
         self._inbox = bytearray()
-        self._end: Mark | None = None  # the mark that has arrived after the inbox
+        self._end: Mark | None = None  # the FIN or RST that has arrived after the inbox
         self._reading = self._feeding = self._eof_received = False
         self._outbox = bytearray()
         self._high, self._low = _HIGH_WATER_BYTES, _HIGH_WATER_BYTES // 4
@@ -84,7 +84,7 @@ class SimulatedTransport(InspectableTransport):
             self._end = item
         if self._end is Mark.RESET:
             self._outbound.drop()
-            if self._outbox:  # as a socket that waits to be writable
+            if self._outbox:  # fail, as a socket that waits to be writable does
                 error = BrokenPipeError(32, "Broken pipe")
                 self._loop.call_soon(self._fail, error, context=self._context)
         self._schedule_feed()

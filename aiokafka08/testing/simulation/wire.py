@@ -141,7 +141,7 @@ class Wire:
         self.arrived(item)
 
     def retry(self) -> None:
-        """Let the data arrive that a block has kept, after a retransmission."""
+        """Deliver the data that a block has held back, after the delay of a retransmission."""
         if self._flying and self._timer is None:
             delay_s = self.links.random.uniform(0.01, 0.4)
             self._timer = self.links.loop.call_later(delay_s, self._arrive, context=NO_PARTY)

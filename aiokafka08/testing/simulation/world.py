@@ -132,7 +132,7 @@ class World:
 
     Attributes:
         cluster: the brokers, as outside a simulation. Their names are kafka0, kafka1 and so on.
-        network: the network between the parties, with its faults, and the names' addresses.
+        network: the network between the parties, with its faults and the addresses of host names.
         random: a generator for the scenario's own choices, drawn from the seed.
         threads: the simulated threads.
         zookeeper: the cluster's ZooKeeper, with the faults between it and the clients.
@@ -203,8 +203,8 @@ class World:
         All sessions end. The brokers keep the nodes that they have.
 
         Args:
-            nodes: path → data, parents included: the nodes of the other ZooKeeper; None: back to
-                the cluster's own.
+            nodes: the nodes of the other ZooKeeper, path → data, parents included; None: return to
+                the cluster's own ZooKeeper.
 
         Returns:
             The nodes that clients use from now on.
@@ -268,7 +268,7 @@ class World:
             check_awaitable(function, scenario)
             result = loop.run_until_complete(scenario)
             loop.run_until_complete(_settle())
-            gc.collect()  # failed tasks report their errors now, whatever the process did before
+            gc.collect()  # failed tasks report their errors now, not at some later collection
         self._check_errors()
         self._check_leftovers()
         self._parties.check()
@@ -349,8 +349,8 @@ class World:
     def call_later(self, seconds: float, function: Callable[..., object], *arguments: Any) -> None:
         """Call a function after this many virtual seconds, in no party.
 
-        Virtual time passes only while `run` runs: the function is called during a run, and that
-        run doesn't wait for it. If the last run ends before, it isn't called.
+        Virtual time passes only while `run` runs. So the function is called during a run, but that
+        run doesn't wait for it. If the last run ends earlier, the function isn't called.
 
         Raises:
             ValueError: an argument is invalid, such as a coroutine function.
@@ -425,7 +425,7 @@ async def _settle() -> None:
 
 
 def _is_of_the_cluster(timer: asyncio.TimerHandle) -> bool:
-    """Return whether brokers wait for it; a method of the cluster may have set it in any party."""
+    """Return whether a timer is the brokers'; the cluster's methods may set one in any party."""
     module: str = getattr(timer._callback, "__module__", None) or ""  # type: ignore[attr-defined]
     return module.startswith(_TESTING)
 

@@ -92,7 +92,7 @@ class SimulatedZookeeper:
         tree: the nodes.
         latency_s: for how long each request blocks.
         spend: see above.
-        on_event: called after each change of a node with what happened and the path.
+        on_event: called after each change of a node, with the kind of the event and the path.
         on_session_end: called when a client closes its session or the session expires, with the
             client's party and the paths of the session's ephemeral nodes, just before these are
             deleted.
@@ -141,7 +141,7 @@ class SimulatedZookeeper:
             clients: the clients that lose the network; None: all, also ones that start meanwhile.
             silent: whether the network loses packets without closing connections. The clients
                 then notice after two thirds of their session's timeout, or later if they send
-                requests, which kazoo takes for pings.
+                requests, which kazoo counts as pings.
         """
         end = self._scheduler.time() + for_s
         chosen = self._clients if clients is None else clients

@@ -1,12 +1,12 @@
-"""The brokers of an embedded cluster at their ZooKeeper: their nodes and their watches.
+"""The nodes and watches of an embedded cluster's brokers in their ZooKeeper.
 
 Brokers write the nodes of live brokers, topics, partitions' leaders, and the offsets that clients
 commit by OffsetCommit 0. The controller acts on the nodes that tools write: new topics and
 partitions, changed settings, requests to delete a topic.
 
 Invariant: after each change of the cluster `publish()` makes the nodes agree with it at once, in
-the same callback of the event loop. The brokers keep their nodes while clients are led to another
-ZooKeeper.
+the same callback of the event loop. While `World.lead_zookeeper_to` leads clients to another
+ZooKeeper, the brokers keep using their own nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from aiokafka08.testing.simulation.zookeeper import SimulatedZookeeper
 from aiokafka08.testing.simulation.zookeeper_tree import EventKind, WatchEvent, join, split
 from aiokafka08.testing.state import ClusterState, Commit, CommitKey, StoredCommit
 
-# From a client's write to its effect on the brokers; it isn't immediate on real ones either.
+# The time from a client's write to its effect on the brokers; real brokers take time too.
 CONTROLLER_S: Final = 0.05
 
 _CLUSTER_ID: Final = "/cluster/id"
@@ -121,7 +121,7 @@ class BrokerNodes:
             self._publishing = False
 
     def _wanted(self) -> object:
-        """Return all that `publish` writes, to compare it, since most requests change nothing."""
+        """Return all that `publish` writes, so that it writes nothing if nothing has changed."""
         state = self._state
         wanted: list[object] = [state.line.has_cluster_id, self._others]
         for node in state.nodes.values():
@@ -213,7 +213,7 @@ class BrokerNodes:
     def _replace_children(self, path: str, wanted: dict[str, bytes]) -> None:
         """Create, write and delete children until they are these."""
         for name in self.tree.node(path).names():
-            # The controller will act on a node that a client has just created.
+            # Keep a node that a client has just created: the controller hasn't handled it yet.
             if name not in wanted and join(path, name) not in self._pending:
                 self._delete(join(path, name))
         for name, data in wanted.items():

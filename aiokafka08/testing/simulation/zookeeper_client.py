@@ -1,10 +1,11 @@
-"""A client in place of kazoo's, on a simulated server: kazoo's names, results and exceptions.
+"""Stand in for kazoo's client on a simulated server, with kazoo's names, results and exceptions.
 
 In a simulation, a function that `_core.zookeeper` gives to a thread runs in the loop, in one piece.
 
 Invariant: nothing blocks. A request has its result when it is made, or none while the network is
-away. Then `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets the time
-for which a thread would have been blocked. Only methods that `_core.zookeeper` calls are here.
+away. In that case `get` raises kazoo's timeout error at once, and `SimulatedZookeeper.spend` gets
+the time for which a thread would have been blocked. The client has only the methods that
+`_core.zookeeper` calls.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class SimulatedKazooClient:
 
     Args:
         server: the simulated server.
-        timeout: seconds of its session, and of a request that blocks without a limit.
+        timeout: seconds until its session expires; also the default timeout of its requests.
         kazoo_options: other options of kazoo's client; they have no effect.
 
     Attributes:
@@ -155,7 +156,7 @@ class SimulatedKazooClient:
         """Open a session.
 
         Raises:
-            KazooTimeoutError: the server can't be reached; it would have blocked for the timeout.
+            KazooTimeoutError: the server can't be reached; kazoo would block for the timeout.
         """
         if not self._server.is_reachable:
             from kazoo.handlers.threading import KazooTimeoutError
@@ -227,7 +228,7 @@ class SimulatedKazooClient:
             self._callbacks.append((timer, callback, argument))
 
     def _run_callback(self) -> None:
-        """Make the oldest of the calls that are due."""
+        """Make the oldest of the pending calls."""
         _, callback, argument = self._callbacks.popleft()
         callback(argument)
 
@@ -272,7 +273,7 @@ class SimulatedKazooClient:
         self._reconnect = self._later(self._away_until - now + _RECONNECT_S, self._network_is_back)
 
     def _delay_notice(self) -> None:
-        """Put off the notice of a silent network, since a request is sent."""
+        """Postpone the detection of a silent network loss, because a request is sent."""
         # For kazoo a request counts as a ping, so it sends its next ping later, and notices the
         # lost network by the missing response to that ping.
         now, ping_s = self._server.time(), self._timeout_s * PING_PART
@@ -300,7 +301,7 @@ class SimulatedKazooClient:
         self._reset_watchers()
 
     def _network_is_back(self) -> None:
-        """Reconnect, or keep the connection if the client hasn't noticed a silent network."""
+        """Reconnect, or keep the connection if the client hasn't noticed the loss."""
         self._reconnect = None
         session = self.session
         assert session is not None
@@ -513,7 +514,7 @@ class SimulatedKazooClient:
         return created
 
     def delete(self, path: str, version: int = -1, recursive: bool = False) -> bool:
-        """Delete a node; with `recursive` all below it first, and none of them need exist."""
+        """Delete a node; with `recursive`, first the nodes below it, ignoring missing nodes."""
         if not recursive:
             done: bool = self.delete_async(path, version).get()
             return done

@@ -31,7 +31,7 @@ class TreeNode:
         created: transaction and time in ms of the creation.
         modified: transaction and time in ms of the last write.
         version: the number of writes since the creation.
-        creations: the number of children ever created; the next sequence node gets it.
+        creations: the number of children ever created; the number of the next sequence node.
         changed_children: transaction of the last creation or deletion of a child.
         children: the children by name.
     """

@@ -321,6 +321,28 @@ def test_admin_client_changes_and_reads_nothing_elsewhere(call: str) -> None:
         world.run(scenario)
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("check", ["refuse", "warn"])
+def test_concurrent_calls_get_the_same_outcome(seed: int, check: ZookeeperCheck) -> None:
+    """One call's comparison doesn't end the other ones'."""
+    with simulate(seed, version="0.8.2") as world:
+
+        async def scenario() -> None:
+            world.cluster.create_topic("t", 1)
+            world.register_brokers(ELSEWHERE)
+            async with admin(world, zookeeper_check=check) as client:
+                await client.list_topics()
+                calls = []
+                for _ in range(8):
+                    calls.append(asyncio.create_task(client.list_topic_overrides(["t"])))
+                    await asyncio.sleep(world.random.random() / 100)
+                outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            expected = {"refuse": ZookeeperMismatchError, "warn": dict}[check]
+            assert {type(one) for one in outcomes} == {expected}
+
+        world.run(scenario)
+
+
 def test_warn_uses_the_zookeeper_and_logs_once(caplog: pytest.LogCaptureFixture) -> None:
     with simulate(1, version="0.8.2") as world, caplog.at_level(logging.WARNING):
 

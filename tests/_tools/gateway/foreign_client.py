@@ -1,16 +1,17 @@
 """Producers and members of groups of other clients, as programs that run until SIGTERM.
 
     python -m tests._tools.gateway.foreign_client produce kafka-python 0.9 SERVERS TOPIC PARTITIONS
+    python -m tests._tools.gateway.foreign_client relay kafka-python 0.9 SERVERS TOPIC
     python -m tests._tools.gateway.foreign_client consume librdkafka 0.9.0.1 SERVERS GROUP TOPIC
     python -m tests._tools.gateway.foreign_client exchange librdkafka 0.9.0.1 SERVERS TOPIC SECONDS
 
 Producers and members take further settings of their client as a last argument, in JSON.
 
-A producer prints its history, one operation of `aiokafka08.testing.history` a line. A member prints
-"value v" for each message. An exchange ends by itself, or with an error when a step has taken so
-many seconds: it prints "sent OFFSET TIMESTAMP KEY VALUE" for each message that was acknowledged,
-"read KEY VALUE" for each one read, and "committed OFFSET". Each is a process of its own, since some
-clients leave sockets and threads open.
+A producer prints its history, one operation of `aiokafka08.testing.history` a line; `relay` ends
+with its stdin, too. A member prints "value v" for each message. An exchange ends by itself, or with
+an error when a step has taken so many seconds: it prints "sent OFFSET TIMESTAMP KEY VALUE" for each
+message that was acknowledged, "read KEY VALUE" for each one read, and "committed OFFSET". Each is a
+process of its own, since some clients leave sockets and threads open.
 """
 
 from __future__ import annotations
@@ -243,6 +244,17 @@ def produce(
     producer.flush()
 
 
+def relay(
+    end: threading.Event, client: str, version: str, servers: str, topic: str, others: str = "{}"
+) -> None:
+    """Send the numbers in the lines of stdin to partition 0."""
+    journal = Journal(topic, 1, client)
+    producer: Producer = PRODUCERS[client](servers, version, topic, journal, json.loads(others))
+    for line in sys.stdin:
+        journal.send(producer, 0, int(line))
+    producer.flush()
+
+
 def consume(
     end: threading.Event,
     client: str,
@@ -434,7 +446,7 @@ def main(work: str, *arguments: str) -> None:
     end = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: end.set())
     works: dict[str, Callable[..., None]]
-    works = {"produce": produce, "consume": consume, "exchange": exchange}
+    works = {"produce": produce, "relay": relay, "consume": consume, "exchange": exchange}
     works[work](end, *arguments)
 
 

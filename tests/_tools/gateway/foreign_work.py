@@ -60,14 +60,30 @@ class RunningProgram(Protocol):
 
 
 class Program:
-    """`foreign_client` with these arguments; what it prints goes to a file."""
+    """`foreign_client` with these arguments; what it prints goes to a file.
 
-    def __init__(self, path: Path, *arguments: str, python_path: Path | None = None) -> None:
+    With `takes_input=True` it reads what `write` is given.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *arguments: str,
+        python_path: Path | None = None,
+        takes_input: bool = False,
+    ) -> None:
         self._path = path
         command = program_command(*arguments, python_path=python_path)
+        given = subprocess.PIPE if takes_input else None
         with path.open("wb") as out, path.with_suffix(".err").open("wb") as err:
-            self._process = subprocess.Popen(command, stdout=out, stderr=err, cwd=ROOT)
+            self._process = subprocess.Popen(command, stdin=given, stdout=out, stderr=err, cwd=ROOT)
         reaper.watch_process(self._process.pid)
+
+    def write(self, text: str) -> None:
+        """Let it read a text."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode())
+        self._process.stdin.flush()
 
     def lines(self) -> list[str]:
         """Return what it has printed, without an incomplete line."""
@@ -99,6 +115,8 @@ class Program:
 
     def stop(self) -> None:
         """Send SIGTERM, and wait until it has finished its work."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._process.terminate()
         try:
             self._process.wait(_END_S)

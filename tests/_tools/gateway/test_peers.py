@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from aiokafka08 import AIOKafkaProducer
 from aiokafka08._tools.gateway.addresses import read_addresses, replace_addresses
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.layouts import apis
@@ -16,6 +17,7 @@ from aiokafka08._tools.gateway.messages import message_of
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.peers import FIRST_ID, peer_brokers
 from aiokafka08._tools.gateway.port_table import PortTable
+from aiokafka08._tools.gateway.target_sample import PeerAnswer, ask_peers
 from aiokafka08.protocol.requests.groups import (
     GroupCoordinatorRequest,
     GroupProtocol,
@@ -103,6 +105,33 @@ async def test_peer_has_no_id_of_a_broker_that_joins() -> None:
             found = (await client.call(MetadataRequest([]), 1)).brokers
             assert len({one.node_id for one in found}) == len(joined) + 2
             assert {one.host for one in found if one.node_id in joined} == {HOST}
+
+
+async def test_names_lead_to_gateways_that_listen_on_addresses() -> None:
+    """As where programs keep the names of brokers that were there before."""
+    ports = [free_ports(), free_ports()]
+    peers = tuple(("localhost", port) for port in ports)
+    common: dict[str, Any] = {"advertise": "localhost", "peers": peers, "is_observing": True}
+    async with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        running(cluster.bootstrap_servers, listen=(HOST, ports[0]), **common) as first,
+        running(cluster.bootstrap_servers, listen=(HOST, ports[1]), **common) as second,
+    ):
+        for gateway, port in ((first, ports[0]), (second, ports[1])):
+            async with await RawClient.connect(port) as client:
+                found = (await client.call(MetadataRequest([]), 1)).brokers
+            own = {0: ("localhost", first_port(gateway))}
+            named = {one.node_id: (one.host, one.port) for one in found}
+            assert named == own | dict(enumerate(peers, FIRST_ID))
+        names = ",".join(f"localhost:{port}" for port in ports)
+        options = gateway_options(
+            cluster.bootstrap_servers, f"{HOST}:{ports[0]}", advertise="localhost", peers=[names]
+        )
+        answers = await ask_peers(options)
+        assert list(answers) == [peers[1]]
+        assert isinstance(answers[peers[1]], PeerAnswer)
+        async with AIOKafkaProducer(bootstrap_servers=f"localhost:{ports[0]}") as producer:
+            assert (await producer.send_and_wait("t", b"tea")).offset == 0
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Two gateways in front of a real 4.1.0: clients go on when one of them is killed.
 
-The clients know one gateway only, and retry. Gateways are killed in turn, and come back.
+The clients are given one gateway only, but for the Scala producer, and retry. Gateways are killed
+in turn, and come back.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from aiokafka08._tools.gateway.peers import FIRST_ID
+from tests._tools.gateway.foreign_work import Program
 from tests._tools.gateway.gateways import HOST
 from tests._tools.gateway.processes import Gateways
 from tests.brokers.cluster import RealCluster
@@ -26,6 +28,7 @@ from tests.brokers.tools import JavaTools
 from tests.brokers.versions import find_version
 from tests.brokers.waiting import wait_for
 from tests.support.full import in_full
+from tests.support.old_packages import kafka_python_2
 
 with warnings.catch_warnings():  # of importlib.resources, in the import
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -140,15 +143,44 @@ class Librdkafka:
         self._consumer.close()
 
 
+class KafkaPython2:
+    """kafka-python 2.0.2 as for 0.10.1, in processes of its own."""
+
+    def __init__(self, servers: str, topic: str, folder: Path) -> None:
+        path, client = kafka_python_2(), ("kafka-python", "0.10.1", servers)
+        self._producer = Program(
+            *(folder / "relay.out", "relay", *client, topic), python_path=path, takes_input=True
+        )
+        self._consumer = Program(
+            *(folder / "consume.out", "consume", *client, topic, topic), python_path=path
+        )
+        self._count = 0
+
+    def send(self, values: range) -> None:
+        assert self._producer.running, self._producer.errors()
+        self._producer.write("".join(f"{value}\n" for value in values))
+
+    def read(self) -> list[int]:
+        assert self._consumer.running, self._consumer.errors()
+        values = self._consumer.values
+        new, self._count = values[self._count :], len(values)
+        return [int(value.removeprefix("0:")) for value in new]
+
+    def close(self) -> None:
+        self._producer.stop()
+        self._consumer.stop()
+
+
 class Java:
     """The console programs of 0.10.2.2, with its new clients."""
 
+    release = of_producer = "0.10.2.2"
+
     def __init__(self, servers: str, topic: str, folder: Path) -> None:
-        write_logging_files(folder)
-        self._tools = JavaTools(find_version("0.10.2.2"), folder)
+        self._tools = {one: new_tools(one, folder) for one in {self.release, self.of_producer}}
         settings = folder / "consumer.properties"
-        settings.write_text(f"group.id={topic}\nauto.offset.reset=earliest\n")
-        self._producer = self._tools.popen(
+        settings.write_text(f"group.id={topic}\n")
+        self._producer = self._tools[self.of_producer].popen(
             "kafka.tools.ConsoleProducer",
             *("--broker-list", servers, "--topic", topic, "--sync"),
             *("--request-required-acks", "-1"),
@@ -156,10 +188,10 @@ class Java:
             *("--request-timeout-ms", "60000"),
             writable_stdin=True,
         )
-        self._consumer = self._tools.popen(
+        self._consumer = self._tools[self.release].popen(
             "kafka.tools.ConsoleConsumer",
             *("--bootstrap-server", servers, "--topic", topic, "--new-consumer"),
-            *("--consumer.config", str(settings)),
+            *("--from-beginning", "--consumer.config", str(settings)),
         )
         self._count = 0
 
@@ -172,11 +204,36 @@ class Java:
         return [int(line) for line in new]
 
     def close(self) -> None:
-        self._tools.kill_all()
+        for tools in self._tools.values():
+            tools.kill_all()
+
+
+class OldJava(Java):
+    """The console programs of 0.9.0.1, with its new clients."""
+
+    release = of_producer = "0.9.0.1"
+
+
+class Scala(Java):
+    """The Scala producer of 0.8.2.2, and the consumer of 0.10.2.2.
+
+    `test_failover` has the Scala consumer, which finds gateways in ZooKeeper.
+    """
+
+    of_producer = "0.8.2.2"
+
+
+def new_tools(release: str, folder: Path) -> JavaTools:
+    own = folder / release
+    own.mkdir()
+    write_logging_files(own)
+    return JavaTools(find_version(release), own)
 
 
 @pytest.mark.parametrize("rounds", [2, *in_full(12)])
-@pytest.mark.parametrize("new_client", [KafkaPython, Librdkafka, Java])
+@pytest.mark.parametrize(
+    "new_client", [KafkaPython, KafkaPython2, Librdkafka, Java, OldJava, Scala]
+)
 def test_clients_go_on_when_a_gateway_is_killed(
     new_client: Callable[[str, str, Path], Client],
     rounds: int,
@@ -189,7 +246,10 @@ def test_clients_go_on_when_a_gateway_is_killed(
     found: list[int] = []
     folder = tmp_path / "client"
     folder.mkdir()
-    with closing(new_client(f"{HOST}:{gateways.ports[0]}", topic, folder)) as client:
+    # The Scala producer asks for brokers only at the addresses that it is given.
+    given = gateways.ports if new_client is Scala else gateways.ports[:1]
+    servers = ",".join(f"{HOST}:{port}" for port in given)
+    with closing(new_client(servers, topic, folder)) as client:
 
         def is_read(value: int) -> bool:
             found.extend(client.read())

@@ -3,10 +3,12 @@
 The gateway is a process, as its users run it. Two producers, one plain and one of LZ4, send 50,000
 messages of 100 bytes a second in all; a group of two reads and commits, so that each message is
 translated both ways. Twice a second a client connects, reads a message and leaves. Prints a line a
-minute, and in the end the trend of each gauge of the gateway's process.
+minute with the messages that were read a second, and in the end the trend of each gauge of the
+gateway's process.
 
 Invariant: nothing fails here, so the group reads each message once, in order; anything else is an
-error. Exit code 0, or 1 if a gauge grows.
+error. Exit code 0, or 1 if a gauge grows, or if in the last third of the time fewer than half as
+many messages are read a second as in the first one.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ from tests.brokers.cluster import RealCluster
 from tests.support.arguments import positive_number
 from tests.support.waiting import until
 from tests.tools.soak import gauges
+from tests.tools.soak.rates import Rates
 from tests.tools.soak.sampling import report, sample
 
 TARGET = "4.1.0"
@@ -56,21 +59,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--sample-every", type=positive_number, default=5.0, metavar="SECONDS")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING)
-    found = asyncio.run(
+    found, rates = asyncio.run(
         soak_gateway(60 * options.minutes, options.per_second, options.sample_every)
     )
-    return report(found)
+    return report(found, rates)
 
 
 async def soak_gateway(
     seconds: float, per_second: float, sample_every_s: float
-) -> gauges.Gauges[gauges.OtherSample]:
-    """Run a gateway and its clients; return the samples of the gateway's process.
+) -> tuple[gauges.Gauges[gauges.OtherSample], Rates]:
+    """Run a gateway and its clients; return the samples of its process, and what was read.
 
     Raises:
         AssertionError: a message is lost, read twice or out of order.
     """
-    found = gauges.Gauges[gauges.OtherSample]()
+    found, rates = gauges.Gauges[gauges.OtherSample](), Rates("messages")
     async with contextlib.AsyncExitStack() as stack:
         cluster = RealCluster(TARGET)
         stack.push_async_callback(asyncio.to_thread, cluster.close)
@@ -92,9 +95,11 @@ async def soak_gateway(
                 sample_every_s,
                 lambda: str(traffic),
                 lambda: gauges.read_other(process),
+                rates,
+                lambda: traffic.read_count,
             )
         print(traffic, "all read once, in order", sep="; ", flush=True)
-    return found
+    return found, rates
 
 
 class Traffic:
@@ -114,7 +119,12 @@ class Traffic:
         self._stop = asyncio.Event()
 
     def __str__(self) -> str:
-        return f"{sum(self._sent)} sent, {sum(self._read)} read, {self._visits} visits"
+        return f"{sum(self._sent)} sent, {self.read_count} read, {self._visits} visits"
+
+    @property
+    def read_count(self) -> int:
+        """How many messages the group has read."""
+        return sum(self._read)
 
     @contextlib.asynccontextmanager
     async def running(self) -> Any:

@@ -173,7 +173,8 @@ async def _run(config: BridgeConfig, status: CopyStatus, until_caught_up: bool) 
     from aiokafka08._core.concurrency.daemon_threads import DaemonThreads
     from aiokafka08.bridge.daemon import run_bridge
 
-    # For ZooKeeper's client and name resolution, so that a stop doesn't wait for a call that hangs.
+    # These threads run ZooKeeper's client and name resolution. As daemons they don't delay a stop,
+    # even if a call hangs.
     asyncio.get_running_loop().set_default_executor(DaemonThreads("aiokafka08-bridge"))
     with serve_pages(config, status):
         copy = run_bridge(config, status, until_caught_up=until_caught_up)

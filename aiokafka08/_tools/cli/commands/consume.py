@@ -244,7 +244,7 @@ def consume(
     if group is None:
         run(reading, end_with_stdout=True)
         return
-    # A group was moved: the only change that reading makes.
+    # Say that the group's offsets were committed: reading changes nothing else.
     moved = f"group {group!r} has committed what was written, {settings.cluster}"
     try:
         with noted_end(group, note, commits, "--count 1"):

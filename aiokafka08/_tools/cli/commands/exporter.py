@@ -215,7 +215,7 @@ async def _serve(refresher: Refresher, host: str, port: int, client_id: str) -> 
         ) from None
     try:
         note(f"metrics at {endpoint.url}")
-        # The thread of a scrape competes with others that decode and write. It gets its turn soon.
+        # The thread of a scrape competes with threads that decode and write; this lets it run soon.
         sys.setswitchinterval(SWITCH_S)
         with rare_full_collections(time.monotonic):
             await refresher.run()

@@ -314,7 +314,7 @@ async def _planned(settings: GatewaySettings) -> list[NodeChange]:
 
 
 async def _restored(settings: GatewaySettings) -> list[NodeChange]:
-    """Put back what brokers have written; return it."""
+    """Put back what brokers had written; return the changes."""
     from aiokafka08 import environment
     from aiokafka08._tools.gateway.zookeeper_mirror import new_writer
 
@@ -409,7 +409,7 @@ def _settings(file: Path | None, given: Mapping[str, Any]) -> GatewaySettings:
 
 
 def _connected(given: GatewaySettings) -> GatewaySettings:
-    """Add how to connect to the targets: from properties files and the environment."""
+    """Add the connection settings of the targets, from properties files and the environment."""
     import os
     from dataclasses import replace
 
@@ -519,7 +519,7 @@ def _metrics_address(metrics: str, names: OptionNames) -> tuple[str, int]:
 
 
 def _port_table(settings: GatewaySettings) -> PortTable:
-    """Return the table, in which no broker gets the port of the metrics or another listener."""
+    """Return the table, in which no broker gets the port of the metrics or of another listener."""
     from aiokafka08._tools.gateway.options import HIGHEST_PORT, listener_port
     from aiokafka08._tools.gateway.port_table import PortTable
 
@@ -681,7 +681,7 @@ def _endpoint(
         return Page(CONTENT_TYPE, write_text(families) + metrics_text())
 
     def health() -> Page:
-        """Return whether clients can connect to at least one broker."""
+        """Return the page that says whether clients can connect to at least one broker."""
         text = "text/plain; charset=utf-8"
         if any(one.is_open and one.node != ENTRY for one in gateways.states()):
             return Page(text, b"ok\n")

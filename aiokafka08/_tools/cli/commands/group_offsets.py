@@ -390,7 +390,7 @@ def _move(
     to_nearest: bool = True,
     has_time: bool = False,
 ) -> None:
-    """Print the plan, carry it out with `execute`, and note the changes and the way back."""
+    """Print the plan, carry it out with `execute`, and note the changes and how to undo them."""
     from aiokafka08._tools.cli.connection import run
     from aiokafka08._tools.cli.group_backup import Backup
     from aiokafka08._tools.cli.group_moves import plan_and_move

@@ -1,4 +1,4 @@
-"""`kcat`: kcat's one-letter flags, so that its scripts run on brokers that kcat can't read."""
+"""`kcat`: accept kcat's flags, so that scripts for kcat run on brokers that kcat can't read."""
 
 from __future__ import annotations
 

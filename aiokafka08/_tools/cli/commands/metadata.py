@@ -1,7 +1,7 @@
 """`metadata` and `topics`: the brokers, topics and partitions of a cluster.
 
-Invariant: no command requests the metadata of a topic by name, which would create it on 0.8. They
-request the metadata of all topics and filter it.
+Invariant: no command requests the metadata of a topic by name, which would create it on 0.8.
+Commands request the metadata of all topics and filter it.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ async def _metadata(
         settings: the cluster.
         topics: only these; without any, all.
         with_brokers: whether the rows of the brokers are wanted.
-        with_partitions: whether those of the partitions are wanted, with their replicas and in-sync
-            replicas in ZooKeeper if it is given.
+        with_partitions: whether the rows of the partitions are wanted. Their replicas and in-sync
+            replicas come from ZooKeeper if `settings` name it.
 
     Returns:
         The rows, whether a broker is known to be of 0.8, and the errors of ZooKeeper.

@@ -1,4 +1,4 @@
-"""`offsets`: where the logs of a topic begin and end, and from where to read since a time.
+"""`offsets`: show where a topic's logs begin and end, and from which offset to read since a time.
 
 Invariant: no topic is created; see `metadata`.
 """
@@ -125,7 +125,7 @@ def _at_row(result: OffsetAndTimestamp | None, end: int) -> dict[str, Any]:
 
 
 def precision(result: OffsetAndTimestamp | None) -> str:
-    """Return how precise the offset of a time is; None means that no message is that late."""
+    """Return how precise the offset found for a time is; None: no message is that late."""
     if result is None:
         return NO_MESSAGE
     return BY_SEGMENT if result.timestamp is None else EXACT

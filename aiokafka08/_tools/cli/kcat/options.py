@@ -56,7 +56,7 @@ class KcatOptions:
     serdes: list[str] = field(default_factory=list)
     registry: str | None = None
     verbosity: int = 1
-    # Given flags without effect beside -f or -J, as in kcat 1.7.1.
+    # Flags that were given but have no effect beside -f or -J, as in kcat 1.7.1.
     ignored: list[str] = field(default_factory=list)
     # Print this and end: "help", "version", "list" or "dump" (of the properties).
     show: str | None = None

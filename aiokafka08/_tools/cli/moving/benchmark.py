@@ -32,7 +32,7 @@ from aiokafka08.structs import TopicPartition
 
 # How many random values are made, before the measurement begins; they are sent again and again.
 _DISTINCT_VALUES: Final = 1000
-# The messages of a call of `send_many`, and the calls whose results aren't awaited yet.
+# How many messages each call of `send_many` sends, and how many calls may be unawaited.
 _CALL_MESSAGES: Final = 2000
 _PENDING_CALLS: Final = 64
 # The beginning of a message that measures latency: the run, and the number of the message.

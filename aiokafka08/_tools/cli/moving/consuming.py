@@ -1,7 +1,7 @@
 """`consume`: read records and write them to stdout in a format.
 
-Invariants: only records go to stdout. A record counts as read, for the progress and the rate, only
-when it was written or `only` has left it out; for the group's offsets see `read_group`. No topic is
+Invariants: only records go to stdout. The progress and the rate count a record only after it was
+written, or left out by `only`. `read_group` has the invariant of the group's offsets. No topic is
 created.
 """
 
@@ -64,16 +64,16 @@ _GROUP_BLOCK_BYTES: Final = 16 * 1024
 # How long to wait for leaders, as during an election, before the other partitions are read.
 _LEADER_S: Final = 5.0
 
-# After this time without a response of any broker, a reader that follows says so.
+# After this time without a response of any broker, a command that follows the logs says so.
 _OUTAGE_S: Final = 3.0
 
 # Failures that are further apart belong to different outages.
 _QUIET_S: Final = 60.0
 
-# Control characters that text doesn't have; ESC is in coloured logs.
+# Control characters that text doesn't have. ESC isn't one of them: coloured logs have it.
 _NOT_TEXT: Final = re.compile(rb"[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f]")
 
-# Control characters of ASCII and in UTF-8, except tabs and newlines.
+# ASCII control characters except tab and newline, and the C1 controls in UTF-8.
 _ESCAPES: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 
 
@@ -185,7 +185,7 @@ async def consume(
 async def _with_way_out(
     error: CorruptRecordException, router: Router, job: ConsumeJob
 ) -> CorruptRecordException:
-    """Return an error with the options to read on after the damage, or why they are unknown."""
+    """Return the error with the options to read on after the damage, or why they are unknown."""
     tp, offset, readable = error.partition, error.offset, error.next_offset
     if tp is None or offset is None:
         return error
@@ -310,8 +310,8 @@ async def _source(
             async with aclosing(member.read()) as batches:
                 yield batches
         except BrokenPipeError:
-            # `connection.run` notices the end of stdout's reader too, and cancels this task. The
-            # commit is awaited all the same; a second cancellation, by Ctrl-C, ends it.
+            # `connection.run` notices the end of stdout's reader too, and cancels this task. Await
+            # the commit nevertheless; a second cancellation, by Ctrl-C, ends it.
             commit = asyncio.create_task(member.commit(), name="consume last commit")
             try:
                 await asyncio.shield(commit)
@@ -325,7 +325,7 @@ async def _source(
 
 
 class _OutageNote:
-    """Notes, once per outage, that no broker responds.
+    """Writes a note, once per outage, that no broker responds.
 
     An outage begins with the client's first event of a failure; a new connection, records, or a
     time without failures ends it.
@@ -343,7 +343,7 @@ class _OutageNote:
             self.end()
         elif isinstance(event, MetadataFailed):
             now = asyncio.get_running_loop().time()
-            # Connections may outlast an outage: then none is opened after it.
+            # Connections may outlast an outage. Then its end emits no `Connected`.
             if self._last is not None and now - self._last > _QUIET_S:
                 self.end()
             self._last = now
@@ -365,8 +365,8 @@ class _Copied:
 
     Attributes:
         output: the output for the records.
-        on_written: called with a partition, an offset and a number, when that many more records are
-            written, and with them all that were read before the offset.
+        on_written: called after each write with the partition, an offset, and the number of records
+            written. All records that were read before that offset are written now.
         on_commit: see `consume`.
     """
 

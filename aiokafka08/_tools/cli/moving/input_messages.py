@@ -1,4 +1,4 @@
-"""The input of `produce`: stdin, files with many messages, or a file for each.
+"""The input of `produce`: stdin, files with many messages, or one file for each message.
 
 Invariant: the end of a file ends a message.
 """

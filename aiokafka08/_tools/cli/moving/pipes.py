@@ -136,7 +136,7 @@ class OutputPipe:
         """Return how many bytes a write can take without blocking, if the descriptor is ready."""
         if self._capacity is None:
             return select.PIPE_BUF
-        # The pipe's content fills whole pages, and its first and last one may be partly empty.
+        # The pipe's content occupies whole pages, but the first and the last may be partly empty.
         held = self._ask(termios.FIONREAD)
         return max(self._capacity - held - 2 * mmap.PAGESIZE, select.PIPE_BUF)
 
@@ -149,7 +149,7 @@ class OutputPipe:
     def _unread_bytes(self) -> int:
         if self.is_terminal or not self._waits:
             return 0
-        if self._capacity is not None:  # Linux counts them also after the reader has ended
+        if self._capacity is not None:  # Linux counts them even after the reader has ended
             return self._ask(termios.FIONREAD)
         if not self._is_socket:
             return _OTHER_PIPE_BYTES

@@ -113,7 +113,7 @@ async def produce(
     """Send the messages of files, or of stdin, and wait until all are acknowledged.
 
     Args:
-        settings: the cluster.
+        settings: the cluster, and the producer's options.
         job: where to send them.
         paths: the files; none: stdin.
         options: how to read the input.
@@ -261,7 +261,7 @@ async def _copy(tee: Output | None, messages: InputMessages) -> None:
             await tee.write(b"".join([(value or b"") + b"\n" for value in messages.values]))
         except BrokenPipeError:
             # `connection.run` notices the closed stdout too, and cancels this task. Wait for the
-            # cancellation here, because it would cut short the flush that follows.
+            # cancellation here, so that it doesn't interrupt the flush that follows.
             await asyncio.sleep(_CANCEL_S)
             raise
 

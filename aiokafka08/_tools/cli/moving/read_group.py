@@ -60,8 +60,8 @@ class GroupReader(ConsumerRebalanceListener):
         self._taken: dict[TopicPartition, int] = {}
         self._taken_count = 0
         self._on_commit = on_commit
-        # The bytes that were written in all, the number of records since the entry before, and the
-        # offsets to commit once these bytes are taken.
+        # Per entry: the total number of bytes written by then, the number of records since the
+        # previous entry, and the offsets to commit once the output's reader has taken these bytes.
         self._waiting: deque[tuple[int, int, dict[TopicPartition, int]]] = deque()
         self._read_to: dict[TopicPartition, int] = {}
         self._commit_at = asyncio.get_running_loop().time() + COMMIT_S
@@ -73,7 +73,7 @@ class GroupReader(ConsumerRebalanceListener):
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """See `ConsumerRebalanceListener`."""
-        # Before a partition came back, another member may have read on and committed: an older
+        # Before a partition came back, another member may have read on and committed, so an older
         # offset must not be committed now.
         self._taken.clear()
         self._taken_count = 0
@@ -114,8 +114,8 @@ class GroupReader(ConsumerRebalanceListener):
 
     def written(self, tp: TopicPartition, offset: int, count: int) -> None:
         """Note that the output has `count` more records of a partition, all before `offset`."""
-        # The consumer's position is lower than `offset` while more records may come with the offset
-        # of the last one (docs/brokers.md 6.7).
+        # Several records may have the same offset (docs/brokers.md 6.7). While more of them may
+        # come, the consumer's position is lower than `offset`.
         written = self._output.written_bytes
         before, offsets = 0, dict[TopicPartition, int]()
         if self._waiting and self._waiting[-1][0] >= written:
