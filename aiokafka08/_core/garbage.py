@@ -2,18 +2,24 @@
 
 A full collection visits each object, those of imports too, and holds the event loop meanwhile. Only
 the package's own programs use this module, since a client must not change the garbage collection of
-its process.
+its process, nor how often threads take the GIL from each other.
 """
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 # More frozen objects than an interpreter has at its start: Python 3.12.1 has 375, others none
 _FROZEN_BY_PYTHON: Final = 1000
+
+# The seconds between two full garbage collections, and between two switches of the GIL.
+_COLLECTION_S: Final = 60.0
+_SWITCH_S: Final = 0.00005
 
 
 @contextmanager
@@ -65,3 +71,37 @@ def rare_full_collections(clock: Callable[[], float], interval_s: float = 3600.0
         gc.callbacks.remove(collection)
         if not has_frozen:
             gc.unfreeze()
+
+
+@contextmanager
+def short_holds() -> Iterator[None]:
+    """Bound the time for which the interpreter holds the event loop of a server, in the block.
+
+    A full garbage collection is made once a minute only. So connections that end must leave no
+    cycles.
+    """
+    loop = asyncio.get_running_loop()
+    thresholds, switch_s = gc.get_threshold(), sys.getswitchinterval()
+    timer: asyncio.TimerHandle
+
+    def collect() -> None:
+        nonlocal timer
+        gc.collect()
+        timer = loop.call_later(_COLLECTION_S, collect)
+
+    with older_objects_left_out():
+        # A full collection visits the objects of all connections. By default it runs whenever the
+        # number of objects has grown by a quarter: with many short connections that is several
+        # times a second.
+        gc.set_threshold(*thresholds[:2], 1_000_000)
+        # After each wait for I/O the event loop's thread gets the GIL back within this time, also
+        # while the worker thread runs Python code. With the default, 5 ms, each read of a
+        # connection could wait that long.
+        sys.setswitchinterval(_SWITCH_S)
+        timer = loop.call_later(_COLLECTION_S, collect)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            sys.setswitchinterval(switch_s)
+            gc.set_threshold(*thresholds)

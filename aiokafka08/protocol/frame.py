@@ -108,7 +108,9 @@ class _FrameBuffers:
                 return buffer.view()[:size_bytes]
         step = size_bytes
         if size_bytes > _TRUST * self._largest_bytes:
-            step = next((step for step in _STEPS if step > arrived_bytes), size_bytes)
+            # A frame of less than twice the last step isn't worth its copy, which takes longest.
+            steps = _STEPS if size_bytes > 2 * _STEPS[-1] else _STEPS[:-1]
+            step = next((step for step in steps if step > arrived_bytes), size_bytes)
         if step < size_bytes or size_bytes > _KEPT_BYTES:
             return memoryview(allocate_pages(min(step, size_bytes)))
         self._filling = _FrameBuffer(size_bytes)
@@ -170,6 +172,11 @@ class FrameReader:
         return self._filled > 0 or self._frame is not None
 
     @property
+    def bytes_to_copy(self) -> int:
+        """How many bytes the next `get_buffer()` copies, to a larger buffer of the same frame."""
+        return self._filled if self._frame is not None and self._filled == len(self._frame) else 0
+
+    @property
     def memory_bytes(self) -> int:
         """How much memory the reader itself holds, without the frames that callers keep.
 
@@ -189,6 +196,8 @@ class FrameReader:
 
     def get_buffer(self, least_bytes: int = 0) -> memoryview:
         """Return the buffer for the next bytes, of this size at least; it is never empty."""
+        if self._frame is not None and self._filled == len(self._frame):
+            self._begin(self._frame)  # here, so that the caller can choose when
         buffer = (self._scratch if self._frame is None else self._frame)[self._filled :]
         if len(buffer) >= least_bytes:
             return buffer
@@ -211,8 +220,6 @@ class FrameReader:
             frame, self._frame, self._filled = self._frame, None, 0
             self._buffers.note_complete(self._size)
             yield frame
-        elif self._filled == len(self._frame):
-            self._begin(self._frame)
 
     def _copied(self, count: int) -> Iterator[memoryview]:
         """Accept bytes that have arrived in a buffer of their own."""

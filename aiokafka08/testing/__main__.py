@@ -9,26 +9,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import ipaddress
 import logging
 import signal
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final
 
-from aiokafka08._core.garbage import older_objects_left_out
+from aiokafka08._core.garbage import short_holds
 from aiokafka08.testing.broker_lines import LINES
 from aiokafka08.testing.cluster import EmbeddedCluster
 from aiokafka08.testing.runtime import DEFAULT_MAX_BUFFERED_BYTES
 from aiokafka08.testing.state import WEEK_MS
 
 _log: Final = logging.getLogger("aiokafka08.testing")
-
-# The seconds between two full garbage collections, and between two switches of the GIL.
-_COLLECTION_S: Final = 60.0
-_SWITCH_S: Final = 0.00005
 
 
 def parser() -> argparse.ArgumentParser:
@@ -209,39 +204,9 @@ async def _serve(cluster: EmbeddedCluster) -> None:
         _log.info("Kafka %s in memory on %s", cluster.version, cluster.bootstrap_servers)
         if cluster.version.startswith("0.8"):
             _log.info("for groups: --version 0.10")
-        with _short_holds():
+        with short_holds():
             await ended.wait()
         _log.info("stopping")
-
-
-@contextlib.contextmanager
-def _short_holds() -> Iterator[None]:
-    """Bound the time for which the interpreter blocks the event loop."""
-    # A library must not change these settings, which hold for the whole process.
-    loop = asyncio.get_running_loop()
-    thresholds, switch_s = gc.get_threshold(), sys.getswitchinterval()
-    timer: asyncio.TimerHandle
-
-    def collect() -> None:
-        nonlocal timer
-        gc.collect()
-        timer = loop.call_later(_COLLECTION_S, collect)
-
-    with older_objects_left_out():
-        # A full collection visits the objects of all topics. By default it runs whenever the number
-        # of objects has grown by a quarter. Connections leave no cycles, so a timer is enough.
-        gc.set_threshold(*thresholds[:2], 1_000_000)
-        # After each wait for I/O the event loop's thread gets the GIL back within this time, also
-        # while the worker thread runs Python code. With the default, 5 ms, each read of a
-        # connection could wait that long.
-        sys.setswitchinterval(_SWITCH_S)
-        timer = loop.call_later(_COLLECTION_S, collect)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            sys.setswitchinterval(switch_s)
-            gc.set_threshold(*thresholds)
 
 
 def _is_loopback(host: str) -> bool:

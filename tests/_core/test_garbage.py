@@ -1,12 +1,15 @@
-"""What garbage collections leave out.
+"""What garbage collections leave out, and how rare they are.
 
-Each test runs an interpreter of its own: pytest's process has frozen objects.
+Most tests run an interpreter of their own: pytest's process has frozen objects.
 """
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+
+from aiokafka08._core.garbage import short_holds
 
 PROGRAM = """
 import gc
@@ -68,3 +71,24 @@ def test_rare_full_collections_leave_out_what_is_old() -> None:
         [sys.executable, "-c", RARE], capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.split() == ["True", "0", "True", "True", "0"]
+
+
+async def test_interpreter_settings_are_restored() -> None:
+    before = gc.get_threshold(), sys.getswitchinterval()
+    with short_holds():
+        assert gc.get_threshold()[2] > before[0][2]
+        assert sys.getswitchinterval() < before[1]
+    assert (gc.get_threshold(), sys.getswitchinterval()) == before
+
+
+async def test_only_what_was_frozen_before_stays_frozen() -> None:
+    gc.unfreeze()
+    try:
+        with short_holds():
+            assert gc.get_freeze_count()
+        assert gc.get_freeze_count() == 0
+    finally:
+        gc.freeze()  # else the collection after each test would visit all modules
+    with short_holds():
+        pass
+    assert gc.get_freeze_count()

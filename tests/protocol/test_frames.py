@@ -113,6 +113,23 @@ def test_room_grows_as_bytes_arrive(size: int) -> None:
         assert len(reader.get_buffer()) == min(size, room) - arrived
 
 
+def test_frame_a_little_larger_than_the_last_step_isnt_copied_for_it() -> None:
+    """The copy would take most of the time that the rest of the frame needs to arrive."""
+    reader, size = FrameReader(), 16 * 1024 * 1024
+    list(feed(reader, size.to_bytes(4, "big") + bytes(8 * FIRST)))
+    assert len(reader.get_buffer()) == size - 8 * FIRST
+
+
+def test_bytes_to_copy_are_those_that_the_next_buffer_copies() -> None:
+    reader, size = FrameReader(), 100 * 1024 * 1024
+    list(feed(reader, size.to_bytes(4, "big") + bytes(FIRST - 1)))
+    assert reader.bytes_to_copy == 0
+    list(feed(reader, b"x"))
+    assert reader.bytes_to_copy == FIRST
+    reader.get_buffer()
+    assert reader.bytes_to_copy == 0
+
+
 @pytest.mark.parametrize("size", [700_000, 5_000_000, 20 * 1024 * 1024])
 def test_frame_gets_its_whole_room_after_one_of_a_quarter_of_its_size(size: int) -> None:
     reader = FrameReader()

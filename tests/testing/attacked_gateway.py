@@ -4,6 +4,9 @@
 of the target in processes of their own, so that memory and time of them aren't mixed up. The first
 line of the log ends with the address for the first broker, the second line with that for the other
 one: a client there doesn't wait for a broker that is attacked. `hostile_run` starts it.
+
+With `--relay` it is a plain relay to the same target in place of a gateway: the floor under the
+gateway's times. It only passes bytes, and reads no more from one side than the other one takes.
 """
 
 from __future__ import annotations
@@ -17,9 +20,12 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from typing import cast
 
 import uvloop
 
+from aiokafka08._core.garbage import short_holds
 from aiokafka08._tools.gateway.gateway import Gateway
 from aiokafka08._tools.gateway.layouts import apis
 from aiokafka08._tools.gateway.options import gateway_options
@@ -28,6 +34,7 @@ from aiokafka08.protocol.record_batch import RecordBatchBuilder
 from tests.brokers.ports import free_port
 
 HOST = "127.0.0.1"
+_log = logging.getLogger(__name__)
 _WAITS = 1 << 40
 """A fetch from this offset is never answered."""
 
@@ -106,7 +113,65 @@ def answer(frame: bytes, ports: Sequence[int], fetched: bytes = bytes(14)) -> by
         ranges = [(one, versions[0], versions[-1]) for one, versions in known.items()]
         listed = b"".join(struct.pack(">3h", *one) for one in ranges)
         return bytes(2) + len(ranges).to_bytes(4, "big") + listed
+    if (key, version) == (2, 0):  # a client of the relay
+        return bytes(4)  # no topics
     return bytes(8)  # no topics, and a throttle time
+
+
+class RelayHalf(asyncio.Protocol):
+    """One of the two connections of a relay.
+
+    Args:
+        port: that of the target.
+        other: the client's connection; None: this is the client's.
+    """
+
+    def __init__(self, port: int, other: RelayHalf | None = None) -> None:
+        self._port = port
+        self.other = other
+        self.transport: asyncio.Transport | None = None
+        self._waiting: list[bytes] = []  # until the other one is there
+        self._opening: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        if self.other is None:
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+        elif self.other.transport is None:  # the client has gone
+            self.transport.abort()
+        else:
+            self.other.other = self
+            self.transport.writelines(self.other._waiting)
+            self.other.transport.resume_reading()
+
+    async def _open(self) -> None:
+        assert self.transport is not None
+        self.transport.pause_reading()
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(lambda: RelayHalf(self._port, self), HOST, self._port)
+        except OSError:
+            if self.transport is not None:
+                self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        if self.other is None or self.other.transport is None:
+            self._waiting.append(data)
+        else:
+            self.other.transport.write(data)
+
+    def pause_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        if self.other is not None and self.other.transport is not None:
+            self.other.transport.close()
 
 
 def _run_broker(number: int, ports: Sequence[int]) -> None:
@@ -119,7 +184,7 @@ def _run_broker(number: int, ports: Sequence[int]) -> None:
     asyncio.run(run())
 
 
-def _run_gateway(max_held_bytes: int) -> None:
+def _run_gateway(max_held_bytes: int, *, is_relay: bool) -> None:
     ports = [free_port() for _ in range(2)]
     command = [sys.executable, "-m", "tests.testing.attacked_gateway", "--ports", *map(str, ports)]
     with ExitStack() as brokers:
@@ -133,15 +198,28 @@ def _run_gateway(max_held_bytes: int) -> None:
             )
             assert broker.stdout is not None
             assert broker.stdout.readline() == b"listening\n"
+        logging.basicConfig(level=logging.INFO)
+        if is_relay:
+            uvloop.run(_relay(ports))
+            return
         options = gateway_options(f"{HOST}:{ports[0]}", f"{HOST}:{free_port()}")
         options = replace(options, max_held_bytes=max_held_bytes)
-        logging.basicConfig(level=logging.INFO)
         uvloop.run(_serve(Gateway(options, PortTable())))  # as the command does
 
 
 async def _serve(gateway: Gateway) -> None:
     await gateway.start()
-    await asyncio.Event().wait()
+    with short_holds():
+        await asyncio.Event().wait()
+
+
+async def _relay(ports: Sequence[int]) -> None:
+    loop = asyncio.get_running_loop()
+    with short_holds():
+        for port in ports:
+            server = await loop.create_server(partial(RelayHalf, port), HOST, 0)
+            _log.info("listening on %s:%d", *server.sockets[0].getsockname())
+        await asyncio.Event().wait()
 
 
 def main() -> None:
@@ -149,10 +227,11 @@ def main() -> None:
     parser.add_argument("--broker", type=int, metavar="NUMBER", help="run one of the brokers")
     parser.add_argument("--ports", type=int, nargs="+", help="those of all brokers")
     parser.add_argument("--max-held-bytes", type=int, default=1 << 30)
+    parser.add_argument("--relay", action="store_true", help="run a plain relay")
     parser.add_argument("--quiet", action="store_true", help="ignored")
     options = parser.parse_args()
     if options.broker is None:
-        _run_gateway(options.max_held_bytes)
+        _run_gateway(options.max_held_bytes, is_relay=options.relay)
     else:
         _run_broker(options.broker, options.ports)
 

@@ -9,9 +9,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aiokafka08.protocol.api import Topic
@@ -72,7 +73,11 @@ def gateway_process(*options: str, directory: Path = ROOT) -> Iterator[AttackedP
         yield gateway
 
 
-SERVERS = {"cluster": cluster_process, "gateway": gateway_process}
+SERVERS: Mapping[str, Callable[..., AbstractContextManager[AttackedProcess]]] = {
+    "cluster": cluster_process,
+    "gateway": gateway_process,
+    "relay": partial(gateway_process, "--relay"),
+}
 """What runs a server in a process. They take `--quiet`."""
 
 

@@ -303,7 +303,7 @@ LIMITS = {
 
 @reads_proc
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("server", LIMITS)
 def test_attacked_server_keeps_its_limits_and_serves_others(server: str) -> None:
     attacks = [name for name in ATTACKS if name not in ("fetch many offsets", "send bomb")]
     limit, expected = LIMITS[server]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import re
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from types import ModuleType
 import pytest
 
 from aiokafka08._tools.cli.connection import _loop_factory
-from aiokafka08.testing.__main__ import _runner, _short_holds, main
+from aiokafka08.testing.__main__ import _runner, main
 from tests.conformance.contract.wire.requests import metadata
 from tests.conformance.contract.wire.wire_client import WireClient
 from tests.support.environments import as_users
@@ -120,24 +119,3 @@ def test_invalid_arguments_exit_with_message(
 def test_zero_brokers_exit_with_message(caplog: pytest.LogCaptureFixture) -> None:
     assert main(["--brokers", "0"]) == 1
     assert "brokers=0" in caplog.text
-
-
-async def test_interpreter_settings_are_restored() -> None:
-    before = gc.get_threshold(), sys.getswitchinterval()
-    with _short_holds():
-        assert gc.get_threshold()[2] > before[0][2]
-        assert sys.getswitchinterval() < before[1]
-    assert (gc.get_threshold(), sys.getswitchinterval()) == before
-
-
-async def test_only_what_was_frozen_before_stays_frozen() -> None:
-    gc.unfreeze()
-    try:
-        with _short_holds():
-            assert gc.get_freeze_count()
-        assert gc.get_freeze_count() == 0
-    finally:
-        gc.freeze()  # else the collection after each test would visit all modules
-    with _short_holds():
-        pass
-    assert gc.get_freeze_count()

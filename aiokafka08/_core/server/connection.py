@@ -17,7 +17,7 @@ import enum
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from aiokafka08._core.server import transports
 from aiokafka08._core.server.frame_protocol import FrameProtocol
@@ -82,7 +82,7 @@ class Exchange:
 
     def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
         """Do more work for the request, when it is the connection's turn; then call `ended`."""
-        return self.connection.run(work, ended)
+        return self.connection.run(self, work, ended)
 
 
 class ConnectionHandler:
@@ -120,6 +120,9 @@ class ConnectionHandler:
 
     def ended(self) -> None:
         """The connection has ended: no work is left."""
+
+
+_NO_HANDLER: Final = ConnectionHandler()
 
 
 class ServerConnection(FrameProtocol):
@@ -199,7 +202,7 @@ class ServerConnection(FrameProtocol):
                 self._close_now()
         self._advance()
         if self._frames.is_in_large_frame or nbytes >= LEAST_BYTES:
-            self._reading.received(self, nbytes)
+            self._reading.received(self, nbytes, self._frames.bytes_to_copy)
 
     def eof_received(self) -> bool:
         self._ends = self._half_closed = True
@@ -227,6 +230,11 @@ class ServerConnection(FrameProtocol):
         if self._giving_up is not None:
             self._giving_up.cancel()
         self._reading.forget(self)
+        # Many connections may be lost at once, and each one takes time: most to free its memory.
+        self._scheduler.run(Job(self._account, self._after_loss(), lambda: None, self._failed))
+
+    def _after_loss(self) -> Work[None]:
+        yield from ()
         self._outlived = self._mute = self._finishes
         if not self._finishes:
             self._lose()
@@ -369,14 +377,16 @@ class ServerConnection(FrameProtocol):
         """End work that `run` has begun."""
         self._scheduler.cancel(job)
 
-    def run(self, work: Work[None], ended: Callable[[], None]) -> Job:
+    def run(self, exchange: Exchange, work: Work[None], ended: Callable[[], None]) -> Job:
         """See `Exchange.run`."""
+        pending = self._pending
 
         def all_ended() -> None:
             ended()
             self._advance()
 
-        job = Job(self._account, work, all_ended, self._failed)
+        is_behind = bool(pending) and pending[0] is not exchange
+        job = Job(self._account, work, all_ended, self._failed, is_behind=is_behind)
         if self._scheduler.run(job):
             all_ended()
         return job
@@ -421,9 +431,10 @@ class ServerConnection(FrameProtocol):
         frame, self._next = self._next, None
         assert frame is not None
         exchange = self._handler.exchange_class(self, len(frame))
+        work, is_behind = self._work(frame, exchange), bool(self._pending)
         self._pending.append(exchange)
         self._pending_bytes += len(frame)
-        return Job(self._account, self._work(frame, exchange), self._handled, self._failed)
+        return Job(self._account, work, self._handled, self._failed, is_behind=is_behind)
 
     def _work(self, frame: memoryview, exchange: Exchange) -> Work[None]:
         # The scheduler calls the handler. If `_begin` called it, a handler that isn't a generator
@@ -499,3 +510,5 @@ class ServerConnection(FrameProtocol):
             self._memory.forget(self)
             self._on_ended(self)
             self._handler.ended()
+            # The handler refers to this object: without a cycle both are freed at once.
+            self._handler = _NO_HANDLER

@@ -49,17 +49,20 @@ class MemoryLimit:
         self._total_bytes -= self._held.pop(holder, 0)
 
     def _reduce(self) -> None:
+        # Until 1/32 of the limit is free. This looks at all connections, so it mustn't happen at
+        # each report; and to free much at once would take long.
+        enough_bytes = self._limit_bytes * 31 // 32
         # Free buffers for later requests first: without them the connections are only slower.
         for holder in self._held:
             freed_bytes = holder.drop_kept()
             self._held[holder] -= freed_bytes
             self._total_bytes -= freed_bytes
+            if self._total_bytes <= enough_bytes:
+                return
         if self._total_bytes <= self._limit_bytes:
             return
-        # Close until 1/32 of the limit is free. This sorts all connections, so it mustn't happen at
-        # each report; and to close many at once would take long.
         by_size = sorted(self._held.items(), key=operator.itemgetter(1))
-        while self._total_bytes > self._limit_bytes * 31 // 32:
+        while self._total_bytes > enough_bytes:
             largest, held_bytes = by_size.pop()
             self.forget(largest)
             largest.evict(

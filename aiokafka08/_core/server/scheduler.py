@@ -4,8 +4,13 @@ Small requests are done at once. When the requests of one iteration of the event
 `SLICE_S`, the rest waits, and the connection that has used the least time is next. Large requests
 (see `work`) are done one after the other, their pure parts in a worker thread.
 
+A client may send many requests without waiting for responses. Those behind its oldest one wait in a
+queue of their own, which gets every second turn: otherwise a thousand such clients would hold up
+one that always waits for its response for as long as their requests take together.
+
 Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, plus one
-step. Only the event loop uses the state: the worker thread runs pure functions.
+step. Work for the oldest request of a connection waits for no more jobs of the other queue
+than of its own, and one. Only the event loop uses the state: the worker thread runs pure functions.
 """
 
 from __future__ import annotations
@@ -21,7 +26,7 @@ from aiokafka08 import environment
 from aiokafka08._core.server.work import ALONE, Need, OffloadedCall, Work
 
 # How long the connections work until the event loop reads and writes again, in seconds.
-SLICE_S: Final = 0.005
+SLICE_S: Final = 0.003
 
 # Added to the time of a new connection when its first request takes more than `_CHEAP_S`, so that a
 # client that reconnects for each request doesn't overtake others.
@@ -60,9 +65,10 @@ class Job:
         ended: called at the end, unless the job was cancelled or has ended within
             `FairScheduler.run`.
         failed: called with an exception that ends the steps. The job counts as ended then.
+        is_behind: whether the connection has an older request without a response.
     """
 
-    __slots__ = ("account", "cancelled", "ended", "failed", "pending", "steps")
+    __slots__ = ("account", "cancelled", "ended", "failed", "is_behind", "pending", "steps")
 
     def __init__(
         self,
@@ -70,8 +76,11 @@ class Job:
         steps: Work[None],
         ended: Callable[[], None],
         failed: Callable[[Exception], None],
+        *,
+        is_behind: bool = False,
     ) -> None:
         self.account = account
+        self.is_behind = is_behind
         self.steps = steps
         self.ended = ended
         self.failed = failed
@@ -147,7 +156,8 @@ class FairScheduler:
     ) -> None:
         self._after_step = after_step
         self._clock = clock
-        self._ready = _Queue()
+        self._oldest, self._behind = _Queue(), _Queue()  # by `Job.is_behind`
+        self._was_turn_of_oldest = False
         self._slice_ends: float | None = None  # None: the next job begins a slice
         self._stepping: Job | None = None
         self._large: Job | None = None
@@ -158,11 +168,11 @@ class FairScheduler:
 
     def newcomer(self) -> TimeAccount:
         """Return the account of a new connection."""
-        return TimeAccount(self._ready.fair_s, is_new=True)
+        return TimeAccount(self._oldest.fair_s, is_new=True)
 
     def run(self, job: Job) -> bool:
         """Run a job now, or when it is the next one; return whether it has already ended."""
-        if self._stepping is not None or self._ready or self._is_slice_over():
+        if self._stepping is not None or self._has_waiting() or self._is_slice_over():
             self._push(job)
             return False
         return self._run(job)
@@ -201,11 +211,24 @@ class FairScheduler:
     def _next_slice(self) -> None:
         """Run the waiting jobs, until they or the slice are at their end."""
         self._slice_ends = None
-        if not self._ready or self._closed:
+        if not self._has_waiting() or self._closed:
             return
-        while not self._is_slice_over() and (job := self._ready.pop()) is not None:
+        while not self._is_slice_over() and (job := self._pop()) is not None:
             if self._run(job):
                 job.ended()
+
+    def _has_waiting(self) -> bool:
+        return bool(self._oldest or self._behind)
+
+    def _pop(self) -> Job | None:
+        """Return the next job, from both queues by turns; None if none waits."""
+        queues = (self._oldest, self._behind)
+        self._was_turn_of_oldest = not self._was_turn_of_oldest
+        first, second = queues if self._was_turn_of_oldest else reversed(queues)
+        return first.pop() or second.pop()
+
+    def _queue_of(self, job: Job) -> _Queue:
+        return self._behind if job.is_behind else self._oldest
 
     def _run(self, job: Job) -> bool:
         """Run a job until it ends or has to wait; return whether it has ended."""
@@ -236,7 +259,7 @@ class FairScheduler:
             failure = error
         finally:
             self._stepping = None
-        self._ready.use(job, self._now_s() - began)
+        self._queue_of(job).use(job, self._now_s() - began)
         job.account.settle(ended=ended)
         if ended or job.cancelled:
             self._drop(job)
@@ -259,7 +282,7 @@ class FairScheduler:
         self._release(job)
 
     def _push(self, job: Job) -> None:
-        self._ready.push(job)
+        self._queue_of(job).push(job)
         self._is_slice_over()  # so that there is a next slice
 
     def _drop(self, job: Job) -> None:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Iterable
 from functools import partial
 from typing import Final, NamedTuple
@@ -61,8 +60,6 @@ WATCH_S: Final = 10.0
 
 _RETRY_S: Final = 1.0
 _LOOK_S: Final = 0.1
-_SWITCH_S: Final = 0.00005
-"""How long the worker thread may keep the interpreter's lock while the event loop waits."""
 _MAX_IN_FLIGHT: Final = 64
 
 
@@ -133,7 +130,6 @@ class Gateway:
         self._brokers: dict[int, _BrokerListener] = {}
         self._entry = _GatewayListener(self, options.listen) if options.peers else None
         self._is_stopping = False  # `stop` was called: no listener is added any more
-        self._switch_s = sys.getswitchinterval()
         self._problem = ""  # why the last new broker got no listener; logged once
 
     @property
@@ -164,7 +160,6 @@ class Gateway:
         if (learning := self._table.learn(found)) is not None:
             await learning
         self._table.add(found)
-        sys.setswitchinterval(_SWITCH_S)
         if self._options.network.sasl is not None:
             self.shared.tasks.start(renew_credentials(self._options.network.sasl))
         try:
@@ -188,7 +183,6 @@ class Gateway:
         """
         self._is_stopping = True
         shared, listeners = self.shared, self._listeners()
-        sys.setswitchinterval(self._switch_s)
         for listener in listeners:
             listener.end()
         shared.tasks.start(self._leave_gone_clients())

@@ -242,6 +242,10 @@ class GatewayHandler(ConnectionHandler):
         self._translated.close()
         self.upstream.close()
 
+    def ended(self) -> None:
+        # They refer to this object, and full garbage collections are rare (`short_holds`).
+        del self._translated, self.upstream, self._connecting
+
     # --- the login --------------------------------------------------------------------------------
 
     def _log_in(self, head: RequestHead, frame: memoryview, exchange: Exchange) -> None:

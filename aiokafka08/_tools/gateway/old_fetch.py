@@ -150,7 +150,8 @@ def translate_fetch(
     }
 
     def respond(answer: memoryview, budget: Budget) -> list[Buffer]:
-        response = read_body(_FetchResponse10, TARGET_VERSION, answer, CORRELATION_BYTES)
+        fixed = answer.toreadonly()  # only bytes that can't change are converted without the GIL
+        response = read_body(_FetchResponse10, TARGET_VERSION, fixed, CORRELATION_BYTES)
         if response.error_code:
             raise KafkaProtocolError(f"FetchResponse: error {response.error_code}; expected 0")
         converter = _Converter(head, max_bytes, positions, budget)
@@ -158,14 +159,9 @@ def translate_fetch(
             Topic(
                 topic.topic,
                 [
-                    converter.converted(
-                        topic.topic,
-                        fetched,
-                        wanted[topic.topic, fetched.partition],
-                        asked_from[topic.topic, fetched.partition],
-                    )
+                    converter.converted(topic.topic, fetched, wanted[key], asked_from[key])
                     for fetched in topic.partitions
-                    if (topic.topic, fetched.partition) in wanted
+                    if (key := (topic.topic, fetched.partition)) in wanted
                 ],
             )
             for topic in response.topics
@@ -209,7 +205,7 @@ class _Converter:
         """
         partition, offset = fetched.partition, wanted.fetch_offset
         code = old_code(self.head.key, self.head.version, fetched.error_code)
-        high_watermark, data = fetched.high_watermark, bytearray()
+        high_watermark, data = fetched.high_watermark, b""
         if fetched.error_code:
             self.positions.forget(topic, partition)
         if fetched.error_code == errors.OffsetOutOfRangeError.errno and asked_from != offset:
@@ -226,8 +222,9 @@ class _Converter:
             try:
                 made.add_all(fetched.records, fetched.aborted or ())
             except CorruptRecordException as error:
-                code = 0 if made.data else error.errno
-            if data := made.data:
+                code = 0 if made.size else error.errno
+            # In one step, which doesn't hold the GIL: all parts are bytes.
+            if data := b"".join(made.parts):
                 self.must_have_message = self.must_have_message and self.head.version < 3
                 self.left_bytes -= len(data)
             elif not code and made.next_offset > offset and not made.is_full:
@@ -237,8 +234,7 @@ class _Converter:
                     # that reads up to the end stops now.
                     high_watermark = offset
         self.budget.errors += bool(code)
-        # A view, since a copy would hold the GIL.
-        return FetchedPartition(partition, code, high_watermark, memoryview(data))
+        return FetchedPartition(partition, code, high_watermark, data)
 
     def _room(self, wanted: FetchPartition) -> tuple[int, int]:
         """Return how many bytes a set may have, and how many messages it must get, of any size."""
@@ -259,7 +255,8 @@ class _SetBuilder:
         at_least: how many messages the set must get, of any size.
         next_offset: the offset after all that was converted or skipped.
         budget: limits what is decompressed.
-        data: the set.
+        parts: the set.
+        size: the size of the set.
         is_full: whether the size of the set has ended it.
         aborted: aborted transactions that begin after the batches read so far, the first one last.
         aborted_producers: the producers that have an aborted transaction at the current batch.
@@ -272,7 +269,8 @@ class _SetBuilder:
     at_least: int
     next_offset: int
     budget: Budget
-    data: bytearray = field(default_factory=bytearray)
+    parts: list[bytes] = field(default_factory=list)
+    size: int = 0
     is_full: bool = False
     aborted: list[_AbortedTransaction] = field(default_factory=list)
     aborted_producers: set[int] = field(default_factory=set)
@@ -315,8 +313,8 @@ class _SetBuilder:
         return any(control_type(one) is ControlType.ABORT for one in found)
 
     def _add_batch(self, records: Buffer, header: BatchHeader) -> None:
-        room = max(self.max_bytes - len(self.data), 0)
-        at_least = 0 if self.data else self.at_least
+        room = max(self.max_bytes - self.size, 0)
+        at_least = 0 if self.size else self.at_least
         was_used = self.budget.is_used
         try:
             plain = _opened(records, header, self.budget)
@@ -337,15 +335,19 @@ class _SetBuilder:
         if len(converted.data) > room and not at_least:
             self.is_full = True
             return
-        self.data += converted.data
+        self._add(converted.data)
         self.budget.messages += converted.messages
         if converted.messages or converted.next_offset == header.next_offset:
             self.next_offset = converted.next_offset
         self.is_full = converted.next_offset < header.next_offset
 
+    def _add(self, data: bytes) -> None:
+        self.parts.append(data)
+        self.size += len(data)
+
     def _add_messages(self, records: Buffer, run: MessageRun) -> None:
         """Add messages that the log has in an old format."""
-        room = max(self.max_bytes - len(self.data), 0)
+        room = max(self.max_bytes - self.size, 0)
         messages = memoryview(records).cast("B")[run.start : run.stop]
         if run.magic > self.magic:
             messages, is_whole = self._downgraded(messages, room)
@@ -354,9 +356,9 @@ class _SetBuilder:
         whole_bytes = summary.whole_bytes
         if summary.next_offset is not None:  # wrappers aren't opened, so gaps count too
             self.budget.messages += summary.next_offset - max(self.next_offset, self.first_offset)
-        if not whole_bytes and not self.data and self.at_least:
+        if not whole_bytes and not self.size and self.at_least:
             whole_bytes = 12 + int.from_bytes(messages[8:12], "big")
-        self.data += messages[:whole_bytes]
+        self._add(bytes(messages[:whole_bytes]))
         self.is_full = self.is_full or whole_bytes < len(messages)
         if not self.is_full:
             self.next_offset = run.next_offset

@@ -287,7 +287,7 @@ def batch_of(message_set: Buffer, budget: Budget) -> bytes:
         InvalidTimestampError: a message says that its timestamp is the broker's.
         TakesLongError: see `Budget`.
     """
-    data = memoryview(message_set).cast("B")
+    data = memoryview(message_set).cast("B").toreadonly()  # so it is read without the GIL
     builder = RecordBatchBuilder()
     attributes = 0
     pos, stop = builder.extend_from_messages(data)

@@ -301,7 +301,7 @@ class Upstream(FrameProtocol):
         if self._frames.is_in_large_frame or nbytes >= LEAST_BYTES:
             self._report()
             if self._transport is not None and not self._transport.is_closing():
-                self._reading.received(self, nbytes)
+                self._reading.received(self, nbytes, self._frames.bytes_to_copy)
 
     def pause_writing(self) -> None:
         self._output.pause()

@@ -6,7 +6,10 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 import threading
+import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -23,6 +26,7 @@ from aiokafka08._core.server.connection import (
 from aiokafka08._core.server.listener import Listener
 from aiokafka08._core.server.listening import ServerTls
 from aiokafka08._core.server.resources import ServerResources
+from aiokafka08._core.server.scheduler import SLICE_S, FairScheduler, Job
 from aiokafka08._core.server.work import PAUSE, Work, finish, offload
 from tests._core import net
 from tests._core.server.frames import frame, read_frame
@@ -446,3 +450,57 @@ async def test_plain_function_that_responds_at_once_keeps_the_order() -> None:
         listener.close()
         await listener.wait_closed()
         await resources.close()
+
+
+async def test_requests_behind_an_open_one_are_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scheduler has a queue of their own for them."""
+    are_behind: list[bool] = []
+    run = FairScheduler.run
+
+    def logged(scheduler: FairScheduler, job: Job) -> bool:
+        are_behind.append(job.is_behind)
+        return run(scheduler, job)
+
+    monkeypatch.setattr(FairScheduler, "run", logged)
+    async with served(PIPELINED) as client:
+        await client.send(b"0", b"1", handled=2)
+        exchanges = client.handler.exchanges
+        for one in exchanges:
+            one.run(finish(None), lambda: None)
+        client.handler.respond(0)
+        exchanges[1].run(finish(None), lambda: None)
+    assert are_behind[:5] == [False, True, False, True, False]
+
+
+async def test_many_lost_connections_end_in_slices_of_time() -> None:
+    iteration, lost = 0, Counter[int]()
+    loop = asyncio.get_running_loop()
+    counting = loop.call_soon(lambda: None)
+
+    def next_iteration() -> None:
+        nonlocal iteration, counting
+        iteration += 1
+        counting = loop.call_soon(next_iteration)
+
+    class Slow(ConnectionHandler):
+        def lost(self) -> None:
+            lost[iteration] += 1
+            ends = time.monotonic() + SLICE_S
+            while time.monotonic() < ends:
+                pass
+
+    resources = ServerResources(1 << 30, "max_held_bytes", lambda: None)
+    listener = Listener("test", resources, PIPELINED, lambda connection: Slow())
+    listener.open("127.0.0.1", 0)
+    clients = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(10)]
+    await until(lambda: len(listener.connections) == len(clients), "all are accepted")
+    for client in clients:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.close()
+    next_iteration()
+    await until(lambda: not listener.connections, "all have ended")
+    counting.cancel()
+    assert max(lost.values()) == 1
+    listener.close()
+    await listener.wait_closed()
+    await resources.close()

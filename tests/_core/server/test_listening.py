@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections import Counter
 
 import pytest
 
 from aiokafka08._core.server.listening import keep_port, listen
 from tests.brokers.ports import free_port
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.fast
 
@@ -39,3 +41,30 @@ async def test_kept_port_is_free_for_its_server_afterwards() -> None:
         listening = listen(asyncio.Protocol, HOST, address[1], "a server")
         listening.close()
         await listening.wait_closed()
+
+
+async def test_few_connections_are_accepted_between_two_reads_of_others() -> None:
+    """Each takes time in the next iterations too, so with more of them open ones would wait."""
+    loop = asyncio.get_running_loop()
+    iteration, opened = 0, Counter[int]()
+    counting = loop.call_soon(lambda: None)
+
+    def next_iteration() -> None:
+        nonlocal iteration, counting
+        iteration += 1
+        counting = loop.call_soon(next_iteration)
+
+    class Protocol(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            opened[iteration] += 1
+
+    listening = listen(Protocol, HOST, 0, "a server")
+    clients = [socket.create_connection((HOST, listening.port)) for _ in range(30)]
+    next_iteration()
+    await until(lambda: opened.total() == len(clients), "all are accepted")
+    counting.cancel()
+    assert max(opened.values()) <= 4
+    for client in clients:
+        client.close()
+    listening.close()
+    await listening.wait_closed()

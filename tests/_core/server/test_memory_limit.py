@@ -49,7 +49,16 @@ def test_kept_memory_is_dropped_first() -> None:
     for holder in holders:
         assert limit.holds(holder, 45)
     assert [holder.closed for holder in holders] == [None] * 3
-    assert [holder.kept_bytes for holder in holders] == [0, 0, 0]
+    assert [holder.kept_bytes for holder in holders] == [0, 40, 40]
+
+
+def test_no_more_kept_memory_is_dropped_than_is_needed() -> None:
+    """To free all of it at once would hold the event loop."""
+    limit = MemoryLimit(100, "max_buffered_bytes")
+    holders = [Holder(kept_bytes=4) for _ in range(21)]
+    for holder in holders:
+        assert limit.holds(holder, 5)
+    assert [holder.kept_bytes for holder in holders].count(0) == 3
 
 
 def test_newest_of_equal_holders_is_closed() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import threading
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,7 +52,13 @@ class Run:
         self.log: list[str] = []
 
     def start(
-        self, name: str, steps: int, step_s: float, account: TimeAccount | None = None
+        self,
+        name: str,
+        steps: int,
+        step_s: float,
+        account: TimeAccount | None = None,
+        *,
+        is_behind: bool = False,
     ) -> Job:
         def work() -> Work[None]:
             for _ in range(steps):
@@ -60,7 +67,11 @@ class Run:
                 yield PAUSE
 
         job = Job(
-            account or TimeAccount(), work(), lambda: self.log.append(f"{name} ended"), refuse
+            account or TimeAccount(),
+            work(),
+            lambda: self.log.append(f"{name} ended"),
+            refuse,
+            is_behind=is_behind,
         )
         if self.scheduler.run(job):
             self.log.append(f"{name} ended at once")
@@ -135,6 +146,29 @@ async def test_small_requests_overtake_a_crowd_of_large_ones(
     assert run.log.count("good") == 30
     # The last group is what the crowd does after the last small request.
     assert max(group.count("crowd") for group in between[1:-1]) <= 2
+
+
+async def test_oldest_requests_come_in_turn_with_those_behind_others(run: Run) -> None:
+    """Even those of a client that has used more time than each of the others."""
+    good = TimeAccount(3600.0)
+    for _ in range(1000):
+        run.start("crowd", 1, SLICE_S / 10, is_behind=True)
+    for number in range(5):
+        before = len(run.log)
+        run.start(f"good {number}", 1, SLICE_S / 10, good)
+        await until(partial(run.log.__contains__, f"good {number}"), "it is its turn", pause_s=0)
+        assert run.log[before : run.log.index(f"good {number}")].count("crowd") <= 2
+    await until(lambda: run.log.count("crowd") == 1000, "the others have theirs")
+
+
+async def test_requests_behind_others_get_every_second_turn(run: Run) -> None:
+    run.start("fills the slice", 1, SLICE_S)
+    for _ in range(10):
+        run.start("oldest", 1, SLICE_S / 100)
+        run.start("behind", 1, SLICE_S / 100, TimeAccount(3600.0), is_behind=True)
+    await until(lambda: run.log.count("behind ended") == 10, "all have ended")
+    jobs = [one for one in run.log if one in ("oldest", "behind")]
+    assert jobs == ["oldest", "behind"] * 10
 
 
 async def test_new_connection_with_a_small_request_comes_soon(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import re
 import shutil
 import socket
@@ -14,10 +15,12 @@ from typing import Any
 import pytest
 
 from aiokafka08._core.limited_log import MAX_KEYS
+from aiokafka08._core.server.connection import ServerConnection
 from aiokafka08._tools.gateway import gateway as gateway_module
 from aiokafka08._tools.gateway import upstream
 from aiokafka08._tools.gateway.access import Access
 from aiokafka08._tools.gateway.gateway import Gateway
+from aiokafka08._tools.gateway.handler import GatewayHandler
 from aiokafka08._tools.gateway.messages import Values, message_of
 from aiokafka08._tools.gateway.options import gateway_options
 from aiokafka08._tools.gateway.port_table import PortTable
@@ -99,6 +102,31 @@ async def test_each_listener_leads_to_its_broker() -> None:
                 found = (await client.call(asked, 1)).topics[0].partitions
                 errors = {one.partition: one.error_code for one in found}
                 assert errors[leader] == 0 != errors[1 - leader]
+
+
+async def test_connection_that_has_ended_leaves_no_garbage() -> None:
+    """Full garbage collections are rare in the command, and hold its event loop."""
+
+    def left() -> list[str]:
+        kept = GatewayHandler, ServerConnection, upstream.Upstream
+        return [type(one).__name__ for one in gc.get_objects() if isinstance(one, kept)]
+
+    async with (
+        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        running(cluster.bootstrap_servers) as gateway,
+    ):
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                async with await RawClient.connect(first_port(gateway)) as client:
+                    await client.call(ListOffsetsRequest(-1, []), 0)
+                    assert "GatewayHandler" in left()
+            async with await RawClient.connect(first_port(gateway)):
+                pass  # it is closed before or while the gateway connects to the target
+            await until(lambda: not left(), "nothing is left")
+        finally:
+            gc.enable()
 
 
 async def test_offsets_are_listed_by_a_target_that_takes_version_0() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -15,6 +15,7 @@ from aiokafka08._tools.gateway.layouts import TakesLongError
 from aiokafka08._tools.gateway.old_fetch import FetchPositions, translate_fetch
 from aiokafka08._tools.gateway.translation import Budget, Translation
 from aiokafka08.errors import KafkaProtocolError
+from aiokafka08.protocol import record_batch
 from aiokafka08.protocol.api import Topic, decode_response, encode_request
 from aiokafka08.protocol.compression import BatchCodec, Codec, compress
 from aiokafka08.protocol.message_set import MessageSetReader, encode_entry
@@ -139,6 +140,29 @@ def test_messages_and_errors_are_counted() -> None:
     assert (client.counted.messages, client.counted.errors) == (2, 0)
     client.fetch(5, b"", error=6)
     assert (client.counted.messages, client.counted.errors) == (0, 1)
+
+
+def test_batches_of_a_writable_frame_are_converted_without_the_gil(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The compiled twin releases it only for bytes that can't change; `join` only for `bytes`."""
+    convert_plain = record_batch.convert_plain
+    inputs: list[bool] = []
+    outputs: list[type] = []
+
+    def convert(*given: Any, **more: Any) -> Any:
+        converted = convert_plain(*given, **more)
+        inputs.append(memoryview(given[1]).readonly)
+        outputs.append(type(converted.data))
+        return converted
+
+    monkeypatch.setattr(record_batch, "convert_plain", convert)
+    records = batch(rows(0, 1)) + batch(rows(2))
+    answer = bytearray(response({("t", 0): (0, 3, records)}))
+    made = Client(0).translate(0).respond(memoryview(answer), Budget())
+    assert isinstance(made, list)
+    assert (inputs, outputs) == ([True, True], [bytes, bytes])
+    assert encode_entry(2, b"k", b"v") in made[-1]
 
 
 def test_append_time_stays_the_brokers() -> None:

@@ -1,10 +1,10 @@
 """Measure a server under attack: its memory, and the ping of a good client.
 
 `python -m tests.tools.bench.hostile` runs an embedded cluster in a process of its own, or a gateway
-with `--server gateway`, lets
-`tests.testing.hostile_peers` attack it, and prints a row for no attack, for each attack alone, and
-for all of them. docs/how_it_is_tested.md quotes rows of it. `--before DIR` measures another
-checkout.
+with `--server gateway`, lets `tests.testing.hostile_peers` attack it, and prints a row for no
+attack, for each attack alone, and for all of them. docs/how_it_is_tested.md quotes rows of it.
+`--before DIR` measures another checkout. `--server relay` measures a floor for the gateway: a plain
+relay to the same target.
 
 - *RSS*: the largest resident size of the server's process (the cluster: with 16 MiB in its log).
 - *ping*: a request of 27 bytes without topics, on a connection of its own, every 20 ms.

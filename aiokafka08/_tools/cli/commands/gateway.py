@@ -385,6 +385,7 @@ def run_worker(number: int, given: GivenOptions, pipe: Connection) -> None:
 
 
 async def _work(settings: GatewaySettings, pipe: Connection) -> None:
+    from aiokafka08._core.garbage import short_holds
     from aiokafka08._tools.gateway.gateways import Gateways
     from aiokafka08._tools.gateway.measurements import NO_MEASUREMENTS
     from aiokafka08._tools.gateway.workers import WorkerTable, work
@@ -392,7 +393,8 @@ async def _work(settings: GatewaySettings, pipe: Connection) -> None:
     table = WorkerTable(pipe)
     is_measured = settings.metrics is not None
     metrics = _prometheus().PrometheusMetrics() if is_measured else NO_MEASUREMENTS
-    await work(Gateways(settings.listeners, table, metrics, shares_ports=True), table)
+    with short_holds():
+        await work(Gateways(settings.listeners, table, metrics, shares_ports=True), table)
 
 
 def _log(settings: GatewaySettings, sender: str = "") -> None:
@@ -550,6 +552,7 @@ async def _serve(settings: GatewaySettings) -> int:
     import asyncio
     import logging
 
+    from aiokafka08._core.garbage import short_holds
     from aiokafka08._tools.findings import Severity
     from aiokafka08._tools.gateway.zookeeper_mirror import ZookeeperMirror
 
@@ -575,7 +578,8 @@ async def _serve(settings: GatewaySettings) -> int:
             note(_listening_text(settings, gateways))
             if mirror is not None:
                 mirror.start()
-            await asyncio.Event().wait()
+            with short_holds():
+                await asyncio.Event().wait()
         finally:
             await _stop(gateways, mirror)
             if endpoint is not None:
