@@ -1,7 +1,8 @@
-# The compiled twins of `fast_path` (`Appender`, `choose_each`, `are_bytes`, `longest`); part of `_producer_c.pyx`.
+# The compiled twins of `fast_path` (`Appender`, `are_bytes`, `longest`, `choose_each`); part of
+# `_producer_c.pyx`.
 #
 # `intake` makes the appender and calls `append()`, `AIOKafkaProducer` calls `send()`, `messages`
-# calls `choose_each()`. When `send()` returns None, it has appended nothing.
+# calls `longest()` and `choose_each()`, `serialize` calls `are_bytes()`. When `send()` returns None, it has appended nothing.
 
 cdef enum:
     CHECK_EVERY = 64

@@ -4,8 +4,8 @@
 
 They are `DeliveryFuture`, `run_callbacks`, `Appender`, `are_bytes`, `longest` and `choose_each`.
 Each has a pure twin, which defines what it does and has the docstrings:
-`batch_delivery.PureDeliveryFuture` and `pure_run_callbacks`, and those of `fast_path`. Only `fast_path` uses this
-module; it loads it with `protocol.twins`.
+`batch_delivery.PureDeliveryFuture` and `pure_run_callbacks`, and those of `fast_path`. Only
+`fast_path` uses this module; it loads it with `protocol.twins`.
 
 The code reads and writes the slots of five of the producer's classes directly: batch, delivery,
 memory, queue and route. `protocol.twins` passes these classes and the default partitioner to
