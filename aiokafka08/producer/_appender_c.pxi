@@ -2,7 +2,8 @@
 # `_producer_c.pyx`.
 #
 # `intake` makes the appender and calls `append()`, `AIOKafkaProducer` calls `send()`, `messages`
-# calls `longest()` and `choose_each()`, `serialize` calls `are_bytes()`. When `send()` returns None, it has appended nothing.
+# calls `longest()` and `choose_each()`, `serialize` calls `are_bytes()`. When `send()` returns
+# None, it has appended nothing.
 
 cdef enum:
     CHECK_EVERY = 64
