@@ -155,7 +155,7 @@ class AdminConnection:
             for partition in topic.partitions:
                 tp = TopicPartition(topic.topic, partition.partition)
                 partitions[tp] = tp
-        if shared is not None and is_shared:
+        if shared is not None and is_shared and shared.response is response:
             shared.partitions = partitions
         return partitions
 

@@ -24,7 +24,7 @@ from aiokafka08.console import app
 from aiokafka08.embedded_headers import extract
 from aiokafka08.errors import IllegalArgumentError
 from aiokafka08.protocol.requests.produce import ProduceRequest
-from aiokafka08.testing import Delay, EmbeddedCluster
+from aiokafka08.testing import Close, EmbeddedCluster
 from tests.console.consoles import (
     BASE,
     FORM,
@@ -295,13 +295,14 @@ async def test_running_change_is_shown_however_many_are_drafted_after_it(
 ) -> None:
     monkeypatch.setattr(changes, "_PATIENCE_S", 0.0)
     monkeypatch.setattr(changes, "_MOST", 2)
-    cluster.fault(ProduceRequest, then=Delay(5))
+    cluster.fault(ProduceRequest, then=Close(), times=None)
     async with opened(cluster.bootstrap_servers, allow=["produce"]) as client:
         asked = await post(client, "/topics/orders/produce", value="tea")
         await confirmed(client, asked)
         for _ in range(3):
             await post(client, "/topics/orders/produce", value="coffee")
         assert (await json_of(client, asked.headers["location"]))["state"] == "running"
+        cluster.clear_faults()
 
 
 async def test_change_that_a_stop_interrupts_is_recorded(

@@ -188,6 +188,14 @@ def test_lag_that_lacks_a_partition_is_no_point() -> None:
     assert histories.groups[B].points() == histories.group_topics[B]["t"].points() == expected
 
 
+def test_speed_of_lag_goes_on_when_a_partition_without_commits_is_new() -> None:
+    shown = views(
+        (0.0, sample_of(110, b=10)), (10.0, sample_of(110, b=20)), (20.0, sample_of(110, 5, b=30))
+    )
+    assert [len(view.lags[B]) for view in shown] == [1, 1, 2]
+    assert histories_of(shown).lag_per_s(B, 1020.0, 300.0) == -1.0
+
+
 def test_speed_of_lag_is_that_of_the_same_partitions() -> None:
     """A partition that comes back, or for an hour doesn't, isn't messages."""
     shown = views((0.0, two_of(100, None)), (10.0, two_of(100, 900)), (20.0, two_of(100, 890)))

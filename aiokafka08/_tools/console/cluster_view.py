@@ -52,7 +52,8 @@ _Roles = tuple[int | None, tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _TOPIC_POINTS: Final = 120, 0
 _GROUP_POINTS: Final = 360, 1440
 _POINTS: Final = 600_000
-"""How many points all topics have, and groups by topic: if there are many, each has fewer."""
+"""How many points all topics have, all groups, and all groups by topic. If there are many, each has
+fewer, but `_LEAST_POINTS` at least."""
 _LEAST_POINTS: Final = 20
 _KEPT_S: Final = 3600.0
 """How long to keep a group or history that a sample with gaps (`ClusterSample.errors`) lacks.
@@ -264,7 +265,8 @@ class Histories:
     groups: Mapping[GroupKey, PointHistory] = field(default_factory=dict)
     group_topics: Mapping[GroupKey, Mapping[str, PointHistory]] = field(default_factory=dict)
     sums: Mapping[GroupKey, LagSum] = field(default_factory=dict)
-    _size: tuple[int, int] = _GROUP_POINTS
+    # How many points a history of `topics`, `groups` and `group_topics` keeps.
+    _sizes: tuple[tuple[int, int], ...] = (_TOPIC_POINTS, _GROUP_POINTS, _GROUP_POINTS)
 
     def lag_per_s(self, key: GroupKey, now: float, window_s: float) -> float | None:
         """Return how fast a group's lag grows; None without points of the same partitions."""
@@ -284,22 +286,31 @@ class Histories:
         """
         at = view.taken_at
         oldest = at - _KEPT_S if view.sample.errors else at
-        topics = _kept(self.topics, view.topics, oldest, *_share(_TOPIC_POINTS, len(view.topics)))
-        groups = _kept(self.groups, view.groups, oldest, *_GROUP_POINTS)
+        sizes = (
+            _share(_TOPIC_POINTS, len(view.topics)),
+            _share(_GROUP_POINTS, len(view.groups)),
+            _share(_GROUP_POINTS, sum(len(row.topics) for row in view.groups.values())),
+        )
+        topics = _kept(self.topics, view.topics, oldest, *sizes[0])
+        groups = _kept(self.groups, view.groups, oldest, *sizes[1])
         group_topics: dict[GroupKey, Mapping[str, PointHistory]] = {}
         sums: dict[GroupKey, LagSum] = {}
         yield
-        size = _share(_GROUP_POINTS, sum(len(row.topics) for row in view.groups.values()))
         for key in self.group_topics.keys() | view.groups.keys():
             named = view.groups[key].topics if key in view.groups else ()
-            kept = _kept(self.group_topics.get(key, {}), named, oldest, *size)
-            group_topics[key] = kept
-            for number, history in enumerate(kept.values() if size != self._size else (), 1):
-                history.limit(*size)
-                if number % STEP_ITEMS == 0:
-                    yield
+            group_topics[key] = _kept(self.group_topics.get(key, {}), named, oldest, *sizes[2])
             yield
-        self._size = size
+        if sizes != self._sizes:
+            kept_sizes: list[tuple[Mapping[Any, PointHistory], tuple[int, int]]]
+            kept_sizes = [(topics, sizes[0]), (groups, sizes[1])]
+            kept_sizes += [(kept, sizes[2]) for kept in group_topics.values()]
+            for kept, size in kept_sizes:
+                for number, history in enumerate(kept.values(), 1):
+                    history.limit(*size)
+                    if number % STEP_ITEMS == 0:
+                        yield
+                yield
+            self._sizes = sizes
         for number, (name, topic) in enumerate(view.topics.items(), 1):
             if topic.messages_per_s is not None:
                 topics[name].add(at, topic.messages_per_s)
@@ -311,10 +322,11 @@ class Histories:
                 sums[key] = last
             if row.read_at is not None:
                 continue
-            unread = set() if last is None else _unread(view, key, last)
+            missing = set() if last is None else last.known.without(table.known)
+            unread = _unread(view, key, missing) if last and at - last.at < _KEPT_S else set()
             if row.lag is not None and not unread:
                 groups[key].add(at, row.lag)
-                is_same = last is not None and last.known == table.known
+                is_same = not missing and not (last and table.known.without(last.known))
                 sums[key] = LagSum(table.known, last.since if last and is_same else at, at)
             unread_topics = {tp.topic for tp in unread}
             for number, (name, lag) in enumerate(table.lag_by_topic(), 1):
@@ -345,18 +357,12 @@ def _kept(
     return hidden | {key: histories.get(key) or PointHistory(*size) for key in named}
 
 
-def _unread(view: ClusterView, key: GroupKey, last: LagSum) -> set[TopicPartition]:
-    """Return the last point's partitions that may still exist, but whose lag is unknown now."""
-    table = view.lags[key]
-    if last.known == table.known or view.taken_at - last.at >= _KEPT_S:
-        return set()
-    missing = last.known.partitions() - table.known.partitions()
+def _unread(view: ClusterView, key: GroupKey, missing: set[TopicPartition]) -> set[TopicPartition]:
+    """Return those of the last point's partitions without a lag now that may still exist."""
     if view.sample.errors:
         return missing
-    committed = {
-        TopicPartition(row.topic, row.partition) for row in table if row.committed is not None
-    }
-    return {tp for tp in missing & committed if view.sample.partition(tp) is not None}
+    is_read = view.lags[key].has_committed
+    return {tp for tp in missing if is_read(tp) and view.sample.partition(tp) is not None}
 
 
 def view_of(

@@ -12,6 +12,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import compress, groupby, takewhile
+from operator import gt
 from typing import Any, Final, NamedTuple
 
 from aiokafka08.structs import TopicPartition
@@ -49,9 +50,11 @@ class KnownLags(NamedTuple):
     tps: Partitions
     mask: bytes
 
-    def partitions(self) -> set[TopicPartition]:
-        """Return the partitions."""
-        return set(compress(self.tps, self.mask))
+    def without(self, other: KnownLags) -> set[TopicPartition]:
+        """Return the partitions whose lag is known here, and not in `other`."""
+        if self.tps == other.tps:
+            return set(compress(self.tps, map(gt, self.mask, other.mask)))
+        return {*compress(self.tps, self.mask)}.difference(compress(other.tps, other.mask))
 
 
 class LagTable:
@@ -118,6 +121,17 @@ class LagTable:
         lags = zip(self.known.tps, self._offsets[::3], self._offsets[1::3], strict=True)
         for topic, known in groupby(compress(lags, self.known.mask), lambda one: one[0].topic):
             yield topic, sum(max(end - committed, 0) for _, committed, end in known)
+
+    def unknown_topics(self) -> set[str]:
+        """Return the topics with an unknown lag; that of a log without messages isn't one."""
+        rows = zip(self.known.tps, self.known.mask, self._offsets[1::3], strict=True)
+        return {tp.topic for tp, is_known, end in rows if not is_known and end != 0}
+
+    def has_committed(self, tp: TopicPartition) -> bool:
+        """Return whether the group has a committed offset of a partition."""
+        at = bisect_left(self.known.tps, tp)
+        found = self.known.tps[at : at + 1]
+        return found == (tp,) and self._offsets[3 * at] != _UNKNOWN
 
     def _value(self, name: str, at: int) -> Any:
         return getattr(self.row(at), name)

@@ -209,7 +209,14 @@ class Pages:
         slope = self._watch.histories.lag_per_s(key, view.taken_at, _ETA_WINDOW_S)
         lags, at = view.lags[key], request.url.path
         by_topic = dict(lags.lag_by_topic())
-        worst = nsmallest(PAGE_ROWS, row.topics, lambda one: (-by_topic.get(one, 0), one))
+        unknown = lags.unknown_topics()
+        worst: Sequence[str] = row.topics
+        if len(worst) > PAGE_ROWS:
+            worst = nsmallest(
+                PAGE_ROWS,
+                row.topics,
+                lambda one: (one in by_topic or one not in unknown, -by_topic.get(one, 0), one),
+            )
         table = QueryTable(range(len(lags)), lags.columns, query, at)
         data = {
             **fields_of(row),

@@ -167,7 +167,7 @@ async def consume(
                 async with _source(settings, job, router, ranges, copied, outage) as batches:
                     async for tp, batch in batches:
                         if len(batch):
-                            outage.end()
+                            outage.records_arrived()
                             await copied.add(tp, batch)
                             if copied.is_complete:
                                 return
@@ -327,8 +327,8 @@ async def _source(
 class _OutageNote:
     """Writes a note, once per outage, that no broker responds.
 
-    An outage begins with the client's first event of a failure; a new connection, records, or a
-    time without failures ends it.
+    An outage begins with the client's first event of a failure; a new connection or a time without
+    failures ends it.
     """
 
     def __init__(self, note: Note) -> None:
@@ -340,12 +340,12 @@ class _OutageNote:
     def on_event(self, event: Event) -> None:
         """Handle an event of the client."""
         if isinstance(event, Connected):
-            self.end()
+            self._since, self._is_noted = None, False
         elif isinstance(event, MetadataFailed):
             now = asyncio.get_running_loop().time()
             # Connections may outlast an outage. Then its end emits no `Connected`.
             if self._last is not None and now - self._last > _QUIET_S:
-                self.end()
+                self._since, self._is_noted = None, False
             self._last = now
             self._since = now if self._since is None else self._since
             if now - self._since >= _OUTAGE_S and not self._is_noted:
@@ -355,9 +355,10 @@ class _OutageNote:
                     f"one does. The last error: {event.reason}"
                 )
 
-    def end(self) -> None:
-        """End the outage, if there is one: a broker has responded."""
-        self._since, self._is_noted = None, False
+    def records_arrived(self) -> None:
+        """Put off the note. It isn't repeated, since these may have been received long before."""
+        if not self._is_noted:
+            self._since = None
 
 
 class _Copied:
