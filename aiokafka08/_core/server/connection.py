@@ -176,6 +176,8 @@ class ServerConnection(FrameProtocol):
         self._half_closed = False  # the client's FIN has come
         self._mute = False  # the client gets no more responses
         self._finishes = False  # requests from before the FIN are handled, even without a transport
+        self._evicted = False  # the memory limit has closed it
+        self._transport_lost = False
         self._outlived = False  # the transport is lost, and such requests are still handled
         self._lost = False  # only a running job, and the requests behind it, are still handled
         self._ended = False
@@ -227,9 +229,13 @@ class ServerConnection(FrameProtocol):
             self._advance()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._transport_lost = True
         if self._giving_up is not None:
             self._giving_up.cancel()
         self._reading.forget(self)
+        if self._evicted:
+            self._free_memory()  # it isn't counted any more, so it mustn't wait for its turn
+        self._account.forgive()
         # Many connections may be lost at once, and each one takes time: most to free its memory.
         self._scheduler.run(Job(self._account, self._after_loss(), lambda: None, self._failed))
 
@@ -259,6 +265,9 @@ class ServerConnection(FrameProtocol):
         """See `memory_limit.MemoryHolder`."""
         self._handler.evicted(reason)
         self.abort()
+        self._evicted = True
+        if self._transport_lost:
+            self._free_memory()
 
     # --- what handlers call -----------------------------------------------------------------------
 
@@ -330,6 +339,9 @@ class ServerConnection(FrameProtocol):
 
     def reset(self) -> None:
         """Close the connection at once, by RST."""
+        if self._transport_lost:
+            self.abort()
+            return
         self._finishes = False
         transports.reset(self._transport)
 
@@ -421,6 +433,8 @@ class ServerConnection(FrameProtocol):
     def _may_handle(self) -> bool:
         return not (
             self._job is not None
+            # Whether requests are handled now is decided in `_after_loss`.
+            or (self._transport_lost and not (self._outlived or self._lost))
             or len(self._pending) >= self._max_in_flight
             or self._writing_paused
             or self._requests_held
@@ -495,7 +509,7 @@ class ServerConnection(FrameProtocol):
         if self._outlived:
             self._pending.clear()
             loop.call_soon(self._advance)
-        elif self._giving_up is None:
+        elif self._giving_up is None and not self._transport_lost:
             # A client that doesn't read would keep the connection for ever.
             self._giving_up = loop.call_later(self._close_s, self._transport.abort)
 

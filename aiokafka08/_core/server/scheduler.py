@@ -6,7 +6,9 @@ Small requests are done at once. When the requests of one iteration of the event
 
 A client may send many requests without waiting for responses. Those behind its oldest one wait in a
 queue of their own, which gets every second turn: otherwise a thousand such clients would hold up
-one that always waits for its response for as long as their requests take together.
+one that always waits for its response for as long as their requests take together. Each queue
+counts the time of its own jobs only. With one count for both, a connection that has used much in
+one queue would wait in the other one behind all that have used less there.
 
 Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, plus one
 step. Work for the oldest request of a connection waits for no more jobs of the other queue
@@ -36,24 +38,37 @@ _CHEAP_S: Final = 0.0002
 
 
 class TimeAccount:
-    """The time that one connection has used.
+    """The time that one connection has used in each queue.
+
+    Args:
+        used_s: what it has used in a queue before its first job there; None: as much as a
+            connection that always had work and got its share (default 0).
+        is_new: sets the attribute.
 
     Attributes:
         is_new: Whether its first request has neither ended nor taken `_CHEAP_S`.
     """
 
-    __slots__ = ("is_new", "used_s")
+    __slots__ = ("_used_s", "_used_s_first", "is_new")
 
-    def __init__(self, used_s: float = 0.0, *, is_new: bool = False) -> None:
-        self.used_s = used_s
+    def __init__(self, used_s: float | None = 0.0, *, is_new: bool = False) -> None:
+        self._used_s_first = used_s
+        self._used_s: dict[_Queue, float] = {}
         self.is_new = is_new
 
-    def settle(self, *, ended: bool) -> None:
-        """Stop counting as new; `ended`: the first request has ended in time."""
-        if self.is_new:
-            self.is_new = False
-            if not ended:
-                self.used_s += _NEWCOMER_S
+    def used_s(self, queue: _Queue) -> float:
+        """Return the time used in a queue."""
+        first_s = queue.fair_s if self._used_s_first is None else self._used_s_first
+        return self._used_s.get(queue, first_s)
+
+    def set_used_s(self, queue: _Queue, used_s: float) -> None:
+        """Set the time used in a queue."""
+        self._used_s[queue] = used_s
+
+    def forgive(self) -> None:
+        """Count as if it had used its share in each queue."""
+        self._used_s_first = None
+        self._used_s.clear()
 
 
 class Job:
@@ -125,12 +140,17 @@ class _Queue:
         # As in fair schedulers of operating systems, idle connections get credit for a slice.
         # Without it, a client whose small requests come one after the other would wait behind all
         # large ones each time.
-        job.account.used_s = max(job.account.used_s, self.fair_s - SLICE_S)
-        heapq.heappush(self._heap, (job.account.used_s, next(self._number), job))
+        used_s = max(job.account.used_s(self), self.fair_s - SLICE_S)
+        job.account.set_used_s(self, used_s)
+        heapq.heappush(self._heap, (used_s, next(self._number), job))
+
+    def charge(self, job: Job, seconds: float) -> None:
+        """Count time that a job has used, but that the others haven't waited for."""
+        job.account.set_used_s(self, job.account.used_s(self) + seconds)
 
     def use(self, job: Job, seconds: float) -> None:
         """Count time that a job has used, while the others waited."""
-        job.account.used_s += seconds
+        self.charge(job, seconds)
         self.fair_s += seconds / (len(self._heap) + 1)
 
     def pop(self) -> Job | None:
@@ -168,7 +188,7 @@ class FairScheduler:
 
     def newcomer(self) -> TimeAccount:
         """Return the account of a new connection."""
-        return TimeAccount(self._oldest.fair_s, is_new=True)
+        return TimeAccount(None, is_new=True)
 
     def run(self, job: Job) -> bool:
         """Run a job now, or when it is the next one; return whether it has already ended."""
@@ -259,8 +279,12 @@ class FairScheduler:
             failure = error
         finally:
             self._stepping = None
-        self._queue_of(job).use(job, self._now_s() - began)
-        job.account.settle(ended=ended)
+        queue = self._queue_of(job)
+        queue.use(job, self._now_s() - began)
+        if job.account.is_new:
+            job.account.is_new = False
+            if not ended:
+                queue.charge(job, _NEWCOMER_S)
         if ended or job.cancelled:
             self._drop(job)
         else:
@@ -312,7 +336,8 @@ class FairScheduler:
 
         def computed(outcome: asyncio.Future[Any]) -> None:
             self._offloaded = None
-            job.account.used_s += self._now_s() - began
+            for queue in (self._queue_of(job), self._large_waiting):
+                queue.charge(job, self._now_s() - began)
             outcome.exception()  # so that a cancelled job's error isn't reported as unnoticed
             if job.cancelled or self._closed:
                 self._drop(job)

@@ -267,6 +267,8 @@ class ClusterZookeeper:
                 broker's node can be read.
             KafkaTimeoutError: ZooKeeper doesn't respond in time.
         """
+        # Before all else, since another call may fetch metadata meanwhile.
+        is_fresh = self._fresh_runs > 0
         registered = read_registered(client, self.shown, environment.monotonic() + timeout_s)
         brokers = self._brokers()
         self.mismatch = ""
@@ -282,7 +284,7 @@ class ClusterZookeeper:
                     "and the chroot, of the cluster"
                 )
             case Agreement.NONE:
-                self._refuse(brokers, registered)
+                self._refuse(brokers, registered, is_fresh=is_fresh)
 
     def _brokers(self) -> ClusterIdentity:
         snapshot = self._router.metadata.snapshot
@@ -292,7 +294,9 @@ class ClusterZookeeper:
             self._router.config.bootstrap,
         )
 
-    def _refuse(self, brokers: ClusterIdentity, registered: ClusterIdentity) -> None:
+    def _refuse(
+        self, brokers: ClusterIdentity, registered: ClusterIdentity, *, is_fresh: bool
+    ) -> None:
         self._metadata_is_stale = True
         if registered.unread and not registered.brokers:
             # No broker's node could be read, so it isn't known whether the ZooKeeper belongs to the
@@ -312,7 +316,7 @@ class ClusterZookeeper:
             f"ZooKeeper {self.connect} isn't that of the brokers: it registers {registered}; the "
             f"brokers are {brokers}. "
         )
-        if not self._fresh_runs:
+        if not is_fresh:
             raise _OutdatedMetadataError(f"{text}The brokers' metadata is fetched anew")
         remedy = (
             "If something on the way translates the brokers' addresses (NAT, a proxy), set "

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import weakref
 from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol, TypeVar
@@ -132,6 +133,8 @@ class TranslatedRequests:
                 begun.cancel()
         for other in list(self._others.values()):
             other.close()
+        # They refer to this object, and full garbage collections are rare (`short_holds`).
+        self._others, self._asked = {}, None
 
     def _begin(self, head: RequestHead, step: Translation, exchange: Exchange) -> None:
         """Begin a step, at once or after its delay (`after_s`)."""
@@ -211,13 +214,13 @@ class TranslatedRequests:
         name = f"broker {address_text(broker)}"
 
         def lost(error: Exception | None) -> None:
-            is_needed = other is self._asked
+            is_needed = self._asked is not None and self._asked is known()
             if error is not None or is_needed:
                 self._client.warn(f"connection to {name} lost: {error or 'closed'}")
             forget(is_needed=is_needed)
 
         def forget(*, is_needed: bool) -> None:
-            if self._others.get(broker) is other:
+            if broker in self._others and self._others[broker] is known():
                 del self._others[broker]
             self._client.hold(name, False)  # it may have been lost while it wasn't writable
             if is_needed:
@@ -227,6 +230,7 @@ class TranslatedRequests:
         while len(self._others) >= _MAX_OTHERS:  # none of them is in use: steps are exclusive
             self._others.pop(next(iter(self._others))).close()
         other = self._client.new_upstream(name, lost)
+        known = weakref.ref(other)  # a cycle, by its callback, would stay for a minute
         self._others[broker] = other
         try:
             await connect(other, broker, self._client.shared.options.network)

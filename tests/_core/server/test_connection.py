@@ -10,12 +10,13 @@ import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from aiokafka08._core.server import transports
 from aiokafka08._core.server.connection import (
     ConnectionHandler,
     ConnectionOptions,
@@ -108,9 +109,14 @@ def client_context() -> ssl.SSLContext:
 
 @asynccontextmanager
 async def served(
-    options: ConnectionOptions, *, is_tls: bool = False, max_held_bytes: int = 1 << 30
+    options: ConnectionOptions,
+    *,
+    is_tls: bool = False,
+    max_held_bytes: int = 1 << 30,
+    scheduler: FairScheduler | None = None,
 ) -> AsyncIterator[Client]:
     resources = ServerResources(max_held_bytes, "max_held_bytes", lambda: None)
+    resources.scheduler = scheduler or resources.scheduler
     server_tls = client_tls = None
     if is_tls:
         server_tls = ServerTls(server_context(), lambda host, error: None)
@@ -259,6 +265,68 @@ async def test_ended_connection_holds_no_memory_while_others_refer_to_it() -> No
         client.writer.transport.abort()
         await until(lambda: client.handler.log == ["lost", "ended"])
         assert resident_bytes() - before < 24 << 20
+
+
+class Holding(FairScheduler):
+    """Can let new jobs wait, as while others have their turns."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: None)
+        self.waiting: list[Job] | None = None
+
+    def run(self, job: Job) -> bool:
+        if self.waiting is None:
+            return super().run(job)
+        self.waiting.append(job)
+        return False
+
+    @contextlib.contextmanager
+    def holding(self) -> Iterator[list[Job]]:
+        """Let new jobs wait in the block."""
+        waiting = self.waiting = []
+        try:
+            yield waiting
+        finally:
+            self.waiting = None
+            for job in waiting:
+                if self.run(job):
+                    job.ended()
+
+
+@reads_proc
+async def test_evicted_connection_frees_its_memory_without_a_turn() -> None:
+    """It isn't counted any more, so others may take as much meanwhile."""
+    scheduler, before = Holding(), resident_bytes()
+    options = ConnectionOptions(max_frame_bytes=128 << 20)
+    async with served(options, max_held_bytes=64 << 20, scheduler=scheduler) as client:
+        with scheduler.holding() as waiting:
+            client.writer.write((128 << 20).to_bytes(4, "big"))
+            with contextlib.suppress(ConnectionError):
+                while not client.handler.log:
+                    client.writer.write(bytes(1 << 20))
+                    await client.writer.drain()
+            await until(lambda: waiting, "the connection is lost")
+            assert client.handler.log == ["evicted"]
+            assert resident_bytes() - before < 24 << 20
+        await until(lambda: client.handler.log == ["evicted", "lost", "ended"])
+
+
+async def test_request_of_a_lost_connection_waits_for_the_turn_of_its_loss() -> None:
+    scheduler = Holding()
+    async with served(PIPELINED, scheduler=scheduler) as client:
+        await client.send(b"0", b"1", b"2", b"3", b"4", handled=3)
+        transports.reset(client.writer.transport)
+        with contextlib.suppress(ConnectionError):
+            await client.writer.wait_closed()
+        client.handler.respond(0)  # the write fails
+        assert len(client.handler.frames) == 4
+        with scheduler.holding() as waiting:
+            await until(lambda: waiting, "the connection is lost")
+            client.handler.respond(1)
+            assert len(waiting) == 1
+            client.handler.connection.reset()
+        await until(lambda: client.handler.log == ["lost", "ended"])
+        assert len(client.handler.frames) == 4
 
 
 @reads_proc

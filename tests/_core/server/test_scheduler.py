@@ -171,6 +171,49 @@ async def test_requests_behind_others_get_every_second_turn(run: Run) -> None:
     assert jobs == ["oldest", "behind"] * 10
 
 
+@pytest.mark.parametrize("is_crowd_behind", [False, True])
+async def test_requests_in_both_queues_get_their_turns(
+    scheduler: FairScheduler, clock: Clock, is_crowd_behind: bool
+) -> None:
+    """Also after the jobs of one queue have used far more time each than those of the other."""
+    done = {"crowd": 0, "other": 0, "good": 0, "good behind": 0}
+
+    def start(name: str, account: TimeAccount, cost_s: float, *, is_behind: bool) -> None:
+        def work() -> Work[None]:
+            clock.now += cost_s
+            yield PAUSE
+
+        def ended() -> None:
+            done[name] += 1
+            if clock.now < 12:
+                start(name, account, cost_s, is_behind=is_behind)
+
+        if scheduler.run(Job(account, work(), ended, refuse, is_behind=is_behind)):
+            ended()
+
+    for _ in range(100):
+        start("crowd", scheduler.newcomer(), SLICE_S / 3, is_behind=is_crowd_behind)
+    start("other", scheduler.newcomer(), SLICE_S / 3, is_behind=not is_crowd_behind)
+    await until(lambda: clock.now > 10, "time has passed", pause_s=0)
+    good = scheduler.newcomer()
+    start("good", good, SLICE_S / 30, is_behind=False)
+    start("good behind", good, SLICE_S / 30, is_behind=True)
+    before, done["good"], done["good behind"] = done["crowd"], 0, 0
+    await until(lambda: clock.now > 12, "the good one has had its turns", pause_s=0)
+    turns = (done["crowd"] - before) / 100
+    assert min(done["good"], done["good behind"]) > turns > 5
+
+
+async def test_forgiven_connection_waits_for_none_of_its_debts(run: Run) -> None:
+    account = TimeAccount(3600.0)
+    for number in range(20):
+        run.start(f"crowd {number}", 20, SLICE_S)
+    account.forgive()
+    run.start("lost", 1, SLICE_S / 10, account)
+    await until(lambda: "lost" in run.log, "it is its turn", pause_s=0)
+    assert run.log.index("lost") <= 40, "after one or two steps of each"
+
+
 async def test_new_connection_with_a_small_request_comes_soon(
     scheduler: FairScheduler, run: Run
 ) -> None:

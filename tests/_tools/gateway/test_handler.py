@@ -109,10 +109,14 @@ async def test_connection_that_has_ended_leaves_no_garbage() -> None:
 
     def left() -> list[str]:
         kept = GatewayHandler, ServerConnection, upstream.Upstream
-        return [type(one).__name__ for one in gc.get_objects() if isinstance(one, kept)]
+        objects = gc.get_objects()
+        timers = [one for one in objects if isinstance(one, asyncio.TimerHandle)]
+        return [type(one).__name__ for one in objects if isinstance(one, kept)] + [
+            repr(one) for one in timers if not one.cancelled() and ".abort" in repr(one)
+        ]
 
     async with (
-        EmbeddedCluster(version="0.10", topics={"t": 1}) as cluster,
+        EmbeddedCluster(2, version="0.10", topics={"t": 1}) as cluster,
         running(cluster.bootstrap_servers) as gateway,
     ):
         gc.collect()
@@ -121,6 +125,9 @@ async def test_connection_that_has_ended_leaves_no_garbage() -> None:
             for _ in range(3):
                 async with await RawClient.connect(first_port(gateway)) as client:
                     await client.call(ListOffsetsRequest(-1, []), 0)
+                    for group in "abcdefgh":  # the coordinator of some is the other broker
+                        await client.call(OffsetFetchRequest(group, [Topic("t", [0])]), 0)
+                    assert left().count("Upstream") == 2
                     assert "GatewayHandler" in left()
             async with await RawClient.connect(first_port(gateway)):
                 pass  # it is closed before or while the gateway connects to the target
