@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -315,7 +316,7 @@ async def test_request_of_a_lost_connection_waits_for_the_turn_of_its_loss() -> 
     scheduler = Holding()
     async with served(PIPELINED, scheduler=scheduler) as client:
         await client.send(b"0", b"1", b"2", b"3", b"4", handled=3)
-        transports.reset(client.writer.transport)
+        transports.reset(cast("asyncio.Transport", client.writer.transport))
         with contextlib.suppress(ConnectionError):
             await client.writer.wait_closed()
         client.handler.respond(0)  # the write fails
