@@ -17,6 +17,7 @@ def rest_of_output(process: subprocess.Popen[str], timeout_s: float) -> tuple[st
     """
     if process.stdin is not None:
         process.stdin.close()
+        process.stdin = None  # so that a later `communicate()` doesn't flush it
     with ThreadPoolExecutor(2) as readers:  # a process waits while a pipe is full
         out, err = (
             readers.submit(stream.read if stream is not None else str)

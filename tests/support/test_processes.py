@@ -28,6 +28,12 @@ def test_lines_that_came_with_the_first_one_are_not_lost() -> None:
         assert rest_of_output(process, 20) == ("three\n", "two\n")
 
 
+def test_process_can_be_left_by_communicate_afterwards() -> None:
+    process = started("pass")
+    assert rest_of_output(process, 20) == ("", "")
+    assert process.communicate() == ("", "")
+
+
 def test_output_larger_than_both_pipes_is_read() -> None:
     program = "import sys; print('o' * 1_000_000); print('e' * 1_000_000, file=sys.stderr)"
     with started(program) as process:

@@ -284,7 +284,7 @@ def _beyond(cluster: ClusterSample) -> Iterator[tuple[_Group, TopicPartition, in
             yield group, tp, offset, end
 
 
-class _Position(NamedTuple):
+class _CommittedPosition(NamedTuple):
     """A committed offset, and the start and the end of the log."""
 
     tp: TopicPartition
@@ -293,7 +293,7 @@ class _Position(NamedTuple):
     end: int
 
 
-def _positions(cluster: ClusterSample, group: _Group) -> Iterator[_Position]:
+def _positions(cluster: ClusterSample, group: _Group) -> Iterator[_CommittedPosition]:
     """Yield the positions of which all is known, in any order."""
     for tp, offset in group.committed.items():
         partition = cluster.partition(tp)
@@ -303,7 +303,7 @@ def _positions(cluster: ClusterSample, group: _Group) -> Iterator[_Position]:
             and partition.end is not None
             and offset >= 0
         ):
-            yield _Position(tp, offset, partition.start, partition.end)
+            yield _CommittedPosition(tp, offset, partition.start, partition.end)
 
 
 def _in_use(first: ClusterSample, last: ClusterSample) -> set[str]:
