@@ -218,6 +218,7 @@ def test_junk_in_any_node_is_named_and_hides_nothing() -> None:
 
 
 @given(st.lists(NODES, min_size=1, max_size=4))
+@pytest.mark.timeout(240)  # in `full`, many examples
 def test_no_data_of_a_node_hide_another(nodes: list[tuple[str, bytes]]) -> None:
     """Whether they are junk or not: nothing raises, and the rest is read."""
 
