@@ -240,7 +240,7 @@ class ServerConnection(FrameProtocol):
         self._scheduler.run(Job(self._account, self._after_loss(), lambda: None, self._failed))
 
     def _after_loss(self) -> Work[None]:
-        yield from ()
+        yield from ()  # it is one step
         self._outlived = self._mute = self._finishes
         if not self._finishes:
             self._lose()

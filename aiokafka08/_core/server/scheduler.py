@@ -11,8 +11,9 @@ counts the time of its own jobs only. With one count for both, a connection that
 one queue would wait in the other one behind all that have used less there.
 
 Invariants: the server's work takes about `SLICE_S` of each iteration of the event loop, plus one
-step. Work for the oldest request of a connection waits for no more jobs of the other queue
-than of its own, and one. Only the event loop uses the state: the worker thread runs pure functions.
+step. While both queues have jobs, they get their turns alternately, so a job waits for at most one
+more job of the other queue than of its own. Only the event loop uses the state: the worker thread
+runs pure functions.
 """
 
 from __future__ import annotations
@@ -336,6 +337,7 @@ class FairScheduler:
 
         def computed(outcome: asyncio.Future[Any]) -> None:
             self._offloaded = None
+            # The time also counts where large jobs wait for each other.
             for queue in (self._queue_of(job), self._large_waiting):
                 queue.charge(job, self._now_s() - began)
             outcome.exception()  # so that a cancelled job's error isn't reported as unnoticed

@@ -208,10 +208,9 @@ class Pages:
         key = (name, row.store)
         slope = self._watch.histories.lag_per_s(key, view.taken_at, _ETA_WINDOW_S)
         lags, at = view.lags[key], request.url.path
-        by_topic = dict(lags.lag_by_topic())
-        unknown = lags.unknown_topics()
         worst: Sequence[str] = row.topics
         if len(worst) > PAGE_ROWS:
+            by_topic, unknown = dict(lags.lag_by_topic()), lags.unknown_topics()
             worst = nsmallest(
                 PAGE_ROWS,
                 row.topics,

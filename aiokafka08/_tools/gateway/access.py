@@ -1,9 +1,9 @@
 """`Access`: which requests, topics and groups clients may use, and what they get instead.
 
-What isn't allowed is removed from a request before the target gets it, and the client's response
-gets the errors that a broker returns for it. A request that is refused as a whole is answered here.
-`Access` is shared by all connections; `ConnectionAccess` remembers what one of them was refused in
-its fetch session.
+Topics and groups that aren't allowed are removed from a request before the target gets it. In the
+client's response they have the errors that a broker returns for them. A request that is refused as
+a whole is answered here. `Access` is shared by all connections; `ConnectionAccess` remembers what
+one of them was refused in its fetch session.
 
 Invariants:
 
